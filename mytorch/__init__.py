@@ -1,0 +1,63 @@
+"""mytorch: a PyTorch-compatible deep learning library over NumPy and CuPy.
+
+Importing it needs NumPy and ml_dtypes, nothing else. Where things are: docs/architecture.md.
+"""
+
+from . import autograd, backend, dtypes, ops, random
+from ._array import Array, Size
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .backend import device, set_default_device
+from .config import fused
+from .dtypes import (
+    bfloat16,
+    can_cast,
+    cdouble,
+    cfloat,
+    complex64,
+    complex128,
+    double,
+    dtype,
+    finfo,
+    float16,
+    float32,
+    float64,
+    half,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    set_default_dtype,
+    short,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .dtypes import bool_ as bool
+from .dtypes import default_dtype as get_default_dtype
+from .dtypes import float32 as float
+from .dtypes import int32 as int
+from .ops.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .tensor import Tensor
+
+ops.attach(globals())
+
+__version__ = "0.1.0"

@@ -1,0 +1,256 @@
+"""Array: a thin cell over one NumPy or CuPy array.
+
+It is the type of `tensor.data`, of `tensor.grad` and of optimizer state: numbers without the machinery
+of autograd. Every op of the library is bound to it as a method (forward only, the result an Array), and
+NumPy's functions work on it on either device and give Arrays back: `np.power(a, 2)`.
+
+Slots: `_array`, the raw array; `_cell`, a one-item list holding the version, made the first time that
+somebody must notice changes (an op saves the array for backward, or a view shares the memory).
+"""
+
+import numpy as np
+
+from . import dtypes
+from .backend import as_device, device_of, is_raw, looks_like_cupy, on, to_device, xp_of
+
+_new = object.__new__
+
+
+class Array:
+    """An n-dimensional array on some device.
+
+    Args:
+        data: numbers, nested lists, a NumPy or CuPy array, an Array or a Tensor. A NumPy array is
+            wrapped, not copied.
+        device: where it shall be; by default where it is, and the CPU for Python numbers.
+        dtype: by default its own; Python floats get the default dtype.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_cell")
+    __array_priority__ = 1000
+    requires_grad = False
+    grad_fn = None
+    is_leaf = True
+
+    def __init__(self, data=(), device=None, dtype=None):
+        self._array = as_raw(data, device, dtype)
+        self._cell = None
+
+    @classmethod
+    def _wrap(cls, raw):
+        """An Array over a raw array, without checks."""
+        self = _new(cls)
+        self._array = raw
+        self._cell = None
+        return self
+
+    @property
+    def data(self):
+        """Itself: programs write `p.grad.data`."""
+        return self
+
+    @property
+    def dtype(self):
+        return dtypes._BY_NUMPY[self._array.dtype]
+
+    @property
+    def device(self):
+        return device_of(self._array)
+
+    @property
+    def shape(self):
+        return Size(self._array.shape)
+
+    @property
+    def ndim(self):
+        return self._array.ndim
+
+    @property
+    def _version(self):
+        return 0 if self._cell is None else self._cell[0]
+
+    def _bump(self):
+        """Note that the memory was changed in place."""
+        if self._cell is None:
+            self._cell = [1]
+        else:
+            self._cell[0] += 1
+
+    def _shared_cell(self):
+        """The version cell, made if need be."""
+        if self._cell is None:
+            self._cell = [0]
+        return self._cell
+
+    def __len__(self):
+        if self._array.ndim == 0:
+            raise TypeError("len() of a 0-d array")
+        return self._array.shape[0]
+
+    def __repr__(self):
+        from .printing import format_array
+
+        return format_array(self)
+
+    # -- NumPy's protocols: its functions run where the array is, and give Arrays -------------------
+
+    def __array__(self, dtype=None, copy=None):
+        host = to_device(self._array, as_device("cpu"))
+        if dtype is not None and host.dtype != dtype:
+            return host.astype(dtype)
+        return host.copy() if copy else host
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        raw = [_unwrap(x) for x in inputs]
+        if out is not None:
+            kwargs["out"] = tuple(_unwrap(x) for x in out)
+        function = ufunc if isinstance(self._array, np.ndarray) else getattr(xp_of(self._array), ufunc.__name__)
+        result = getattr(function, method)(*raw, **kwargs) if method != "__call__" else function(*raw, **kwargs)
+        if out is not None:
+            for x in out:
+                if isinstance(x, Array):
+                    x._bump()
+            return out[0] if len(out) == 1 else out
+        return _rewrap(result)
+
+    def __array_function__(self, function, types, args, kwargs):
+        if not isinstance(self._array, np.ndarray):
+            function = getattr(xp_of(self._array), function.__name__)
+        return _rewrap(function(*_unwrap(args), **_unwrap(kwargs)))
+
+    @property
+    def __cuda_array_interface__(self):
+        if isinstance(self._array, np.ndarray):
+            raise AttributeError("__cuda_array_interface__: this Array is on the CPU.")
+        return self._array.__cuda_array_interface__
+
+    def __dlpack__(self, **kwargs):
+        return self._array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+    def __reduce__(self):
+        return _restore, (np.asarray(self), str(self.device))
+
+    def __deepcopy__(self, memo):
+        return Array._wrap(self._array.copy())
+
+
+class Size(tuple):
+    """A shape: a tuple of ints that prints as PyTorch's and knows its number of elements."""
+
+    __slots__ = ()
+
+    def numel(self):
+        """The number of elements of an array of this shape."""
+        n = 1
+        for size in self:
+            n *= size
+        return n
+
+    def __repr__(self):
+        return f"mytorch.Size({list(self)})"
+
+    def __getitem__(self, key):
+        got = tuple.__getitem__(self, key)
+        return Size(got) if isinstance(key, slice) else got
+
+    def __add__(self, other):
+        return Size(tuple.__add__(self, tuple(other)))
+
+
+def as_raw(data, device=None, dtype=None):
+    """The raw array of `data`, on `device` and of `dtype` if given, else as it is.
+
+    Raises:
+        TypeError: data holds something that is not a number.
+        ValueError: nested lists of uneven lengths.
+    """
+    wanted = None if dtype is None else dtypes.as_numpy(dtype)
+    data = getattr(data, "_data", data)
+    if isinstance(data, Array):
+        raw = data._array
+    elif is_raw(data) or looks_like_cupy(data):
+        raw = data
+    elif hasattr(data, "__cuda_array_interface__") and device is not None and as_device(device).type == "cuda":
+        raw = xp_of_cuda().asarray(data)
+    elif isinstance(data, np.generic) or hasattr(data, "__array__"):
+        raw = np.asarray(data)
+    else:
+        return _from_python(data, device, wanted)
+    if raw.dtype not in dtypes._BY_NUMPY:
+        raw = raw.astype(dtypes.from_numpy(raw.dtype).numpy)
+    if wanted is not None and raw.dtype != wanted:
+        raw = raw.astype(wanted)
+    return raw if device is None else to_device(raw, as_device(device))
+
+
+def xp_of_cuda():
+    """The CuPy namespace; see backend.cupy_ns."""
+    return on(as_device("cuda"))[0]
+
+
+def _from_python(data, device, wanted):
+    """The raw array of numbers, nested sequences, or sequences of arrays."""
+    host = np.asarray(_plain(data))
+    if wanted is None:
+        wanted = dtypes.from_numpy(host.dtype)
+        if wanted.category == dtypes.FLOAT and not _holds_arrays(data):
+            wanted = dtypes.default_dtype()
+        elif wanted.category == dtypes.COMPLEX and not _holds_arrays(data):
+            wanted = dtypes.default_dtype().to_complex()
+        elif host.size == 0 and not _holds_arrays(data):
+            wanted = dtypes.default_dtype()
+        wanted = wanted.numpy
+    host = host.astype(wanted, copy=False) if host.dtype != wanted else host
+    return to_device(host, as_device(device))
+
+
+def _plain(data):
+    """Nested sequences with the Tensors and Arrays in them turned into host arrays or numbers."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(x) for x in data]
+    if isinstance(data, (str, bytes, dict, set)) or data is None:
+        raise TypeError(f"can't make a tensor of {type(data).__name__} {data!r}; expected numbers.")
+    inner = getattr(data, "_data", data)
+    return np.asarray(inner) if isinstance(inner, Array) else data
+
+
+def _holds_arrays(data):
+    """Whether nested sequences hold arrays, whose dtype then counts."""
+    while isinstance(data, (list, tuple)):
+        if not data:
+            return False
+        data = data[0]
+    return hasattr(data, "dtype")
+
+
+def _unwrap(x):
+    """Raw arrays in place of Arrays and Tensors, through containers."""
+    inner = getattr(x, "_data", x)
+    if isinstance(inner, Array):
+        return inner._array
+    if isinstance(x, (list, tuple)):
+        return type(x)(_unwrap(item) for item in x)
+    if isinstance(x, dict):
+        return {key: _unwrap(value) for key, value in x.items()}
+    return x
+
+
+def _rewrap(x):
+    """Arrays in place of raw arrays and scalars, through containers."""
+    if is_raw(x):
+        return Array._wrap(x)
+    if isinstance(x, np.generic) and x.dtype in dtypes._BY_NUMPY:
+        return Array._wrap(np.asarray(x))
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)(_rewrap(item) for item in x)
+    return x
+
+
+def _restore(host, where):
+    """Rebuild a pickled Array; one from a GPU comes back to the CPU where there is no GPU."""
+    from .backend import cuda_available
+
+    return Array(host, device=where if where == "cpu" or cuda_available() else "cpu")

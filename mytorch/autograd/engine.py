@@ -1,0 +1,276 @@
+"""Backward: a depth-first walk of the graph, gated by counts.
+
+A node may pass its gradient on only when every consumer on the way from this root has contributed.
+Which consumers those are depends on the root, so they are counted at each call, never at forward time: a
+branch that does not lead to the root (a logged metric, an unused head) is not waited for.
+
+1. From the roots, count the edges into each edge (restricted to those that lead to a target, if there
+   are targets).
+2. A stack of edges whose count has reached zero: pop one, run its formulas, add the results to its
+   parents' gradients, decrement their counts. Last in, first out keeps the walk depth first, so
+   gradients die early. Nothing recurses; depth is bounded by memory alone.
+
+The first gradient that reaches an edge is borrowed: it may be the very array that another edge got
+too (`x + y`), or a view of it. The second makes a fresh sum, which the edge owns, and later ones are
+added into that in place.
+
+The walk is written over raw arrays. For `create_graph` the same walk runs over Tensors, with the
+arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
+"""
+
+from .._array import Array
+from ..backend import ndarray, xp_of
+from .node import Leaf, Node, Port
+
+
+class RawArithmetic:
+    """How gradients are computed when they need no graph of their own: on raw arrays."""
+
+    @staticmethod
+    def fit(g, edge):
+        """Sum a gradient to the shape of the edge's tensor and cast it to its dtype."""
+        if g.shape != edge.shape:
+            g = sum_to(g, edge.shape)
+        if g.dtype != edge.dtype:
+            g = cast(g, edge.dtype)
+        return g
+
+    @staticmethod
+    def formulas(node, g):
+        """Yield (parent, gradient) for each input of the node that needs one."""
+        saved = node.saved
+        plan = node.plan
+        if plan.vjp is not None:
+            results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
+            return [(node.parents[i], results[i]) for i in plan.needed]
+        return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
+
+    @staticmethod
+    def zeros(edge, like):
+        """A zero gradient for an output that nothing used."""
+        return xp_of(like).zeros(edge.shape, edge.dtype)
+
+    @staticmethod
+    def wrap(g):
+        """What a hook is given."""
+        return Array._wrap(g)
+
+    @staticmethod
+    def unwrap(g):
+        """What a hook, or a user, gave."""
+        g = getattr(g, "_data", g)
+        return g._array if isinstance(g, Array) else g
+
+    @staticmethod
+    def into_leaf(leaf, g, owned):
+        leaf.accumulate(g, owned)
+
+
+raw = RawArithmetic()
+recorded = None  # installed by ops/tensor_ns.py
+
+
+def sum_to(g, shape):
+    """Undo broadcasting: sum a raw gradient over the axes along which its value was repeated."""
+    lead = g.ndim - len(shape)
+    if lead < 0:
+        return g.reshape(shape)  # a () gradient for a (1,) tensor
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
+    )
+    if axes:
+        g = g.sum(axis=axes, keepdims=True)
+    return g.reshape(shape) if g.shape != shape else g
+
+
+def cast(g, numpy_dtype):
+    """A raw gradient as another dtype; the real part where a complex one reaches a real tensor."""
+    if g.dtype.kind == "c" and numpy_dtype.kind != "c":
+        g = g.real
+    return g.astype(numpy_dtype)
+
+
+def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True, ways=raw):
+    """Walk back from the roots.
+
+    Args:
+        roots: pairs (edge, gradient), the gradient raw or, with `ways=recorded`, a Tensor.
+        keep_graph: do not release what the nodes saved.
+        keep_grads: leave on every edge the gradient that it got.
+        targets: edges; only what leads to them is run.
+        leaves: accumulate into leaves (with targets: into those alone).
+        ways: the arithmetic.
+
+    Returns:
+        {target: gradient} for the targets that were reached.
+    """
+    useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
+    waiting = _count(roots, useful)
+    grads, owned, found = {}, set(), {}
+    for edge, g in roots:
+        _add(grads, owned, edge, ways.fit(g, edge), False)
+    ready = []
+    for edge in waiting:
+        if waiting[edge] == 0:
+            ready.append(edge)
+    while ready:
+        edge = ready.pop()
+        g = grads.pop(edge, None)
+        kind = type(edge)
+        bundle = kind is Node and edge.plan.ports
+        if g is not None and not bundle:
+            if edge.hooks:
+                for hook in list(edge.hooks.values()):
+                    changed = hook(ways.wrap(g))
+                    if changed is not None:
+                        g = ways.fit(ways.unwrap(changed), edge)
+                        owned.discard(edge)
+            if targets is not None and edge in targets:
+                found[edge] = g
+            if (keep_grads or edge.keeps_grad) and kind is not Leaf:
+                _keep(edge, g, ways)
+        if kind is Leaf:
+            if g is not None and leaves and (targets is None or edge in targets):
+                ways.into_leaf(edge, g, edge in owned)
+            continue
+        if kind is Port:
+            node = edge.node
+            if g is not None:
+                grads.setdefault(node, [None] * node.plan.ports)[edge.index] = g
+            waiting[node] -= 1
+            if not waiting[node]:
+                ready.append(node)
+            continue
+        if g is None:
+            results = [(parent, None) for parent in edge.parents if parent is not None]
+        else:
+            edge.check()
+            results = _run_node(edge, g, ways)
+            if not keep_graph:
+                edge.release()
+        for parent, gp in results:
+            if useful is not None and parent not in useful:
+                continue
+            if gp is not None:
+                if gp.shape != parent.shape or gp.dtype != parent.dtype:
+                    gp = ways.fit(gp, parent)
+                if parent not in grads:
+                    grads[parent] = gp
+                    if type(parent) is Leaf and ways is raw and _is_fresh(gp, g):
+                        owned.add(parent)
+                else:
+                    _add(grads, owned, parent, gp, ways is raw)
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                ready.append(parent)
+    return found
+
+
+def _run_node(node, g, ways):
+    """The gradients of a node's inputs: (parent, gradient) pairs."""
+    if node.plan.run is not None:  # a user's autograd.Function
+        return node.plan.run(node, g, ways)
+    if node.trace is None:
+        return ways.formulas(node, g)
+    return _run_traced(node, g, ways)
+
+
+def _run_traced(node, g, ways):
+    """Under detect_anomaly: name the forward op when a formula fails or gives NaN."""
+    try:
+        results = ways.formulas(node, g)
+    except Exception as error:
+        raise RuntimeError(f"{node.name} failed in backward: {error}. The forward op ran here:\n{node.trace}") from error
+    for _, gp in results:
+        values = gp if isinstance(gp, ndarray) else getattr(getattr(gp, "_data", None), "_array", None)
+        if values is not None and values.dtype.kind in "fc" and (values != values).any():
+            raise RuntimeError(
+                f"Function '{node.name}' returned nan values in its output. The forward op ran here:\n{node.trace}"
+            )
+    return results
+
+
+def _count(roots, useful):
+    """How many edges lead into each edge, among those reachable from the roots."""
+    waiting = {edge: 0 for edge, _ in roots if useful is None or edge in useful}
+    todo = list(waiting)
+    while todo:
+        for parent in todo.pop().parents:
+            if parent is None or (useful is not None and parent not in useful):
+                continue
+            if parent not in waiting:
+                waiting[parent] = 0
+                todo.append(parent)
+            waiting[parent] += 1
+    return waiting
+
+
+def _leading_to(targets, roots):
+    """The edges from which a target can be reached, the targets among them."""
+    children, todo, seen = {}, list(roots), set(roots)
+    while todo:
+        edge = todo.pop()
+        for parent in edge.parents:
+            if parent is None:
+                continue
+            children.setdefault(parent, []).append(edge)
+            if parent not in seen:
+                seen.add(parent)
+                todo.append(parent)
+    todo = [edge for edge in targets if edge in seen]
+    useful = set(todo)
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if child not in useful:
+                useful.add(child)
+                todo.append(child)
+    return useful
+
+
+def _add(grads, owned, edge, g, in_place):
+    """Add a gradient to what the edge has; see the ownership rule above."""
+    if edge not in grads:
+        grads[edge] = g
+    elif in_place and edge in owned:
+        grads[edge] += g
+    else:
+        grads[edge] = grads[edge] + g
+        owned.add(edge)
+
+
+def _is_fresh(gp, g):
+    """Whether a formula made this array, rather than passing its upstream gradient (or a view) on."""
+    return gp is not g and gp.base is None and not isinstance(g, list)
+
+
+def _keep(edge, g, ways):
+    """Leave a gradient on a non-leaf: retain_grad adds to what is there, as PyTorch does."""
+    if edge.keeps_grad and edge.grad is not None:
+        edge.grad = edge.grad + ways.wrap(g)
+    else:
+        edge.grad = ways.wrap(g.copy() if ways is raw else g)
+
+
+def gradient_of_root(raw_output, given, what):
+    """The raw gradient to start from: ones for a scalar, else what the user gave.
+
+    Raises:
+        RuntimeError: the output is not a scalar and no gradient was given, or their shapes differ.
+    """
+    if given is None:
+        if raw_output.size != 1:
+            raise RuntimeError(
+                f"grad can be implicitly created only for scalar outputs: {what} was called on a tensor of shape "
+                f"{tuple(raw_output.shape)}; reduce it to one number or give its gradient."
+            )
+        if raw_output.dtype.kind not in "fcV":
+            raise RuntimeError(f"{what}: grad can be computed only for floating point tensors.")
+        return xp_of(raw_output).ones(raw_output.shape, raw_output.dtype)
+    g = raw.unwrap(given)
+    if tuple(g.shape) != tuple(raw_output.shape):
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a shape of "
+            f"{tuple(raw_output.shape)}."
+        )
+    return g
+

@@ -1,0 +1,120 @@
+"""`autograd.backward` and `autograd.grad`: from Tensors to the engine and back."""
+
+from . import engine
+from .mode import no_grad
+from .node import Leaf
+
+
+def _as_tuple(x):
+    if x is None:
+        return ()
+    return tuple(x) if isinstance(x, (list, tuple)) else (x,)
+
+
+def _roots(tensors, gradients, create_graph, what):
+    """(edge, gradient) pairs to start from, in the arithmetic that create_graph asks for."""
+    given = _as_tuple(gradients) or (None,) * len(tensors)
+    if len(given) != len(tensors):
+        raise RuntimeError(f"{what}: got {len(tensors)} tensors and {len(given)} gradients.")
+    roots = []
+    for tensor, g in zip(tensors, given, strict=True):
+        edge = tensor.edge
+        if edge is None:
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+        start = engine.gradient_of_root(tensor._data._array, g, what)
+        if create_graph:
+            start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
+        roots.append((edge, start))
+    return roots
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Accumulate the gradients of `tensors` into the leaves they were computed from.
+
+    Args:
+        tensors: one tensor or several.
+        grad_tensors: their upstream gradients; None for tensors of one element.
+        retain_graph, create_graph, inputs: as `Tensor.backward`.
+    """
+    tensors = _as_tuple(tensors)
+    targets = None
+    if inputs is not None:
+        inputs = _as_tuple(inputs)
+        if not inputs:
+            raise RuntimeError("'inputs' argument to backward cannot be empty.")
+        targets = {_edge_of(t, "backward") for t in inputs}
+    roots = _roots(tensors, grad_tensors, create_graph, "backward")
+    found = _run(roots, create_graph, retain_graph, keep_grads=retain_graph is True and targets is None, targets=targets)
+    for edge, g in found.items():
+        if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
+            g = (engine.recorded if create_graph else engine.raw).wrap(g)
+            edge.grad = g if edge.grad is None else edge.grad + g
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Args:
+        outputs, inputs: a tensor or several.
+        grad_outputs: upstream gradients.
+        allow_unused: give None for an input that the outputs do not depend on, instead of raising.
+        materialize_grads: give zeros there.
+
+    Returns:
+        A tuple of Tensors, one for each input.
+
+    Raises:
+        RuntimeError: an input does not require grad, or was not used and allow_unused is not set.
+    """
+    if is_grads_batched:
+        raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; call grad once per row.")
+    if not only_inputs:
+        raise ValueError("autograd.grad: only_inputs=False is deprecated; use backward().")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
+    outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    edges = [_edge_of(t, "grad") for t in inputs]
+    roots = _roots(outputs, grad_outputs, create_graph, "grad")
+    found = _run(roots, create_graph, retain_graph, targets=set(edges), leaves=False)
+    results = []
+    for i, (t, edge) in enumerate(zip(inputs, edges, strict=True)):
+        g = found.get(edge)
+        if g is None:
+            if materialize_grads:
+                g = engine.raw.zeros(edge, t._data._array)
+                g = engine.recorded.constant(g)
+            elif not allow_unused:
+                raise RuntimeError(
+                    f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "
+                    "allow_unused=True if this is the desired behavior."
+                )
+        elif not create_graph:
+            g = engine.recorded.constant(g)
+        results.append(g)
+    return tuple(results)
+
+
+def _edge_of(tensor, what):
+    edge = tensor.edge
+    if edge is None:
+        raise RuntimeError(f"{what}: One of the differentiated Tensors does not require grad")
+    return edge
+
+
+def _run(roots, create_graph, retain_graph, **options):
+    """Walk the graph, recording if asked."""
+    keep = create_graph if retain_graph is None else retain_graph
+    if create_graph:
+        return engine.run(roots, keep_graph=keep, ways=engine.recorded, **options)
+    with no_grad():
+        return engine.run(roots, keep_graph=keep, **options)

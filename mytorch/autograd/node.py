@@ -1,0 +1,141 @@
+"""What the graph is made of: Node (an op that ran), Port (one of its outputs), Leaf (a parameter).
+
+The graph holds raw arrays and edges, never Tensors. So there is no reference cycle, everything is
+freed by counting references, and the arrays a node saved die as soon as the node has run.
+
+A tensor's edge is the Node that made it, the Port of a Node with several differentiable outputs, or a
+Leaf when the user made it with requires_grad. Every edge knows the shape and dtype of its tensor: a
+gradient that arrives is summed to that shape and cast to that dtype, once, in the engine.
+"""
+
+from .._array import Array
+from ..errors import GraphFreedError, InPlaceError
+
+
+class Edge:
+    """What Node, Port and Leaf share: the tensor's shape and dtype, its hooks and its kept gradient."""
+
+    __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
+
+
+class Leaf(Edge):
+    """Where gradients end: the edge of a tensor that was made, not computed, with requires_grad."""
+
+    __slots__ = ("post_hooks",)
+
+    def __init__(self, array):
+        self.shape = array.shape
+        self.dtype = array.dtype
+        self.grad = self.hooks = self.post_hooks = None
+        self.keeps_grad = False
+        self.parents = ()
+
+    name = "AccumulateGrad"
+
+    def accumulate(self, g, owned):
+        """Add a complete raw gradient. `owned` says that nobody else holds the array `g`."""
+        grad = self.grad
+        if grad is None:
+            self.grad = Array._wrap(g if owned else g.copy())
+        elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
+            raw = grad._array
+            if raw.flags.writeable:
+                raw += g
+                grad._bump()
+            else:
+                self.grad = Array._wrap(raw + g)
+        else:
+            self.grad = grad + Array._wrap(g)
+        self.run_post_hooks()
+
+    def run_post_hooks(self):
+        if self.post_hooks:
+            for reference, hook in list(self.post_hooks.values()):
+                tensor = reference()
+                if tensor is not None:
+                    hook(tensor)
+
+
+class Node(Edge):
+    """One op that ran, with what its gradient formulas need.
+
+    Attributes:
+        op: its record.
+        plan: which formulas to run, and what `saved` holds; see ops/core.py.
+        parents: the edges of its inputs, None for a constant.
+        saved: the values that the formulas name; None once they were given up.
+        cells: (version cell, version at saving) of each array in `saved` that a user can reach.
+    """
+
+    __slots__ = ("cells", "op", "plan", "saved", "trace")
+
+    def __init__(self, op, plan, parents, saved, cells, shape, dtype):
+        self.op = op
+        self.plan = plan
+        self.parents = parents
+        self.saved = saved
+        self.cells = cells
+        self.shape = shape
+        self.dtype = dtype
+        self.grad = self.hooks = self.trace = None
+        self.keeps_grad = False
+
+    @property
+    def name(self):
+        """The name printed as grad_fn, such as MulBackward."""
+        return self.op.grad_name
+
+    @property
+    def next_functions(self):
+        """PyTorch's view of the parents: ((edge, index), …)."""
+        return tuple((p.node, p.index) if type(p) is Port else (p, 0) for p in self.parents)
+
+    def check(self):
+        """Raise if what was saved is gone or was changed in place."""
+        if self.saved is None:
+            raise GraphFreedError(
+                f"Trying to backward through the graph a second time: what {self.op.name} saved was freed by the "
+                "first backward pass. Give retain_graph=True to that one if the graph is needed again."
+            )
+        for cell, version in self.cells:
+            if cell[0] != version:
+                raise InPlaceError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"an array saved for {self.op.name} ({self.name}, result of shape {self.shape}) is at version "
+                    f"{cell[0]}; expected version {version} instead. clone() it before changing it in place."
+                )
+
+    def release(self):
+        """Give up the saved arrays; a node that saved nothing can run again."""
+        if self.saved:
+            self.saved = None
+            self.cells = ()
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+class Port(Edge):
+    """One differentiable output of a Node that has several: hands its gradient in at its index."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node, index, shape, dtype):
+        self.node = node
+        self.index = index
+        self.parents = (node,)
+        self.shape = shape
+        self.dtype = dtype
+        self.grad = self.hooks = None
+        self.keeps_grad = False
+
+    @property
+    def name(self):
+        return self.node.name
+
+    @property
+    def next_functions(self):
+        return self.node.next_functions
+
+    def __repr__(self):
+        return f"<{self.name}>"

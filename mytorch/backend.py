@@ -1,0 +1,242 @@
+"""NumPy and CuPy behind one namespace, and the devices that they stand for.
+
+An op is written once, over a namespace `xp` with NumPy's names: `numpy_ns` for arrays in host memory,
+`cupy_ns` for arrays on a GPU, and a third one over Tensors (`ops/tensor_ns.py`) when an op's formula is
+itself to be differentiated. What the two libraries do not share is mended here, so that no op asks
+where it runs. This is the only file that imports CuPy, and it does so on first use.
+"""
+
+import importlib
+import warnings
+from contextlib import nullcontext
+
+import numpy as np
+
+from . import special
+from .errors import DeviceError
+
+ndarray = np.ndarray
+
+# 1/0, log(0) and inf - inf are values here, as in PyTorch, not events worth a warning. The filter is
+# bound to this library's modules, so NumPy's own settings and a user's code are left alone.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"mytorch\.")
+
+
+class Namespace:
+    """An array module with our additions in front; names are looked up in the module once."""
+
+    def __init__(self, module, **own):
+        self.module = module
+        self.__dict__.update(own)
+
+    def __getattr__(self, name):
+        value = getattr(self.module, name)
+        self.__dict__[name] = value
+        return value
+
+    def __repr__(self):
+        return f"<namespace over {self.module.__name__}>"
+
+    def astype(self, x, dtype):
+        """x as the NumPy dtype `dtype`; x itself where it has it already."""
+        return x if x.dtype == dtype else x.astype(dtype)
+
+    def detach(self, x):
+        """x without its graph; raw arrays have none. Formulas use it to choose, not to compute."""
+        return x
+
+    def call(self, op, *arrays, **attrs):
+        """Run another op's forward within a forward or a formula; returns its output alone."""
+        out = op.forward(self, *arrays, **attrs)
+        return out[0] if op.residuals else out
+
+
+def _numpy_scatter_add(x, index, values):
+    np.add.at(x, index, values)
+
+
+def _numpy_einsum(spec, *arrays):
+    return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
+
+
+numpy_ns = Namespace(
+    np,
+    erf=special.erf,
+    scatter_add=_numpy_scatter_add,
+    einsum=_numpy_einsum,
+)
+_cupy_ns = None
+_cupy_problem = None
+
+
+def _load_cupy():
+    """Import CuPy and build its namespace; remember why where that fails."""
+    global _cupy_ns, _cupy_problem
+    if _cupy_ns is not None or _cupy_problem is not None:
+        return
+    try:
+        cp = importlib.import_module("cupy")
+        if cp.cuda.runtime.getDeviceCount() == 0:
+            raise RuntimeError("no CUDA device is visible")
+        cupyx = importlib.import_module("cupyx")
+        cupy_special = importlib.import_module("cupyx.scipy.special")
+    except ImportError:
+        _cupy_problem = "CuPy is not installed (pip install mytorch[cuda12] or mytorch[cuda13])"
+    except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
+        _cupy_problem = f"CuPy found no usable GPU ({error})"
+    else:
+        _cupy_ns = Namespace(
+            cp,
+            erf=cupy_special.erf,
+            scatter_add=cupyx.scatter_add,
+        )
+
+
+def cupy_ns():
+    """The namespace over CuPy.
+
+    Raises:
+        DeviceError: CuPy or a GPU is missing; the message says which and what to do.
+    """
+    if _cupy_ns is None:
+        _load_cupy()
+        if _cupy_ns is None:
+            raise DeviceError(f"device 'cuda' can't be used: {_cupy_problem}.")
+    return _cupy_ns
+
+
+def cuda_available():
+    """Whether `cupy_ns` would succeed."""
+    _load_cupy()
+    return _cupy_ns is not None
+
+
+def xp_of(raw):
+    """The namespace of a raw array."""
+    return numpy_ns if isinstance(raw, ndarray) else cupy_ns()
+
+
+def is_raw(x):
+    """Whether x is an array that a Tensor can lie over: NumPy's or CuPy's."""
+    return isinstance(x, ndarray) or (_cupy_ns is not None and isinstance(x, _cupy_ns.module.ndarray))
+
+
+def looks_like_cupy(x):
+    """Whether x is a CuPy array, also before this library has loaded CuPy."""
+    return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "data")
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """Where a tensor's memory is: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
+
+    Equal to the string that names it, so `x.device == "cpu"` holds.
+    """
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type, index=None):
+        if isinstance(type, device):
+            type, index = type.type, type.index if index is None else index
+        elif isinstance(type, int) and not isinstance(type, bool):
+            type, index = "cuda", type
+        elif not isinstance(type, str):
+            raise TypeError(f"device: expected a string like 'cpu' or 'cuda:0', got {type!r}.")
+        name, colon, number = type.partition(":")
+        if colon:
+            if index is not None:
+                raise RuntimeError(f"device: {type!r} already has an index, and index={index} was given too.")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
+            index = int(number)
+        if name not in ("cpu", "cuda"):
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}")
+        self.type = name
+        self.index = index
+
+    def __repr__(self):
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        if isinstance(other, str):
+            return str(self) == other
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
+
+    def __hash__(self):
+        return hash(str(self))
+
+    def __reduce__(self):
+        return device, (self.type, self.index)
+
+
+CPU = device("cpu")
+_cuda_devices = {}
+
+
+def as_device(like):
+    """The device that `like` names; None is the default device; 'cuda' is the current GPU.
+
+    Raises:
+        DeviceError: a GPU is named and there is none, or not so many.
+    """
+    if like is None:
+        return _default_device
+    if like is CPU:
+        return CPU
+    where = like if isinstance(like, device) else device(like)
+    if where.type == "cpu":
+        return CPU
+    xp = cupy_ns()
+    index = xp.cuda.runtime.getDevice() if where.index is None else where.index
+    count = xp.cuda.runtime.getDeviceCount()
+    if index >= count:
+        raise DeviceError(f"device 'cuda:{index}' was asked for, but {count} GPU{'s are' if count > 1 else ' is'} visible.")
+    return _cuda_device(index)
+
+
+def _cuda_device(index):
+    if index not in _cuda_devices:
+        _cuda_devices[index] = device("cuda", index)
+    return _cuda_devices[index]
+
+
+_default_device = CPU
+
+
+def set_default_device(where):
+    """Make `where` the device of tensors that are created without naming one."""
+    global _default_device
+    _default_device = CPU
+    _default_device = as_device(where) if where is not None else CPU
+
+
+def device_of(raw):
+    """The device of a raw array."""
+    return CPU if isinstance(raw, ndarray) else _cuda_device(raw.device.id)
+
+
+def on(where):
+    """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
+    if where.type == "cpu":
+        return numpy_ns, nullcontext()
+    xp = cupy_ns()
+    return xp, xp.cuda.Device(where.index)
+
+
+def to_device(raw, where, non_blocking=False):
+    """The raw array on the device `where`: itself if it is there already, else a copy.
+
+    Args:
+        non_blocking: return before the copy has finished; it is ordered on the current stream.
+    """
+    here = device_of(raw)
+    if here is where:
+        return raw
+    if where.type == "cpu":
+        return cupy_ns().asnumpy(raw, blocking=not non_blocking)
+    xp, there = on(where)
+    with there:
+        return xp.asarray(raw)

@@ -1,0 +1,31 @@
+"""Settings that are read once from the environment and can be changed at run time.
+
+`MYTORCH_FUSED=0|1|auto` sets the policy for ops that have a fused kernel: `auto` (the default) uses a
+kernel where its own `accepts` says that it is the faster road, `1` wherever it can run, `0` never.
+"""
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_WORDS = {"0": False, "off": False, "false": False, "1": True, "on": True, "true": True, "auto": None}
+
+
+def _policy_from_environment():
+    word = os.environ.get("MYTORCH_FUSED", "auto").lower()
+    if word not in _WORDS:
+        raise ValueError(f"MYTORCH_FUSED is {word!r}; it takes one of {sorted(_WORDS)}.")
+    return _WORDS[word]
+
+
+fused_policy = ContextVar("fused_policy", default=_policy_from_environment())
+
+
+@contextmanager
+def fused(enabled=True):
+    """Set the policy for fused kernels within a block: True, False, or None for automatic."""
+    token = fused_policy.set(enabled)
+    try:
+        yield
+    finally:
+        fused_policy.reset(token)

@@ -1,0 +1,28 @@
+"""The exceptions of the library and the words its messages are made of.
+
+Built-in exceptions are used wherever PyTorch uses them, because programs catch those: RuntimeError
+for shapes and states, ValueError for values, TypeError for kinds, IndexError for positions. The
+subclasses here exist for what a caller may want to catch by name.
+"""
+
+
+class GraphFreedError(RuntimeError):
+    """A backward pass reached a node whose saved arrays were already given up."""
+
+
+class InPlaceError(RuntimeError):
+    """An array saved for backward was changed in place before backward used it."""
+
+
+class DeviceError(RuntimeError):
+    """Arrays of one operation lie on different devices, or a device is not there."""
+
+
+def kind(value):
+    """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
+    return type(value).__name__
+
+
+def shapes(*arrays):
+    """Join the shapes of several arrays for a message: `(2, 3) and (4,)`."""
+    return " and ".join(str(tuple(a.shape)) for a in arrays)

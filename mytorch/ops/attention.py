@@ -1,0 +1,135 @@
+"""Scaled dot product attention: the reference, with masks, causality, windows, grouped queries, dropout."""
+
+import math
+
+from .._array import Array
+from ..errors import shapes
+from ..tensor import Tensor
+from .core import op
+from .random import bernoulli_mask
+
+
+@op(name="scaled_dot_product_attention", residuals=("probabilities",), autocast="half", promoted=("query", "key", "value"))
+def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask or None."""
+    scores = xp.matmul(query * scale, xp.swapaxes(key, -1, -2))  # (…, L, S)
+    allowed = band(xp, scores.shape[-2], scores.shape[-1], causal, window)
+    if allowed is not None:
+        scores = xp.where(allowed, scores, -math.inf)
+    if mask is not None:
+        scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
+    peak = xp.max(scores, axis=-1, keepdims=True)
+    peak = xp.where(peak == -math.inf, 0.0, peak)
+    e = xp.exp(scores - peak)
+    total = xp.sum(e, axis=-1, keepdims=True)
+    p = e / xp.where(total == 0, 1.0, total)  # a row with nothing to attend to gives zeros
+    dropped = p if keep is None else p * keep
+    return xp.matmul(dropped, value), p
+
+
+def band(xp, rows, columns, causal, window):
+    """A bool (rows, columns) mask of what a query may see, or None for everything.
+
+    Query i sees key j only if j <= i (causal; PyTorch aligns the upper left corner), and, with a window
+    (left, right), only if i - left <= j <= i + right; -1 is no bound.
+    """
+    if not causal and window is None:
+        return None
+    ahead = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
+    allowed = ahead <= 0 if causal else ahead <= columns
+    if window is not None:
+        left, right = window
+        if left >= 0:
+            allowed = allowed & (ahead >= -left)
+        if right >= 0:
+            allowed = allowed & (ahead <= right)
+    return allowed
+
+
+def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
+    p = probabilities
+    dropped = p if keep is None else p * keep
+    gp = xp.matmul(g, xp.swapaxes(value, -1, -2))
+    if keep is not None:
+        gp = gp * keep
+    weighted = gp * p
+    gs = weighted - p * xp.sum(weighted, axis=-1, keepdims=True)  # gradient of the scores
+    gq = xp.matmul(gs, key) * scale if needs[0] else None
+    gk = xp.matmul(xp.swapaxes(gs, -1, -2), query) * scale if needs[1] else None
+    gv = xp.matmul(xp.swapaxes(dropped, -1, -2), g) if needs[2] else None
+    return gq, gk, gv, gs if needs[3] else None
+
+
+_attention.vjp(_attention_vjp)
+_attention.fuse(cpu="mytorch.kernels.cpu.attention")
+
+
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+    *,
+    causal=None,
+    window=None,
+    fused=None,
+):
+    """softmax(query @ keyᵀ * scale + mask) @ value.
+
+    Args:
+        query: (…, H, L, E). key: (…, Hk, S, E). value: (…, Hk, S, Ev).
+        attn_mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add.
+        dropout_p: share of the attention weights set to zero, whatever the mode of the module.
+        is_causal, causal: query i sees keys 0 … i.
+        scale: 1 / sqrt(E) if not given.
+        enable_gqa: H may be a multiple of Hk; each key head then serves H / Hk query heads.
+        window: a number w, or (left, right): query i sees keys from i - left to i + right only.
+
+    Returns:
+        (…, H, L, Ev). A query that may see no key gives zeros.
+
+    Raises:
+        RuntimeError: both a mask and is_causal, shapes that don't fit, or a dropout_p outside [0, 1].
+    Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023.
+    """
+    is_causal = is_causal if causal is None else causal
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"scaled_dot_product_attention: dropout_p must lie in [0, 1], got {dropout_p}.")
+    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2 or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise RuntimeError(f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev).")
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        groups, rest = divmod(query.shape[-3], key.shape[-3])
+        if rest or query.shape[-3] < key.shape[-3]:
+            raise RuntimeError(f"scaled_dot_product_attention: {query.shape[-3]} query heads can't share {key.shape[-3]} key heads evenly.")
+        key, value = _share_heads(key, groups), _share_heads(value, groups)
+    if isinstance(window, int):
+        window = (window, 0 if is_causal else window)
+    lead = tuple(query.shape[:-2])
+    keep = None
+    if dropout_p > 0.0:
+        keep = bernoulli_mask(query, (*lead, query.shape[-2], key.shape[-2]), dropout_p)
+    if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
+        attn_mask = attn_mask.expand(query.shape[-2], key.shape[-2])
+    return _attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        keep=keep,
+        causal=bool(is_causal),
+        window=window,
+        scale=1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
+        fused=fused,
+    )
+
+
+def _share_heads(x, groups):
+    """(…, Hk, S, E) to (…, Hk * groups, S, E), each head repeated `groups` times in a row."""
+    *lead, heads, length, width = x.shape
+    return x.unsqueeze(-3).expand(*lead, heads, groups, length, width).reshape(*lead, heads * groups, length, width)

@@ -1,0 +1,92 @@
+"""From definitions to surfaces: `mytorch.exp`, `Tensor.exp`, `Array.exp`, `Tensor.exp_`, `x + y`.
+
+`@public` marks an op's record, or a plain function over ops, as part of the API, and says under which names
+and where. `attach` then walks the list once, when `mytorch/__init__.py` imports `ops`. The functions
+that it binds are the very callers of the records, so a method costs no more than the op.
+"""
+
+from .._array import Array
+from ..errors import kind
+from ..tensor import Tensor
+from .core import Op
+from .inplace import in_place
+
+PUBLIC = {}  # name -> function of the mytorch module
+METHODS = {}  # name -> function, as bound to Tensor and Array
+
+
+def public(*, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False):
+    """Bind what follows to the API.
+
+    Args:
+        name: its name, if not the definition's.
+        names: further names, such as PyTorch's aliases.
+        method: bind it to Tensor and Array, with the tensor as first argument.
+        function: bind it to the `mytorch` module.
+        inplace: also make `name_`, where the result can take the input's shape and dtype.
+        dunder: the operator method that it implements, such as "__add__".
+        reflected: the operator is commutative, so `2 + x` is `x + 2`.
+    """
+
+    def register(definition):
+        caller = definition.caller if isinstance(definition, Op) else definition
+        all_names = (name or definition.__name__, *names)
+        for n in all_names:
+            if function:
+                PUBLIC[n] = caller
+            if method:
+                METHODS[n] = caller
+                if inplace and not n.endswith("_"):
+                    METHODS[n + "_"] = in_place(caller, n + "_")
+        if dunder:
+            METHODS[dunder] = caller
+            if reflected:
+                METHODS["__r" + dunder[2:]] = _reflected(caller)
+            elif dunder in ("__sub__", "__truediv__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
+                METHODS["__r" + dunder[2:]] = _swapped(caller)
+            if dunder in _AUGMENTED:
+                METHODS["__i" + dunder[2:]] = in_place(caller, "__i" + dunder[2:])
+        return definition
+
+    return register
+
+
+_AUGMENTED = {
+    f"__{word}__" for word in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+}
+
+
+def _reflected(caller):
+    def reflected(self, other):
+        return caller(self, other)
+
+    return reflected
+
+
+def _swapped(caller):
+    def swapped(self, other):
+        return caller(other, self)
+
+    return swapped
+
+
+def attach(namespace):
+    """Bind every public definition: methods to Tensor and Array, functions to `namespace`."""
+    for name, function in METHODS.items():
+        for cls in (Tensor, Array):
+            if name not in cls.__dict__ or name in ("__eq__", "__ne__"):
+                setattr(cls, name, function)
+    Tensor.__hash__ = Array.__hash__ = object.__hash__
+    for name, function in PUBLIC.items():
+        namespace[name] = function
+
+
+def expect_tensor(x, name):
+    """x, if it is a Tensor or an Array.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(x, (Tensor, Array)):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind(x)}")
+    return x

@@ -1,0 +1,739 @@
+"""What an op is, and the one place where every op runs.
+
+An op is one record: a forward over raw arrays, a gradient formula for each input, and its rules. This is a
+complete one:
+
+    @op()
+    def softplus(xp, input, *, beta=1.0):
+        '''log(1 + exp(beta * input)) / beta, elementwise. …'''
+        return xp.logaddexp(beta * input, 0.0) / beta
+
+    softplus.grad(input=lambda g, input, beta, xp: g / (1 + xp.exp(-beta * input)))
+
+* `xp` is the array namespace: NumPy's or CuPy's (backend.py), or the one over Tensors (tensor_ns.py).
+  Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
+* A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
+  saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
+  `shapes` (of all), `needs` (which inputs want a gradient). A name that is none of these is refused at
+  import. An input that wants no gradient runs no formula, and what only that formula names is not kept.
+* A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
+  same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
+  saved array itself.
+* Broadcasting needs no words: the engine sums each gradient to its input's shape.
+* An op that is awkward as a formula per input gives one `.vjp` that returns a gradient for each input.
+* `residuals=("mean", "rstd")`: forward returns `(out, mean, rstd)`; the extra results are only for backward.
+  Residuals are not differentiable, so such an op (like one that ran by a kernel) is differentiated a
+  second time by running its reference forward over Tensors. Its forward may then use only what
+  `tensor_ns` has.
+* `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
+  `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
+* `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
+  become the default float), "same" (inputs are left alone).
+* `view=True`: the result may share the input's memory.
+* `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: modules with `accepts`, `forward` and perhaps `vjp` and
+  `residuals`, imported on first use. `choose` decides, once for the whole library.
+
+Every call goes through the same steps: find raw arrays and edges; bring dtypes together where they
+differ; choose the implementation; run it; wrap the result; record a Node if grad is wanted. Ops of one or
+two inputs without attributes get callers in which all of that is written out (`_unary`, `_binary`): this
+is where the library's overhead per op is decided, and why it is about a microsecond.
+"""
+
+import importlib
+import inspect
+import traceback
+import warnings
+from operator import itemgetter
+
+import numpy as np
+
+from .. import config, dtypes
+from .._array import Array, as_raw
+from ..autograd.mode import get_mode
+from ..autograd.node import Node, Port
+from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
+from ..errors import DeviceError, InPlaceError, kind
+from ..tensor import Tensor
+
+PSEUDO = ("xp", "shape", "shapes", "needs")
+SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
+RECORDS = {}  # name -> Op, for tests and documentation
+asarray = np.asarray
+wrap_array = Array._wrap
+wrap_tensor = Tensor._wrap
+
+
+def names_of(function, skip=0):
+    """The parameter names of a function after the first `skip`."""
+    return tuple(inspect.signature(function).parameters)[skip:]
+
+
+class Rule:
+    """One way to run an op: a forward with its gradient. The record's own is the reference."""
+
+    def __init__(self, op, forward, formulas=None, vjp=None, residuals=()):
+        self.op = op
+        self.forward = forward
+        self.formulas = formulas or {}
+        self.vjp = vjp
+        self.residuals = residuals
+        self.names = (*op.inputs, *(op.outputs_names), *residuals, *op.attrs, *PSEUDO)
+        self.plans = {}
+        self.replays = bool(residuals) or self is not getattr(op, "reference", self)
+
+    def check_names(self, function):
+        for name in names_of(function, 1):
+            if name not in self.names:
+                raise TypeError(
+                    f"{self.op.name}: a gradient formula names {name!r}, which is none of {', '.join(self.names)}."
+                )
+
+    def plan(self, mask):
+        """What to save and run when the inputs in `mask` (a bit for each) want gradients."""
+        found = self.plans.get(mask)
+        if found is None:
+            found = self.plans[mask] = Plan(self, mask)
+        return found
+
+
+class Plan:
+    """For one rule and one set of inputs that want gradients: what is saved, which formulas run.
+
+    Attributes:
+        pick: function from the tuple of all values (in the order of `rule.names`) to what is saved.
+        formulas: (input's index, formula, positions of its arguments in `saved`).
+        vjp, vjp_arguments, needed: the same for a rule with one function for all inputs.
+        inputs, out: which inputs, and whether the output, are among the saved.
+        ports: number of differentiable outputs if there are several, else 0.
+    """
+
+    run = None  # autograd.Function puts its own here
+
+    def __init__(self, rule, mask):
+        op = rule.op
+        count = mask.bit_length() if op.variadic else len(op.inputs)
+        self.rule = rule
+        self.op = op
+        self.needs = tuple(bool(mask >> i & 1) for i in range(count))
+        self.needed = tuple(i for i in range(count) if self.needs[i])
+        self.ports = 0
+        self.vjp = rule.vjp
+        if rule.vjp is not None:
+            wanted = {i: rule.vjp for i in self.needed}
+        else:
+            wanted = {i: rule.formulas[op.inputs[i]] for i in self.needed if op.inputs[i] in rule.formulas}
+        names = []
+        for f in wanted.values():
+            names += [n for n in names_of(f, 1) if n not in names]
+        if rule.replays:
+            names += [n for n in (*op.inputs, *op.attrs) if n not in names]
+        self.names = tuple(names)
+        places = [rule.names.index(n) for n in names]
+        self.pick = _picker(places)
+        self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
+        self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
+        self.formulas = tuple(
+            (i, f, tuple(names.index(n) for n in names_of(f, 1))) for i, f in wanted.items() if rule.vjp is None
+        )
+        self.vjp_arguments = tuple(names.index(n) for n in names_of(rule.vjp, 1)) if rule.vjp else ()
+
+
+def _picker(places):
+    """A function that takes the values at `places` out of a tuple, as a tuple."""
+    if not places:
+        return lambda values: ()
+    if len(places) == 1:
+        place = places[0]
+        return lambda values: (values[place],)
+    return itemgetter(*places)
+
+
+class Op:
+    """The record of an op. Calling it runs it; see the module's docstring for the fields."""
+
+    def __init__(self, forward, *, dtype, promoted, residuals, outputs, differentiable, view, autocast, name):
+        self.name = name or forward.__name__
+        self.forward = forward
+        self.__doc__ = forward.__doc__
+        self.__name__ = self.__qualname__ = self.name
+        self.__module__ = forward.__module__
+        parameters = list(inspect.signature(forward).parameters.values())[1:]
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self.inputs = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self.required = sum(p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty for p in parameters)
+        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self.attrs = tuple(self.defaults)
+        self.outputs = outputs
+        self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)
+        self.differentiable = differentiable
+        self.residuals = tuple(residuals)
+        self.dtype = dtype
+        self.promoted = tuple(self.inputs.index(n) for n in promoted) if promoted else None
+        self.autocast = autocast
+        self.view = view
+        self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
+        self.reference = Rule(self, forward, residuals=self.residuals)
+        self.kernels = {}
+        self.caller = self
+        if not (self.variadic or self.attrs or residuals or outputs or view) and len(self.inputs) in (1, 2):
+            self.caller = (_unary if len(self.inputs) == 1 else _binary)(self)
+        RECORDS[self.name] = self
+
+    def grad(self, **formulas):
+        """Give the gradient formula of each input; an input without one gets no gradient."""
+        for name, formula in formulas.items():
+            if name not in self.inputs:
+                raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
+            self.reference.check_names(formula)
+        self.reference.formulas = formulas
+        return self
+
+    def vjp(self, function):
+        """Give one function for all gradients: it returns one for each input, None where none is due."""
+        self.reference.check_names(function)
+        self.reference.vjp = function
+        return self
+
+    def fuse(self, **homes):
+        """Name the kernel modules: `cpu=` and `cuda=` take a module path."""
+        self.kernels.update({device: Kernel(self, path) for device, path in homes.items()})
+        return self
+
+    @property
+    def is_differentiable(self):
+        return bool(self.reference.formulas) or self.reference.vjp is not None
+
+    def __repr__(self):
+        return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
+
+    def __call__(self, *inputs, fused=None, **attrs):
+        if attrs or (len(inputs) > len(self.inputs) and not self.variadic) or len(inputs) < self.required:
+            inputs, attrs = self._bind(inputs, attrs)
+        mode = get_mode()
+        if mode.autocast is not None:
+            inputs = mode.autocast.cast(self, inputs)
+        raws, edges, arrays, as_tensor = prepare(self, inputs)
+        xp = _namespace(raws)
+        rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
+        result = rule.forward(xp, *raws, **attrs)
+        wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
+        if self.view and as_tensor:
+            self._note_views(inputs[0], wrapped, attrs)
+        return wrapped
+
+    def _note_views(self, tensor, results, attrs):
+        """Let each result that is a view remember its base and the way from there (see inplace.py)."""
+        steps = ((self, attrs),) if self.outputs is None else None
+        cell = tensor._data._cell
+        for result in (results,) if steps else results:
+            if result._data._cell is None or result._data._cell is not cell:
+                continue  # a copy
+            above = tensor._view
+            if above is None:
+                result._view = (tensor, tensor._edge, steps)
+            else:
+                result._view = (above[0], above[0]._edge, steps and above[2] and (*above[2], *steps))
+
+    def _bind(self, inputs, attrs):
+        """Sort arguments into inputs and attributes, by position, name, or another spelling of a name."""
+        if not self.variadic and len(inputs) > len(self.inputs):
+            extra = inputs[len(self.inputs) :]
+            if len(extra) > len(self.attrs):
+                raise TypeError(
+                    f"{self.name}() takes {len(self.inputs) + len(self.attrs)} arguments, got {len(inputs)}."
+                )
+            inputs = inputs[: len(self.inputs)]
+            for name, value in zip(self.attrs, extra, strict=False):
+                if name in attrs:
+                    raise TypeError(f"{self.name}() got multiple values for argument '{name}'.")
+                attrs[name] = value
+        for name in [n for n in attrs if n not in self.defaults]:
+            value = attrs.pop(name)
+            spelled = SPELLINGS.get(name, name)
+            if spelled in self.defaults and spelled not in attrs:
+                attrs[spelled] = value
+            elif name in self.inputs and not self.variadic and self.inputs.index(name) >= len(inputs):
+                gap = self.inputs.index(name) - len(inputs)
+                inputs = (*inputs, *[attrs.pop(n, None) for n in self.inputs[len(inputs) :][:gap]], value)
+            else:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'.")
+        if len(inputs) < self.required:
+            missing = ", ".join(f"'{n}'" for n in self.inputs[len(inputs) : self.required])
+            raise TypeError(f"{self.name}() missing required argument: {missing}.")
+        return inputs, attrs
+
+    def _wrap_result(self, rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode):
+        extra = ()
+        if rule.residuals:
+            result, extra = result[: -len(rule.residuals)], result[-len(rule.residuals) :]
+            if self.outputs is None:
+                result = result[0]
+        if self.outputs is not None:
+            return self._wrap_many(rule, result, extra, xp, raws, edges, arrays, attrs, as_tensor, mode)
+        if type(result) is not ndarray and not is_raw(result):
+            result = xp.asarray(result)
+        if not as_tensor:
+            out = wrap_array(result)
+            if self.view and _shares(result, raws[0]):
+                out._cell = arrays[0]._shared_cell()
+            return out
+        out = wrap_tensor(result)
+        if self.view and _shares(result, raws[0]):
+            out._data._cell = arrays[0]._shared_cell()
+        if mode.grad and any(edge is not None for edge in edges):
+            self.record((out,), rule, extra, xp, raws, edges, arrays, attrs, mode)
+        return out
+
+    def _wrap_many(self, rule, results, extra, xp, raws, edges, arrays, attrs, as_tensor, mode):
+        make = wrap_tensor if as_tensor else wrap_array
+        outs = tuple(make(r if is_raw(r) else xp.asarray(r)) for r in results)
+        if self.view:
+            for out in outs:
+                data = out._data if as_tensor else out
+                if _shares(data._array, raws[0]):
+                    data._cell = arrays[0]._shared_cell()
+        if as_tensor and mode.grad and any(edge is not None for edge in edges):
+            self.record(outs, rule, extra, xp, raws, edges, arrays, attrs, mode)
+        return outs
+
+    def record(self, outs, rule, extra, xp, raws, edges, arrays, attrs, mode):
+        """Give the result tensors their edges: a Node, or Ports of one."""
+        mask = 0
+        for i, edge in enumerate(edges):
+            if edge is not None:
+                mask |= 1 << i
+        if not self._wants(rule, mask):
+            return
+        plan = rule.plan(mask)
+        outputs = [out._data._array for out in outs]
+        values = (
+            *([tuple(raws)] if self.variadic else raws + [None] * (len(self.inputs) - len(raws))),
+            *([tuple(outputs)] if self.outputs == "list" else outputs),
+            *extra,
+            *[attrs.get(name, default) for name, default in self.defaults.items()],
+            xp,
+            raws[0].shape if hasattr(raws[0], "shape") else (),
+            tuple(r.shape if hasattr(r, "shape") else () for r in raws),
+            plan.needs,
+        )
+        cells = []
+        for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
+            array = arrays[i] if i < len(arrays) else None
+            if array is not None:
+                cell = array._shared_cell()
+                cells.append((cell, cell[0]))
+        for i in plan.out:
+            cell = outs[i]._data._shared_cell()
+            cells.append((cell, cell[0]))
+        first = outputs[0] if outputs else raws[0]
+        node = Node(self, plan, tuple(edges), plan.pick(values), cells, first.shape, first.dtype)
+        if mode.anomaly:
+            node.trace = "".join(traceback.format_stack()[:-2])
+        several = self.outputs == "list" or self.differentiable > 1
+        if not several:
+            if _can_have_grad(first):
+                outs[0]._edge = node
+            return
+        count = len(outs) if self.outputs == "list" else self.differentiable
+        node.plan = plan if plan.ports == count else _with_ports(plan, count)
+        for i, out in enumerate(outs[:count]):
+            if _can_have_grad(outputs[i]):
+                out._edge = Port(node, i, outputs[i].shape, outputs[i].dtype)
+
+    def _wants(self, rule, mask):
+        """Whether any input that has an edge has a formula."""
+        if rule.vjp is not None:
+            return True
+        return any(mask >> i & 1 and name in rule.formulas for i, name in enumerate(self.inputs))
+
+
+def _with_ports(plan, count):
+    """A copy of a plan for a node with `count` differentiable outputs; the formulas then take lists."""
+    cache = plan.__dict__.setdefault("_by_ports", {})
+    if count not in cache:
+        copy = object.__new__(Plan)
+        copy.__dict__.update({k: v for k, v in plan.__dict__.items() if k != "_by_ports"})
+        copy.ports = count
+        cache[count] = copy
+    return cache[count]
+
+
+def _can_have_grad(raw):
+    return raw.dtype.kind in "fcV"
+
+
+def _owner(raw):
+    return raw if raw.base is None else raw.base
+
+
+def _shares(result, raw):
+    """Whether a result lies in its input's memory: both have the same owner."""
+    return is_raw(raw) and _owner(result) is _owner(raw)
+
+
+def _namespace(raws):
+    for raw in raws:
+        if type(raw) is ndarray:
+            return numpy_ns
+        if raw is not None and is_raw(raw):
+            return xp_of(raw)
+    return numpy_ns
+
+
+# -- finding the arrays: Tensors, Arrays, raw arrays and numbers in one place -------------------------
+
+
+def prepare(op, inputs):
+    """The raw arrays, edges and Arrays of an op's inputs, with dtypes and devices brought together.
+
+    Numbers stay Python numbers, so NumPy and CuPy treat them as PyTorch does; None stays None.
+
+    Returns:
+        raws, edges, arrays: lists with an entry for each input; as_tensor: whether results are Tensors.
+    """
+    raws, edges, arrays = [], [], []
+    as_tensor = tensors = False
+    first = None
+    same = True
+    for t in inputs:
+        if isinstance(t, Tensor):
+            array = t._data
+            raw = array._array
+            view = t._view
+            if view is not None and view[0]._edge is not view[1]:
+                refresh(t)
+            edges.append(t._edge)
+            arrays.append(array)
+            as_tensor = True
+        elif t is None or type(t) in (float, int, bool, complex):
+            raws.append(t)
+            edges.append(None)
+            arrays.append(None)
+            if t is not None:
+                same = False
+            continue
+        elif isinstance(t, Array):
+            raw = t._array
+            edges.append(None)
+            arrays.append(t)
+        elif isinstance(t, np.generic):
+            raws.append(t.item())
+            edges.append(None)
+            arrays.append(None)
+            same = False
+            continue
+        elif is_raw(t) or looks_like_cupy(t):
+            raw = as_raw(t)
+            edges.append(None)
+            arrays.append(Array._wrap(raw))
+        else:
+            raise TypeError(f"{op.name}(): argument {op.inputs[min(len(raws), len(op.inputs) - 1)]!r} must be Tensor, not {kind(t)}.")
+        raws.append(raw)
+        tensors = True
+        if first is None:
+            first = raw
+        elif raw.dtype is not first.dtype or type(raw) is not ndarray:
+            same = False
+    if not tensors:
+        raws = [r if r is None else as_raw(r) for r in raws]
+        arrays = [None if r is None else Array._wrap(r) for r in raws]
+        as_tensor = True
+    elif not any(isinstance(t, Array) for t in inputs):
+        as_tensor = True
+    if type(first) is not ndarray:
+        same = False
+    rule = op.dtype
+    if same and rule != "same" and (rule != "float" or first.dtype.kind in "fVc"):
+        return raws, edges, arrays, as_tensor
+    if not same:
+        _same_device(op, raws, arrays, edges)
+    if rule != "same":
+        _promote(op, inputs, raws, edges, arrays, rule)
+    return raws, edges, arrays, as_tensor
+
+
+def _same_device(op, raws, arrays, edges):
+    """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
+    here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
+    if len(here) > 1:
+        first, second = sorted(here, key=str, reverse=True)[:2]
+        raise DeviceError(
+            f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+            f"{first} and {second}; move one with .to(device)."
+        )
+    where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and not isinstance(r, ndarray)), CPU)
+    if where is CPU:
+        return
+    for i, raw in enumerate(raws):
+        if isinstance(raw, ndarray):
+            if edges[i] is not None:
+                raise DeviceError(f"{op.name}: a CPU tensor that requires grad joins one on {where}; move it with .to.")
+            raws[i] = to_device(raw, where)
+            arrays[i] = Array._wrap(raws[i])
+
+
+def _promote(op, inputs, raws, edges, arrays, rule):
+    """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
+    which = op.promoted if op.promoted is not None else range(len(raws))
+    ranks = ([], [], [])
+    for i in which:
+        raw = raws[i] if i < len(raws) else None
+        if raw is None:
+            continue
+        if is_raw(raw):
+            ranks[0 if raw.ndim else 1].append(dtypes.from_numpy(raw.dtype))
+        else:
+            ranks[2].append(dtypes.of_number(raw))
+    result = dtypes.result_type(*ranks)
+    if result is None:
+        return
+    if rule == "float" and result.category < dtypes.FLOAT:
+        result = dtypes.default_dtype()
+    wanted = result.numpy
+    for i in which:
+        raw = raws[i] if i < len(raws) else None
+        if raw is None:
+            continue
+        if not is_raw(raw):
+            if result.category == dtypes.INT or result.category == dtypes.BOOL:
+                raws[i] = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
+            elif type(raw) is bool:
+                raws[i] = float(raw)
+        elif raw.dtype != wanted:
+            if edges[i] is not None:
+                cast = to_dtype(inputs[i], dtype=result)
+                raws[i], edges[i], arrays[i] = cast._data._array, cast._edge, cast._data
+            else:
+                raws[i] = raw.astype(wanted)
+                arrays[i] = Array._wrap(raws[i])
+
+
+def refresh(tensor):
+    """Derive a view's edge anew from its base, whose graph an in-place operation has changed."""
+    base, _, steps = tensor._view
+    if steps is None:
+        raise InPlaceError(
+            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take it anew."
+        )
+    fresh = base
+    for op, attrs in steps:
+        fresh = op(fresh, **attrs)
+    tensor._edge = fresh._edge
+    tensor._view = (base, base._edge, steps)
+
+
+# -- which implementation ---------------------------------------------------------------------------
+
+
+class Kernel:
+    """A kernel module that is imported on first use; a failed import is kept with its reason."""
+
+    def __init__(self, op, path):
+        self.op = op
+        self.path = path
+        self.rule = None
+        self.problem = None
+        self.module = None
+
+    def load(self):
+        try:
+            module = importlib.import_module(self.path)
+        except ImportError as error:
+            package = (error.name or "").partition(".")[0]
+            self.problem = f"{package or self.path} is not installed" if package != "mytorch" else str(error)
+            return
+        self.module = module
+        residuals = tuple(getattr(module, "residuals", self.op.residuals))
+        vjp = getattr(module, "vjp", None)
+        rule = Rule(self.op, module.forward, self.op.reference.formulas, vjp or self.op.reference.vjp, residuals)
+        rule.replays = True
+        if vjp is not None:
+            rule.check_names(vjp)
+        self.rule = rule
+
+
+_warned = set()
+
+
+def choose(op, xp, raws, attrs, fused):
+    """The implementation to run: the only place that asks for the device and for `fused`.
+
+    `fused` is True (a kernel wherever it can run; warn once where it can't), False (the reference),
+    or None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
+    """
+    asked = config.fused_policy.get() if fused is None else fused
+    if asked is False:
+        return op.reference
+    kernel = op.kernels.get("cpu" if xp is numpy_ns else "cuda")
+    if kernel is None:
+        reason = "it has no kernel for this device"
+    else:
+        if kernel.rule is None and kernel.problem is None:
+            kernel.load()
+        reason = kernel.problem
+        if reason is None:
+            if kernel.module.accepts(*raws, **attrs) and (asked or kernel.module.pays(*raws, **attrs)):
+                return kernel.rule
+            reason = "the kernel does not take these shapes, dtypes or options"
+    if fused is True and (op.name, reason) not in _warned:
+        _warned.add((op.name, reason))
+        warnings.warn(f"fused=True: {op.name} uses the reference because {reason}.", UserWarning, stacklevel=3)
+    return op.reference
+
+
+# -- the fast callers ---------------------------------------------------------------------------------
+# Each does what Op.__call__ does, for float tensors of one dtype on the CPU; anything else goes there.
+
+
+def _unary(op):
+    forward = op.forward
+    rule = op.reference
+    plan = None
+    general = op.__call__
+    accepts_ints = op.dtype != "float"
+
+    def caller(input, *args, **kwargs):
+        nonlocal plan
+        if args or kwargs or not isinstance(input, Tensor):
+            return general(input, *args, **kwargs)
+        array = input._data
+        x = array._array
+        mode = get_mode()
+        if type(x) is not ndarray or not mode.plain or op.kernels or not (accepts_ints or x.dtype.kind == "f"):
+            return general(input)
+        out = forward(numpy_ns, x)
+        if type(out) is not ndarray:
+            out = asarray(out)
+        result = wrap_tensor(out)
+        view = input._view
+        if view is not None and view[0]._edge is not view[1]:
+            refresh(input)
+        edge = input._edge
+        if edge is not None and mode.grad:
+            if plan is None:
+                if not op._wants(rule, 1):
+                    return result
+                plan = rule.plan(1)
+            cells = []
+            if plan.inputs:
+                cell = array._cell
+                if cell is None:
+                    cell = array._cell = [0]
+                cells.append((cell, cell[0]))
+            if plan.out:
+                cells.append((result._data._shared_cell(), 0))
+            saved = plan.pick((x, out, numpy_ns, x.shape, None, None))
+            result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
+        return result
+
+    return _named(caller, op)
+
+
+def _binary(op):
+    forward = op.forward
+    rule = op.reference
+    plans = [None, None, None, None]
+    general = op.__call__
+    accepts_ints = op.dtype == "promote"
+
+    def caller(input, other, *args, **kwargs):
+        mode = get_mode()
+        if args or kwargs or not mode.plain or not isinstance(input, Tensor) or op.kernels:
+            return general(input, other, *args, **kwargs)
+        a = input._data
+        x = a._array
+        if type(x) is not ndarray:
+            return general(input, other)
+        if isinstance(other, Tensor):
+            b = other._data
+            y = b._array
+            dtype = x.dtype
+            if y.dtype is not dtype or type(y) is not ndarray or not (accepts_ints or dtype.kind == "f"):
+                return general(input, other)
+            view = other._view
+            if view is not None and view[0]._edge is not view[1]:
+                refresh(other)
+            other_edge = other._edge
+        elif (type(other) is float or type(other) is int) and x.dtype.kind == "f":
+            b = other_edge = None
+            y = other
+        else:
+            return general(input, other)
+        out = forward(numpy_ns, x, y)
+        if type(out) is not ndarray:
+            out = asarray(out)
+        result = wrap_tensor(out)
+        view = input._view
+        if view is not None and view[0]._edge is not view[1]:
+            refresh(input)
+        edge = input._edge
+        if (edge is not None or other_edge is not None) and mode.grad:
+            mask = (edge is not None) + 2 * (other_edge is not None)
+            plan = plans[mask]
+            if plan is None:
+                if not op._wants(rule, mask):
+                    return result
+                plan = plans[mask] = rule.plan(mask)
+            if plan.names:
+                cells = []
+                for i in plan.inputs:
+                    array = b if i else a
+                    if array is not None:
+                        cell = array._cell
+                        if cell is None:
+                            cell = array._cell = [0]
+                        cells.append((cell, cell[0]))
+                if plan.out:
+                    cells.append((result._data._shared_cell(), 0))
+                saved = plan.pick((x, y, out, numpy_ns, x.shape, None, plan.needs))
+                result._edge = Node(op, plan, (edge, other_edge), saved, cells, out.shape, out.dtype)
+            else:
+                result._edge = Node(op, plan, (edge, other_edge), (), (), out.shape, out.dtype)
+        return result
+
+    return _named(caller, op)
+
+
+def _named(caller, op):
+    caller.__name__ = caller.__qualname__ = op.name
+    caller.__doc__ = op.__doc__
+    caller.op = op
+    return caller
+
+
+def op(
+    *,
+    dtype="promote",
+    promoted=None,
+    residuals=(),
+    outputs=None,
+    differentiable=1,
+    view=False,
+    autocast="promote",
+    name=None,
+):
+    """Make a record of a forward function; see the module's docstring."""
+
+    def make(forward):
+        return Op(
+            forward,
+            dtype=dtype,
+            promoted=promoted,
+            residuals=residuals,
+            outputs=outputs,
+            differentiable=differentiable,
+            view=view,
+            autocast=autocast,
+            name=name,
+        )
+
+    return make
+
+
+@op(dtype="same", name="to_dtype")
+def to_dtype(xp, input, *, dtype):
+    """input as another dtype, as Tensor.to(dtype); the gradient comes back in input's own."""
+    return input.astype(dtype.numpy)
+
+
+to_dtype.grad(input=lambda g: g)  # the engine casts every gradient to its tensor's dtype

@@ -1,0 +1,568 @@
+"""Making tensors from numbers and arrays, and turning them into other kinds: dtype, device, NumPy, Python."""
+
+import math
+import operator
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array, as_raw
+from ..backend import CPU, as_device, device, ndarray, on, to_device
+from ..errors import kind
+from ..tensor import Tensor
+from .bind import public
+from .core import op
+from .elementwise import cast
+from .inplace import adopt, check_writable
+from .movement import as_shape
+from .random import _accept, _finish, _shape
+
+# -- from data -----------------------------------------------------------------------------------------------
+
+
+@public(method=False)
+def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """A new leaf tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
+
+    Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
+    """
+    raw = as_raw(data, device, dtype)
+    if isinstance(data, (Tensor, Array, np.ndarray)) or not _is_python(data):
+        raw = raw.copy() if raw is _inner(data) or getattr(raw, "base", None) is not None else raw
+    result = Tensor._wrap(raw)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _inner(data):
+    data = getattr(data, "_data", data)
+    return data._array if isinstance(data, Array) else data
+
+
+def _is_python(data):
+    return isinstance(data, (int, float, bool, complex, list, tuple))
+
+
+@public(method=False, names=("asarray",))
+def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
+    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit."""
+    if isinstance(data, Tensor):
+        return data.to(device=device, dtype=dtype, copy=bool(copy))
+    raw = as_raw(data, device, dtype)
+    result = Tensor._wrap(raw.copy() if copy else raw)
+    return result.requires_grad_() if requires_grad else result
+
+
+@public(method=False)
+def from_numpy(ndarray):
+    """A tensor that shares a NumPy array's memory.
+
+    Raises:
+        TypeError: not a NumPy array, or of a dtype that tensors don't have.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError("from_numpy: some of the strides of the given numpy array are negative; make a copy() first.")
+    dtypes.from_numpy(ndarray.dtype)
+    return Tensor._wrap(ndarray)
+
+
+@public(method=False)
+def is_tensor(obj):
+    """Whether obj is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+# -- constant and sequential -----------------------------------------------------------------------------------
+
+
+def _made(maker, shape, dtype, where, requires_grad, out=None):
+    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    xp, there = on(as_device(where))
+    with there:
+        return _finish(maker(xp, shape, d.numpy), requires_grad, out)
+
+
+def _factory(name, maker, text):
+    @public(method=False)
+    def make(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
+        shape = _shape(size, named)
+        _accept(named, name)
+        return _made(maker, shape, dtype, device, requires_grad, out)
+
+    @public(method=False)
+    def like(input, *, dtype=None, device=None, requires_grad=False, **named):
+        _accept(named, name + "_like")
+        return _made(
+            maker,
+            tuple(input.shape),
+            input.dtype if dtype is None else dtype,
+            input.device if device is None else device,
+            requires_grad,
+        )
+
+    make.__doc__ = f"A tensor of the given size, {text}."
+    like.__doc__ = f"A tensor of input's size, dtype and device, {text}."
+    return make, like
+
+
+def _name(function, name):
+    from .bind import PUBLIC
+
+    function.__name__ = function.__qualname__ = name
+    PUBLIC[name] = function
+    return function
+
+
+def _pair(name, maker, text):
+    make, like = _factory(name, maker, text)
+    return _name(make, name), _name(like, name + "_like")
+
+
+zeros, zeros_like = _pair("zeros", lambda xp, shape, d: xp.zeros(shape, d), "filled with 0")
+ones, ones_like = _pair("ones", lambda xp, shape, d: xp.ones(shape, d), "filled with 1")
+empty, empty_like = _pair("empty", lambda xp, shape, d: xp.empty(shape, d), "not initialised")
+
+
+@public(method=False)
+def full(size, fill_value, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """A tensor of the given size filled with one value, whose kind gives the dtype."""
+    _accept(named, "full")
+    if isinstance(fill_value, (Tensor, Array)):
+        dtype = fill_value.dtype if dtype is None else dtype
+        fill_value = fill_value.item()
+    dtype = dtypes.of_number(fill_value) if dtype is None else dtype
+    return _made(lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out)
+
+
+@public(method=False)
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, **named):
+    """A tensor of input's size, dtype and device filled with one value."""
+    return full(
+        tuple(input.shape),
+        fill_value,
+        dtype=input.dtype if dtype is None else dtype,
+        device=input.device if device is None else device,
+        requires_grad=requires_grad,
+        **named,
+    )
+
+
+def _number(x):
+    return x.item() if isinstance(x, (Tensor, Array, np.generic)) else x
+
+
+@public(method=False)
+def arange(start, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """The numbers from start (0 if only one is given) up to but not including end, `step` apart.
+
+    int64 if all three are ints, else the default dtype.
+
+    Raises:
+        RuntimeError: step is 0 or leads away from end.
+    """
+    _accept(named, "arange")
+    start, end, step = _number(start), _number(end), _number(step)
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if dtype is None:
+        dtype = dtypes.default_dtype() if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
+    d = dtypes.as_dtype(dtype)
+    n = math.ceil((end - start) / step)
+    wide = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
+    xp, there = on(as_device(device))
+    with there:
+        raw = (xp.arange(n, dtype=wide) * step + start).astype(d.numpy, copy=False)
+    return _finish(raw, requires_grad, out)
+
+
+@public(method=False)
+def linspace(start, end, steps, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """`steps` numbers from start to end, both included, evenly spaced."""
+    _accept(named, "linspace")
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    xp, there = on(as_device(device))
+    with there:
+        raw = xp.linspace(float(_number(start)), float(_number(end)), steps)
+        raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
+    return _finish(raw, requires_grad, out)
+
+
+@public(method=False)
+def eye(n, m=None, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """An (n, m) matrix with ones on the diagonal."""
+    _accept(named, "eye")
+    m = n if m is None else m
+    return _made(lambda xp, shape, d: xp.eye(n, m, dtype=d), (n, m), dtype, device, requires_grad, out)
+
+
+# -- new_* methods -----------------------------------------------------------------------------------------------
+
+
+def _new(name, make):
+    def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
+        return make(
+            *size,
+            dtype=self.dtype if dtype is None else dtype,
+            device=self.device if device is None else device,
+            requires_grad=requires_grad,
+            **named,
+        )
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"As `mytorch.{name[4:]}`, with self's dtype and device by default."
+    return public(function=False, inplace=False)(method)
+
+
+for _made_by in (zeros, ones, empty):
+    _new("new_" + _made_by.__name__, _made_by)
+_new("new_full", full)
+
+
+@public(function=False, inplace=False)
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """As `mytorch.tensor`, with self's dtype and device by default."""
+    return tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )
+
+
+# -- dtype and device --------------------------------------------------------------------------------------------
+
+
+@op(dtype="same")
+def _to_device(xp, input, *, where, home, non_blocking):
+    return to_device(input, where, non_blocking)
+
+
+_to_device.grad(
+    input=lambda g, where, home, non_blocking, xp: xp.call(_to_device, g, where=home, home=where, non_blocking=non_blocking)
+)
+
+
+@public(function=False, inplace=False)
+def to(self, *args, **named):
+    """self on another device or as another dtype; self itself if nothing has to change.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; with `non_blocking` and `copy`.
+    """
+    where, dtype = named.pop("device", None), named.pop("dtype", None)
+    non_blocking, copy = named.pop("non_blocking", False), named.pop("copy", False)
+    named.pop("memory_format", None)
+    other = named.pop("other", None)
+    if named:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(named))}'")
+    flags = []
+    for a in args:
+        if isinstance(a, dtypes.dtype):
+            dtype = a
+        elif isinstance(a, (str, device)) and not (isinstance(a, str) and a in dtypes._BY_NAME):
+            where = a
+        elif isinstance(a, bool):
+            flags.append(a)
+        elif isinstance(a, int):
+            where = a
+        elif isinstance(a, (Tensor, Array)):
+            other = a
+        elif a is not None:
+            dtype = a
+    if flags:
+        non_blocking, copy = (*flags, copy)[:2]
+    if other is not None:
+        where, dtype = other.device, other.dtype
+    result = self
+    if dtype is not None:
+        result = cast(result, dtypes.as_dtype(dtype))
+    if where is not None and as_device(where) is not result.device:
+        result = _to_device(result, where=as_device(where), home=result.device, non_blocking=non_blocking)
+    return result.clone() if copy and result is self else result
+
+
+def _cast_method(name, d):
+    def method(self, memory_format=None):
+        return cast(self, d)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"self as {d.name}."
+    return public(function=False, inplace=False)(method)
+
+
+for _word, _dtype in (
+    ("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16), ("bfloat16", dtypes.bfloat16),
+    ("long", dtypes.int64), ("int", dtypes.int32), ("short", dtypes.int16), ("char", dtypes.int8),
+    ("byte", dtypes.uint8), ("bool", dtypes.bool_), ("cfloat", dtypes.complex64), ("cdouble", dtypes.complex128),
+):  # fmt: skip
+    _cast_method(_word, _dtype)
+
+
+@public(function=False, inplace=False)
+def astype(self, dtype):
+    """self as `dtype`, NumPy's spelling of `to`."""
+    return cast(self, dtypes.as_dtype(dtype))
+
+
+@public(function=False, inplace=False)
+def type(self, dtype=None):
+    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, self cast to it."""
+    if dtype is not None:
+        return cast(self, dtypes.as_dtype(dtype))
+    words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
+             "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+    module = "mytorch" if self.device.type == "cpu" else "mytorch.cuda"
+    return f"{module}.{words.get(self.dtype.name, self.dtype.name)}Tensor"
+
+
+@public(function=False, inplace=False)
+def cpu(self, memory_format=None):
+    """self in host memory."""
+    return to(self, CPU)
+
+
+@public(function=False, inplace=False)
+def cuda(self, device=None, non_blocking=False, memory_format=None):
+    """self on a GPU, the current one by default."""
+    return to(self, "cuda" if device is None else device, non_blocking=non_blocking)
+
+
+# -- to Python and NumPy --------------------------------------------------------------------------------------------
+
+
+def _raw(x):
+    return x._data._array if isinstance(x, Tensor) else x._array
+
+
+@public(function=False, inplace=False)
+def numpy(self, *, force=False):
+    """The NumPy array underneath, sharing memory.
+
+    Args:
+        force: also for tensors that require grad or lie on a GPU (then a copy).
+
+    Raises:
+        RuntimeError: the tensor requires grad.
+        TypeError: it lies on a GPU.
+    """
+    if not force and self.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    raw = _raw(self)
+    if not isinstance(raw, ndarray) and not force:
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    return to_device(raw, CPU)
+
+
+@public(function=False, inplace=False)
+def item(self):
+    """The only element, as a Python number.
+
+    Raises:
+        RuntimeError: there is not exactly one.
+    """
+    raw = _raw(self)
+    if raw.size != 1:
+        raise RuntimeError(f"a Tensor with {raw.size} elements cannot be converted to Scalar")
+    value = raw.item()
+    return value if isinstance(value, (int, float, bool, complex)) else float(value)
+
+
+@public(function=False, inplace=False)
+def tolist(self):
+    """The elements as nested lists of Python numbers."""
+    raw = to_device(_raw(self), CPU)
+    return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
+
+
+@public(function=False, inplace=False, name="__bool__")
+def truth(self):
+    """Whether the only element is not zero.
+
+    Raises:
+        RuntimeError: there are several.
+    """
+    raw = _raw(self)
+    if raw.size != 1:
+        raise RuntimeError(f"Boolean value of Tensor with {'no values' if raw.size == 0 else 'more than one value'} is ambiguous")
+    return bool(raw)
+
+
+def _number_method(dunder, convert):
+    def method(self):
+        return convert(item(self))
+
+    method.__name__ = dunder
+    method.__doc__ = f"`{convert.__name__}(self)`, for a tensor of one element."
+    public(function=False, inplace=False)(method)
+
+
+for _dunder, _convert in (("__float__", float), ("__int__", int), ("__complex__", complex)):
+    _number_method(_dunder, _convert)
+
+
+@public(function=False, inplace=False, name="__index__")
+def index(self):
+    """The element as an index; it must be a whole number."""
+    return operator.index(item(self))
+
+
+@public(function=False, inplace=False, name="__format__")
+def format_(self, spec):
+    """A 0-d tensor formats as its number."""
+    return format(item(self), spec) if _raw(self).ndim == 0 and spec else str(self) if not spec else object.__format__(self, spec)
+
+
+@public(function=False, inplace=False, name="__iter__")
+def iterate(self):
+    """The slices along the first axis."""
+    if _raw(self).ndim == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+@public(function=False, inplace=False, name="__contains__")
+def contains(self, element):
+    """Whether any element equals the given one."""
+    return bool((self == element).any())
+
+
+# -- shape and memory ---------------------------------------------------------------------------------------------
+
+
+@public(function=False, inplace=False)
+def size(self, dim=None):
+    """The shape, or one of its numbers."""
+    return self.shape if dim is None else self.shape[dim]
+
+
+@public(function=False, inplace=False, names=("ndimension",))
+def dim(self):
+    """The number of axes."""
+    return _raw(self).ndim
+
+
+@public(names=("nelement",), inplace=False)
+def numel(input):
+    """The number of elements."""
+    return _raw(input).size
+
+
+@public(function=False, inplace=False)
+def element_size(self):
+    """Bytes per element."""
+    return _raw(self).itemsize
+
+
+@public(function=False, inplace=False)
+def stride(self, dim=None):
+    """How many elements apart neighbours along each axis lie in memory."""
+    raw = _raw(self)
+    strides = tuple(s // raw.itemsize for s in raw.strides)
+    return strides if dim is None else strides[dim]
+
+
+@public(function=False, inplace=False)
+def storage_offset(self):
+    """The position of the first element in the memory that this tensor is a view of."""
+    raw = _raw(self)
+    if not isinstance(raw, ndarray) or raw.base is None or not isinstance(raw.base, ndarray):
+        return 0
+    return (raw.__array_interface__["data"][0] - raw.base.__array_interface__["data"][0]) // raw.itemsize
+
+
+@public(function=False, inplace=False)
+def is_contiguous(self, memory_format=None):
+    """Whether the elements lie in memory in row-major order."""
+    return _raw(self).flags.c_contiguous
+
+
+@public(function=False, inplace=False)
+def data_ptr(self):
+    """The address of the first element."""
+    raw = _raw(self)
+    return raw.__array_interface__["data"][0] if isinstance(raw, ndarray) else raw.data.ptr
+
+
+@public(function=False, inplace=False)
+def get_device(self):
+    """The GPU's number; -1 for the CPU."""
+    where = self.device
+    return -1 if where.type == "cpu" else where.index
+
+
+@public(inplace=False)
+def is_floating_point(input):
+    """Whether the dtype is a floating point one."""
+    return input.dtype.is_floating_point
+
+
+@public(inplace=False)
+def is_complex(input):
+    """Whether the dtype is a complex one."""
+    return input.dtype.is_complex
+
+
+@public(inplace=False, function=False)
+def pin_memory(self, device=None):
+    """self: host memory that a GPU copies from directly is made by `to(non_blocking=True)`."""
+    return self
+
+
+# -- in place -----------------------------------------------------------------------------------------------------
+
+
+@public(function=False, inplace=False)
+def copy_(self, src, non_blocking=False):
+    """Copy src, which may broadcast and be of another dtype or device, into self; returns self."""
+    check_writable(self, "copy_")
+    if not isinstance(src, (Tensor, Array)):
+        src = Tensor._wrap(as_raw(src))
+    src = to(src, self.device, non_blocking=non_blocking)
+    if tuple(src.shape) != tuple(self.shape):
+        src = src.expand(*self.shape)
+    return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
+
+
+@public(function=False, inplace=False)
+def fill_(self, value):
+    """Fill with one value; returns self."""
+    check_writable(self, "fill_")
+    if isinstance(value, (Tensor, Array)):
+        return copy_(self, value)
+    array = self if isinstance(self, Array) else self._data
+    array._array[...] = value
+    array._bump()
+    if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
+        from .inplace import set_edge
+
+        set_edge(self, (self * 0)._edge)
+    return self
+
+
+@public(function=False, inplace=False)
+def zero_(self):
+    """Fill with 0; returns self."""
+    return fill_(self, 0)
+
+
+def _attribute(name, get):
+    """A property of Tensor and Array that computes."""
+    prop = property(get)
+    for cls in (Tensor, Array):
+        setattr(cls, name, prop)
+
+
+_attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
+_attribute("mT", lambda self: self.transpose(-2, -1))
+_attribute("H", lambda self: self.transpose(-2, -1) if self.ndim else self)
+_attribute("is_cpu", lambda self: isinstance(_raw(self), ndarray))
+

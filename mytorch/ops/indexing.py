@@ -1,0 +1,451 @@
+"""Reading and writing parts of tensors: x[…], gather and scatter, masks, sorting."""
+
+from collections import namedtuple
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array
+from ..autograd.mode import get_mode
+from ..backend import CPU, is_raw, ndarray, numpy_ns, to_device, xp_of
+from ..errors import kind
+from ..tensor import Tensor
+from .bind import METHODS, public
+from .core import op
+from .elementwise import where
+from .inplace import check_writable, set_edge
+from .reduction import normalize_dim
+
+# -- x[index] ------------------------------------------------------------------------------------------------
+
+
+def raw_index(tensor, index):
+    """An index expression with raw arrays in place of Tensors; returns (index tuple, is it basic).
+
+    A list is an index array, as in PyTorch; `x[None]`, slices, ints, `...`, bool masks and integer arrays
+    may be mixed.
+
+    Raises:
+        IndexError: an index array of floats, or too many indices.
+    """
+    items = index if type(index) is tuple else (index,)
+    out, basic = [], True
+    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    for item in items:
+        kind_ = type(item)
+        if kind_ is int or item is None or item is Ellipsis:
+            out.append(item)
+            continue
+        if kind_ is slice:
+            out.append(_plain_slice(item))
+            continue
+        if isinstance(item, (bool, np.bool_)):
+            basic = False
+            out.append(np.asarray(item))
+            continue
+        if isinstance(item, np.integer):
+            out.append(int(item))
+            continue
+        if isinstance(item, (list, tuple)) and not _has_tensors(item):
+            item = np.asarray(item)
+            if item.size == 0:
+                item = item.astype(np.int64)
+        elif isinstance(item, (list, tuple)):
+            item = np.asarray([int(i) for i in item]) if _all_scalars(item) else np.stack([np.asarray(i) for i in item])
+        elif isinstance(item, range):
+            item = np.asarray(item)
+        array = item._data._array if isinstance(item, Tensor) else item._array if isinstance(item, Array) else item
+        if not is_raw(array):
+            if hasattr(item, "__index__"):
+                out.append(item.__index__())
+                continue
+            raise TypeError(f"only integers, slices, ellipsis, None, and integer or bool tensors are valid indices, got {kind(item)}.")
+        if array.dtype.kind not in "iub":
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
+        if array.dtype == np.uint8:
+            array = array.astype(bool)
+        if array.ndim == 0 and array.dtype.kind != "b" and isinstance(array, ndarray):
+            out.append(int(array))
+            continue
+        basic = False
+        xp = xp_of(raw)
+        out.append(array if xp is numpy_ns and isinstance(array, ndarray) else xp.asarray(array))
+    _check_bounds(raw.shape, out)
+    return tuple(out), basic
+
+
+def _plain_slice(item):
+    if item.step is not None and item.step < 0:
+        raise ValueError("step must be greater than zero; use flip() to reverse an axis.")
+    parts = [None if p is None else p.__index__() for p in (item.start, item.stop, item.step)]
+    return slice(*parts)
+
+
+def _has_tensors(items):
+    return any(isinstance(i, (Tensor, Array)) or (isinstance(i, (list, tuple)) and _has_tensors(i)) for i in items)
+
+
+def _all_scalars(items):
+    return all(isinstance(i, int) or (hasattr(i, "ndim") and i.ndim == 0) for i in items)
+
+
+def _check_bounds(shape, items):
+    """Refuse too many indices and integers that are out of range, in PyTorch's words."""
+    used = sum(i.ndim if is_raw(i) and i.dtype.kind == "b" else 1 for i in items if i is not None and i is not Ellipsis)
+    if used > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            axis += len(shape) - used
+        elif item is not None:
+            if type(item) is int and not -shape[axis] <= item < shape[axis]:
+                raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
+            axis += item.ndim if is_raw(item) and item.dtype.kind == "b" else 1
+
+
+@op(dtype="same", view=True, name="index")
+def _index(xp, input, *, index):
+    try:
+        return input[index]
+    except IndexError as error:
+        raise IndexError(f"index: {error} (input has shape {tuple(input.shape)}).") from None
+
+
+@op(dtype="same", name="index_zeros")
+def _put_index(xp, src, *, index, shape):
+    """Zeros of `shape` with src added at `index`: the gradient of reading there."""
+    out = xp.zeros(shape, src.dtype)
+    integers = [i for i in index if is_raw(i) and i.dtype.kind != "b"]
+    if not integers:
+        out[index] = src
+    elif len(index) == 1:
+        add_rows(xp, out, index[0], src)
+    else:
+        xp.scatter_add(out, index, src)
+    return out
+
+
+_put_index.grad(src=lambda g, index, xp: xp.call(_index, g, index=index))
+_index.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, index=index, shape=shape))
+
+
+def add_rows(xp, out, rows, values):
+    """out[rows[i]] += values[i], in place, rows repeating at will: the gradient of an embedding.
+
+    On the CPU the rows are sorted and each run of equal ones is summed at once, which is several times
+    faster than NumPy's unbuffered add.
+    """
+    rows = rows.reshape(-1)
+    values = values.reshape(rows.shape[0], -1)
+    flat = out.reshape(out.shape[0], -1)
+    if xp is not numpy_ns or rows.shape[0] < 32 or values.dtype.itemsize == 2:
+        xp.scatter_add(flat, rows, values)
+        return
+    if rows.min() < 0:
+        rows = np.where(rows < 0, rows + out.shape[0], rows)
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    flat[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
+
+
+def getitem(self, index):
+    """self[index]: a view for ints, slices, None and `...`; a copy for masks and index tensors."""
+    found, _ = raw_index(self, index)
+    return _index(self, index=found)
+
+
+@op(dtype="same", name="index_write")
+def _write_index(xp, input, src, *, index):
+    """input with src written at `index`; the memory holds that already (see setitem)."""
+    return input
+
+
+def host(raw):
+    """A raw array in host memory."""
+    return to_device(raw, CPU)
+
+
+def _cleared(g, index, xp):
+    mask = np.ones(g.shape, bool)
+    mask[tuple(i if type(i) is not ndarray and not is_raw(i) else host(i) for i in index)] = False
+    return xp.where(xp.asarray(mask), g, 0.0)
+
+
+_write_index.grad(
+    input=_cleared,
+    src=lambda g, index, xp: xp.call(_index, g, index=index),
+)
+
+
+def setitem(self, index, value):
+    """self[index] = value, recorded; value may be a number or anything that broadcasts to the region.
+
+    Raises:
+        RuntimeError: shapes that don't broadcast, or self is a leaf that requires grad.
+    """
+    check_writable(self, "index_put_")
+    found, _ = raw_index(self, index)
+    array = self if isinstance(self, Array) else self._data
+    raw = array._array
+    source = value
+    if isinstance(value, (Tensor, Array)):
+        value = value._data._array if isinstance(value, Tensor) else value._array
+        if value.ndim > 1 and value.shape[0] == 1:
+            value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
+        if value.dtype.kind == "c" and raw.dtype.kind != "c":
+            raise RuntimeError(f"index_put_: a {value.dtype} value can't be written into a {raw.dtype} tensor.")
+        if not isinstance(raw, ndarray) and isinstance(value, ndarray):
+            value = xp_of(raw).asarray(value)
+    elif not isinstance(value, (int, float, bool, complex)):
+        value = source = Array(value)._array
+    try:
+        raw[found] = value
+    except ValueError as error:
+        raise RuntimeError(f"setitem: {error} (tensor of shape {tuple(raw.shape)}).") from None
+    array._bump()
+    if not isinstance(self, Tensor) or not get_mode().grad:
+        return
+    is_tensor = isinstance(source, Tensor)
+    if self.edge is None and (not is_tensor or source.edge is None):
+        return
+    region = tuple(raw[found].shape)
+    if is_tensor:
+        src = source
+        if tuple(src.shape) != region:
+            lead = len(region) - src.ndim
+            if lead < 0:
+                src = src.reshape(tuple(src.shape)[-lead:])
+            src = src.expand(*region)
+        src = src.to(self.dtype)
+    else:
+        src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
+    before = Tensor._of(array, self._edge)
+    set_edge(self, _write_index(before, src, index=found)._edge)
+
+
+METHODS["__getitem__"] = getitem
+METHODS["__setitem__"] = setitem
+
+
+# -- along an axis: gather, scatter, take -------------------------------------------------------------------
+
+
+def _raw(x):
+    return x._data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else np.asarray(x)
+
+
+def _index_raw(index, name):
+    raw = _raw(index)
+    if raw.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {raw.dtype}.")
+    return raw
+
+
+def _grid(xp, index, dim):
+    """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
+    places = []
+    for d, n in enumerate(index.shape):
+        shape = [1] * index.ndim
+        shape[d] = n
+        places.append(index if d == dim else xp.arange(n).reshape(shape))
+    return tuple(places)
+
+
+@op(dtype="same", name="gather")
+def _gather(xp, input, *, index, dim):
+    if input.ndim == 0:
+        return xp.broadcast_to(input, index.shape).copy()
+    return input[_grid(xp, index, dim)]
+
+
+@op(dtype="same", name="scatter_zeros")
+def _scatter_zeros(xp, src, *, index, dim, shape):
+    """Zeros of `shape` with src added at `index` along `dim`: the gradient of gather."""
+    out = xp.zeros(shape, src.dtype)
+    if not len(shape):
+        return xp.asarray(xp.sum(src), src.dtype)
+    xp.scatter_add(out, _grid(xp, index, dim), src)
+    return out
+
+
+_gather.grad(input=lambda g, index, dim, shape, xp: xp.call(_scatter_zeros, g, index=index, dim=dim, shape=shape))
+_scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index=index, dim=dim))
+
+
+@public(inplace=False)
+def gather(input, dim, index, *, sparse_grad=False):
+    """out[i][j][k] = input[index[i][j][k]][j][k] for dim=0, and so on for other axes.
+
+    Raises:
+        RuntimeError: index has another number of axes, or is larger than input outside `dim`.
+        IndexError: an index is out of range.
+    """
+    d = normalize_dim(dim, input.ndim)
+    raw = _index_raw(index, "gather")
+    if raw.ndim != input.ndim and input.ndim:
+        raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
+    for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=False)):
+        if i != d and n > m:
+            raise RuntimeError(f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}")
+    if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
+        raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
+    return _gather(input, index=raw, dim=d)
+
+
+@public(inplace=False)
+def index_select(input, dim, index):
+    """The slices of input along `dim` at the positions in `index`, a 1-d tensor."""
+    d = normalize_dim(dim, input.ndim)
+    raw = _index_raw(index, "index_select").reshape(-1)
+    if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
+        raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
+    return _index(input, index=(slice(None),) * d + (raw,))
+
+
+# -- masks -----------------------------------------------------------------------------------------------------
+
+
+@public()
+def masked_fill(input, mask, value):
+    """input with `value` (a number or a 0-d tensor) where the bool `mask`, which may broadcast, is True.
+
+    Raises:
+        RuntimeError: the mask is not bool, or value has dimensions.
+    """
+    if mask.dtype is not dtypes.bool_:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if getattr(value, "ndim", 0):
+        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+    if isinstance(value, (Tensor, Array)):
+        value = value.to(input.dtype)
+        return where(mask, value, input)
+    if isinstance(value, float) and input.dtype.category < dtypes.FLOAT:
+        value = int(value)
+    return where(mask, value, input)
+
+
+@public(inplace=False)
+def masked_select(input, mask):
+    """The elements where the mask is True, as a 1-d tensor."""
+    if mask.dtype is not dtypes.bool_:
+        raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
+    return input.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))[mask.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))]
+
+
+@public(inplace=False)
+def nonzero(input, *, out=None, as_tuple=False):
+    """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
+    raw = _raw(input)
+    xp = xp_of(raw)
+    found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)
+    if as_tuple:
+        return tuple(Tensor._wrap(f) for f in found)
+    if raw.ndim == 0:
+        return Tensor._wrap(xp.zeros((len(found[0]), 0), np.int64))
+    return Tensor._wrap(xp.stack(found, axis=1).astype(np.int64, copy=False))
+
+
+@op(dtype="same")
+def _triangle(xp, input, *, diagonal, lower):
+    return (xp.tril if lower else xp.triu)(input, diagonal)
+
+
+_triangle.grad(input=lambda g, diagonal, lower, xp: xp.call(_triangle, g, diagonal=diagonal, lower=lower))
+
+
+@public()
+def tril(input, diagonal=0):
+    """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere."""
+    return _triangle(_matrix(input, "tril"), diagonal=int(diagonal), lower=True)
+
+
+@public()
+def triu(input, diagonal=0):
+    """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere."""
+    return _triangle(_matrix(input, "triu"), diagonal=int(diagonal), lower=False)
+
+
+def _matrix(input, name):
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+    return input
+
+
+# -- sorting -----------------------------------------------------------------------------------------------------
+
+return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort", "topk")}
+
+
+def _order(xp, x, dim, descending, stable):
+    """The positions that sort x; ties keep their order."""
+    if not descending:
+        return xp.argsort(x, axis=dim, kind="stable")
+    return xp.flip(x.shape[dim] - 1 - xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
+
+
+@op(dtype="same", outputs=("values", "indices"), name="sort")
+def _sort(xp, input, *, dim, descending, stable):
+    if input.ndim == 0:
+        return input.copy(), xp.zeros((), np.int64)
+    order = _order(xp, input, dim, descending, stable)
+    return xp.take_along_axis(input, order, axis=dim), order
+
+
+def _unsort(g, indices, shape, dim, xp):
+    from .reduction import put_along
+
+    return xp.call(put_along, g, index=indices, shape=shape, dim=dim) if len(shape) else g
+
+
+_sort.grad(input=_unsort)
+
+
+@public(inplace=False)
+def sort(input, dim=-1, descending=False, stable=False):
+    """The elements in order along an axis, and where they were: a named tuple (values, indices).
+
+    The order is stable whether asked for or not.
+    """
+    return return_types["sort"](*_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending), stable=stable))
+
+
+@public(inplace=False)
+def argsort(input, dim=-1, descending=False, stable=False):
+    """The positions that sort the elements along an axis."""
+    return sort(input, dim, descending, stable).indices
+
+
+@op(dtype="same", outputs=("values", "indices"), name="topk")
+def _topk(xp, input, *, k, dim, largest):
+    if input.ndim == 0:
+        return input.copy(), xp.zeros((), np.int64)
+    n = input.shape[dim]
+    lead = (slice(None),) * dim
+    candidates = None
+    if xp is numpy_ns and 0 < k < n // 8 and input.dtype.kind == "f" and not np.isnan(input).any():
+        part = np.argpartition(-input if largest else input, k - 1, axis=dim)[(*lead, slice(0, k))]
+        candidates = np.sort(part, axis=dim)
+    picked = input if candidates is None else np.take_along_axis(input, candidates, axis=dim)
+    order = _order(xp, picked, dim, largest, True)[(*lead, slice(0, k))]
+    indices = order if candidates is None else np.take_along_axis(candidates, order, axis=dim)
+    return xp.take_along_axis(input, indices, axis=dim), indices
+
+
+_topk.grad(input=_unsort)
+
+
+@public(inplace=False)
+def topk(input, k, dim=-1, largest=True, sorted=True):
+    """The k largest (or smallest) elements along an axis, in order: a named tuple (values, indices).
+
+    Raises:
+        RuntimeError: the axis has fewer than k elements.
+    """
+    d = normalize_dim(dim, input.ndim)
+    n = input.shape[d] if input.ndim else 1
+    if not 0 <= k <= n:
+        raise RuntimeError(f"selected index k out of range: k={k} for an axis of {n}")
+    return return_types["topk"](*_topk(input, k=int(k), dim=d, largest=bool(largest)))
+

@@ -1,0 +1,177 @@
+"""In-place operations, on tensors and on views of tensors, with right gradients.
+
+`x.op_(…)` computes `op(x, …)`, writes the result into x's memory, raises the version, and gives x the
+result's edge; the old edge is that edge's parent, so gradients flow as if x were a new tensor.
+
+If x is a view (`y = base[0]; y.add_(1)`), the base changes too. Its edge becomes "the base with this
+region replaced" (a `write_region` node, PyTorch's CopySlices), and the view's own edge is derived anew
+from it. Other views of the base notice when they are next used: the base's edge is no longer the one
+that they remember (`Tensor.edge`).
+
+Where nothing is recorded, a plain NumPy function writes straight into x's memory.
+"""
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array
+from ..autograd.mode import get_mode
+from ..autograd.node import Leaf
+from ..backend import ndarray, numpy_ns
+from ..tensor import Tensor
+from .core import op, to_dtype
+
+
+def check_writable(tensor, name):
+    """Raise where PyTorch refuses an in-place operation.
+
+    Raises:
+        RuntimeError: a leaf that requires grad (or a view of one) while recording, or memory in which
+            several elements share a place (an expanded tensor).
+    """
+    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    if 0 in raw.strides and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True)):
+        raise RuntimeError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
+    if isinstance(tensor, Array) or not get_mode().grad:
+        return
+    edge = tensor.edge
+    if isinstance(edge, Leaf):
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
+    if tensor._view is not None and edge is not None:
+        base, _, steps = tensor._view
+        if isinstance(base._edge, Leaf):
+            raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if steps is None:
+            raise RuntimeError(
+                f"{name}: this tensor is a view made by a function that returns multiple views (split, chunk, unbind); "
+                "such views can't be modified in place while recording. clone() it first."
+            )
+
+
+def in_place(caller, name):
+    """The in-place twin of a function whose first argument is the tensor."""
+    into = _INTO.get(caller.op.name if hasattr(caller, "op") else caller.__name__)
+
+    def twin(self, *args, **kwargs):
+        check_writable(self, name)
+        if into is not None and not kwargs and _nothing_to_record(self, args):
+            array = self if isinstance(self, Array) else self._data
+            x = array._array
+            operands = [_operand(a, x) for a in args]
+            if None not in operands:
+                into(x, *operands, out=x)
+                array._bump()
+                return self
+        adopt(self, caller(self, *args, **kwargs), name)
+        return self
+
+    twin.__name__ = twin.__qualname__ = name
+    twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
+    return twin
+
+
+# NumPy functions that write their result into x itself, by op: the road of optimizers and no_grad code.
+_INTO = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative, "exp": np.exp,
+    "log": np.log, "sqrt": np.sqrt, "square": np.square, "reciprocal": np.reciprocal, "abs": np.absolute,
+    "maximum": np.maximum, "minimum": np.minimum, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor,
+    "ceil": np.ceil,
+}  # fmt: skip
+
+
+def _nothing_to_record(self, args):
+    if isinstance(self, Tensor):
+        if type(self._data._array) is not ndarray or self._data._array.dtype.kind != "f":
+            return False
+        if not get_mode().grad:
+            return True
+        return self.edge is None and not any(isinstance(a, Tensor) and a.edge is not None for a in args)
+    return type(self._array) is ndarray and self._array.dtype.kind == "f"
+
+
+def _operand(a, x):
+    """The raw operand, if it has x's dtype and broadcasts to x's shape; else None."""
+    if type(a) in (float, int):
+        return a
+    raw = a._data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
+    if type(raw) is not ndarray or raw.dtype is not x.dtype:
+        return None
+    if raw.shape != x.shape and (raw.ndim > x.ndim or np.broadcast_shapes(raw.shape, x.shape) != x.shape):
+        return None
+    return raw
+
+
+def adopt(self, result, name):
+    """Make `self` hold `result`: its values in self's memory, its edge as self's edge."""
+    array = self if isinstance(self, Array) else self._data
+    raw = array._array
+    data = result._data if isinstance(result, Tensor) else result
+    value = data._array
+    if value.shape != raw.shape:
+        raise RuntimeError(
+            f"{name}: output with shape {list(raw.shape)} doesn't match the broadcast shape {list(value.shape)}"
+        )
+    if value.dtype != raw.dtype:
+        have, want = dtypes.from_numpy(value.dtype), dtypes.from_numpy(raw.dtype)
+        if not dtypes.can_cast(have, want):
+            raise RuntimeError(f"{name}: result type {have.name} can't be cast to the desired output type {want.name}")
+    if value is not raw:
+        raw[...] = value
+    array._bump()
+    if isinstance(self, Tensor) and get_mode().grad:
+        edge = result._edge if isinstance(result, Tensor) else None
+        if edge is not None and value.dtype != raw.dtype:
+            edge = to_dtype(result, dtype=self.dtype)._edge
+        if edge is not None or self._edge is not None:
+            set_edge(self, edge)
+    return self
+
+
+def set_edge(tensor, edge):
+    """Give a tensor that was changed in place its new edge; a view's base is given one too."""
+    view = tensor._view
+    if view is None:
+        tensor._edge = edge
+        return
+    base, _, steps = view
+    region = Tensor._of(tensor._data, edge)
+    before = Tensor._of(base._data, base._edge)
+    changed = write_region(before, region, steps=steps)
+    base._edge = changed._edge
+    fresh = base
+    for step, attrs in steps:
+        fresh = step(fresh, **attrs)
+    tensor._edge = fresh._edge
+    tensor._view = (base, base._edge, steps)
+
+
+def _outside(x, steps):
+    """A mask that is False in the region that `steps` lead to."""
+    mask = np.ones(x.shape, bool)
+    region = mask
+    for step, attrs in steps:
+        region = step.forward(numpy_ns, region, **attrs)
+    region[...] = False
+    return mask
+
+
+def _walk(xp, g, steps):
+    for step, attrs in steps:
+        g = xp.call(step, g, **attrs)
+    return g
+
+
+@op(dtype="same")
+def write_region(xp, input, src, *, steps):
+    """input with the region that `steps` lead to replaced by src; the memory holds that already."""
+    return input
+
+
+write_region.grad(
+    input=lambda g, steps, xp: xp.where(xp.asarray(_outside(g, steps)), g, 0.0),
+    src=lambda g, steps, xp: _walk(xp, g, steps),
+)
+

@@ -1,0 +1,509 @@
+"""Ops that move elements without changing them: shapes, axes, joining, splitting, repeating."""
+
+import math
+
+from .._array import Array, Size
+from ..tensor import Tensor
+from .bind import public
+from .core import op
+from .reduction import normalize_dim, normalize_dims
+
+
+def as_shape(shape):
+    """A shape given as several ints, a tuple, a list or a Size, as a tuple of ints."""
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list, Size)):
+        shape = shape[0]
+    return tuple(int(n) for n in shape)
+
+
+@op(dtype="same", view=True, name="reshape")
+def _reshape(xp, input, *, shape):
+    return input.reshape(shape)
+
+
+_reshape.grad(input=lambda g, shapes, xp: xp.reshape(g, shapes[0]))
+
+
+def infer_shape(input, shape, name):
+    """`shape` with -1 replaced by what is left.
+
+    Raises:
+        RuntimeError: the number of elements does not fit, or there are two -1.
+    """
+    n = math.prod(input.shape)
+    unknown = [i for i, size in enumerate(shape) if size == -1]
+    known = math.prod(size for size in shape if size != -1)
+    if len(unknown) > 1:
+        raise RuntimeError(f"{name}: only one dimension can be inferred, the shape given is {list(shape)}")
+    if unknown:
+        if known == 0 or n % known:
+            raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {n}")
+        return tuple(n // known if size == -1 else size for size in shape)
+    if known != n or any(size < 0 for size in shape):
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {n}")
+    return shape
+
+
+@public(inplace=False)
+def reshape(input, *shape, **named):
+    """The same elements in the same order in another shape; a view where the strides allow it."""
+    return _reshape(input, shape=infer_shape(input, as_shape(named.get("shape", shape)), "reshape"))
+
+
+@public(function=False, inplace=False)
+def view(input, *shape, **named):
+    """The same memory in another shape (or, given a dtype, read as another dtype).
+
+    Raises:
+        RuntimeError: the strides don't allow it; `reshape` copies then.
+    """
+    from .. import dtypes
+
+    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype) or "dtype" in named:
+        return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
+    wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
+    out = _reshape(input, shape=wanted)
+    raw = input._array if isinstance(input, Array) else input._data._array
+    made = out._array if isinstance(out, Array) else out._data._array
+    if raw.size and (made.base is not raw.base if raw.base is not None else made.base is not raw):
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."
+        )
+    return out
+
+
+@op(dtype="same", view=True)
+def _view_dtype(xp, input, *, dtype):
+    """input's bytes read as another dtype; no gradient."""
+    return input.view(dtype.numpy)
+
+
+@public(function=False, inplace=False)
+def view_as(input, other):
+    """input viewed in other's shape."""
+    return view(input, tuple(other.shape))
+
+
+@public(function=False, inplace=False)
+def reshape_as(input, other):
+    """input reshaped to other's shape."""
+    return reshape(input, tuple(other.shape))
+
+
+@op(dtype="same", view=True, name="permute")
+def _permute(xp, input, *, dims):
+    return xp.transpose(input, dims)
+
+
+def _inverse(dims):
+    inverse = [0] * len(dims)
+    for place, d in enumerate(dims):
+        inverse[d] = place
+    return tuple(inverse)
+
+
+_permute.grad(input=lambda g, dims, xp: xp.transpose(g, _inverse(dims)))
+
+
+@public(inplace=False)
+def permute(input, *dims, **named):
+    """The axes in another order: axis i of the result is axis dims[i] of input.
+
+    Raises:
+        RuntimeError: dims does not name every axis once.
+    """
+    order = as_shape(named.get("dims", dims))
+    found = tuple(normalize_dim(d, input.ndim) for d in order)
+    if sorted(found) != list(range(input.ndim)):
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
+            if len(order) != input.ndim
+            else f"permute(): duplicate dims are not allowed, got {order}."
+        )
+    return _permute(input, dims=found)
+
+
+@public(names=("swapaxes", "swapdims"), inplace=False)
+def transpose(input, dim0, dim1):
+    """Two axes exchanged."""
+    a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
+    order = list(range(input.ndim))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return _permute(input, dims=tuple(order))
+
+
+@public(inplace=False)
+def t(input):
+    """The transpose of a matrix; vectors and numbers are returned as they are.
+
+    Raises:
+        RuntimeError: more than two axes.
+    """
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return _permute(input, dims=tuple(range(input.ndim))[::-1])
+
+
+@public(names=("moveaxis",), inplace=False)
+def movedim(input, source, destination):
+    """Axes moved from the places `source` to the places `destination`."""
+    sources = [normalize_dim(d, input.ndim) for d in (source if isinstance(source, (tuple, list)) else (source,))]
+    targets = [normalize_dim(d, input.ndim) for d in (destination if isinstance(destination, (tuple, list)) else (destination,))]
+    if len(sources) != len(targets):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})")
+    order = [d for d in range(input.ndim) if d not in sources]
+    for target, d in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, d)
+    return _permute(input, dims=tuple(order))
+
+
+@public(inplace=False)
+def adjoint(input):
+    """The last two axes exchanged (and the complex conjugate taken)."""
+    return transpose(input, -2, -1)
+
+
+@public(names=("ravel",), inplace=False)
+def flatten(input, start_dim=0, end_dim=-1):
+    """The axes from start_dim to end_dim as one.
+
+    Raises:
+        RuntimeError: start_dim comes after end_dim.
+    """
+    shape = tuple(input.shape) or (1,)
+    first, last = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last and input.ndim:
+        return input
+    return _reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@public(inplace=False)
+def unflatten(input, dim, sizes):
+    """The axis `dim` split into several of the given sizes, one of which may be -1."""
+    d = normalize_dim(dim, input.ndim)
+    n = input.shape[d]
+    sizes = tuple(sizes)
+    known = math.prod(s for s in sizes if s != -1)
+    if -1 in sizes and known and n % known == 0:
+        sizes = tuple(n // known if s == -1 else s for s in sizes)
+    if math.prod(sizes) != n:
+        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({n}) in the input tensor")
+    return _reshape(input, shape=(*input.shape[:d], *sizes, *input.shape[d + 1 :]))
+
+
+@public()
+def squeeze(input, dim=None):
+    """Without the axes of length 1: all of them, or those of `dim` that have it."""
+    dims = normalize_dims(dim, input.ndim, "squeeze")
+    shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or (dims is not None and i not in dims))
+    return _reshape(input, shape=shape)
+
+
+@public()
+def unsqueeze(input, dim):
+    """With a new axis of length 1 at `dim`."""
+    d = normalize_dim(dim, input.ndim + 1)
+    return _reshape(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
+
+
+@op(dtype="same", view=True, name="expand")
+def _expand(xp, input, *, shape):
+    return xp.broadcast_to(input, shape)
+
+
+_expand.grad(input=lambda g: g)  # the engine sums to the input's shape
+
+
+@public(function=False, inplace=False)
+def expand(input, *sizes, **named):
+    """Axes of length 1 repeated to the given sizes without copying; -1 leaves an axis as it is.
+
+    Raises:
+        RuntimeError: an axis of another length would have to change.
+    """
+    sizes = as_shape(named.get("size", sizes))
+    lead = len(sizes) - input.ndim
+    if lead < 0:
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions in "
+            f"the tensor ({input.ndim})"
+        )
+    shape = []
+    for i, n in enumerate(sizes):
+        have = input.shape[i - lead] if i >= lead else 1
+        if n == -1 and i < lead:
+            raise RuntimeError("expand: the size -1 isn't allowed in a leading, non-existing dimension.")
+        if n != -1 and have not in (1, n):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension "
+                f"{i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(input.shape)}"
+            )
+        shape.append(have if n == -1 else n)
+    return _expand(input, shape=tuple(shape))
+
+
+@public(function=False, inplace=False)
+def expand_as(input, other):
+    """input expanded to other's shape."""
+    return expand(input, *other.shape)
+
+
+@public(inplace=False)
+def broadcast_to(input, size):
+    """input expanded to `size`."""
+    return expand(input, *size)
+
+
+@public(inplace=False, method=False)
+def broadcast_tensors(*tensors):
+    """All tensors expanded to their common shape."""
+    import numpy as np
+
+    try:
+        shape = np.broadcast_shapes(*[tuple(t.shape) for t in tensors])
+    except ValueError:
+        raise RuntimeError(f"broadcast_tensors: shapes {[tuple(t.shape) for t in tensors]} don't broadcast.") from None
+    return tuple(expand(t, *shape) for t in tensors)
+
+
+@public(inplace=False)
+def contiguous(input, memory_format=None):
+    """input with its elements in row-major order: itself if they are, else a copy."""
+    raw = input._array if isinstance(input, Array) else input._data._array
+    return input if raw.flags.c_contiguous else clone(input)
+
+
+@op(dtype="same", name="clone")
+def _clone(xp, input):
+    return input.copy()
+
+
+_clone.grad(input=lambda g: g)
+
+
+@public(inplace=False)
+def clone(input, *, memory_format=None):
+    """A copy, through which gradients flow."""
+    return _clone.caller(input)
+
+
+# -- joining ---------------------------------------------------------------------------------------------------
+
+
+@op(name="cat")
+def _cat(xp, *tensors, dim=0):
+    return xp.concatenate(tensors, axis=dim)
+
+
+def _cat_vjp(g, shapes, dim, needs, xp):
+    grads, start = [], 0
+    for i, shape in enumerate(shapes):
+        n = shape[dim]
+        wanted = i < len(needs) and needs[i]  # `needs` ends at the last input that has an edge
+        index = (slice(None),) * dim + (slice(start, start + n),)
+        grads.append(g[index] if wanted else None)
+        start += n
+    return grads
+
+
+_cat.vjp(_cat_vjp)
+
+
+@public(method=False, names=("concat", "concatenate"))
+def cat(tensors, dim=0, *, axis=None):
+    """Tensors joined along an existing axis; their other sizes must agree. Empty 1-d tensors are passed over.
+
+    Raises:
+        RuntimeError: no tensors, or sizes that don't agree.
+        TypeError: not a sequence of tensors.
+    """
+    if isinstance(tensors, (Tensor, Array)) or not hasattr(tensors, "__iter__"):
+        raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not a single one.")
+    dim = dim if axis is None else axis
+    tensors = list(tensors)
+    if not tensors:
+        raise RuntimeError("cat: expected a non-empty list of Tensors")
+    kept = [t for t in tensors if tuple(t.shape) != (0,)] or tensors[:1]
+    first = kept[0]
+    if first.ndim == 0:
+        raise RuntimeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated")
+    d = normalize_dim(dim, first.ndim)
+    for i, other in enumerate(kept):
+        if other.ndim != first.ndim or any(a != b for j, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if j != d):
+            raise RuntimeError(
+                f"cat: Sizes of tensors must match except in dimension {d}. Expected {tuple(first.shape)} but got "
+                f"{tuple(other.shape)} for tensor number {i} in the list."
+            )
+    return _cat(*kept, dim=d)
+
+
+@op(name="stack")
+def _stack(xp, *tensors, dim=0):
+    return xp.stack(tensors, axis=dim)
+
+
+def _stack_vjp(g, shapes, dim, needs, xp):
+    lead = (slice(None),) * dim
+    return [g[(*lead, i)] if i < len(needs) and needs[i] else None for i in range(len(shapes))]
+
+
+_stack.vjp(_stack_vjp)
+
+
+@public(method=False)
+def stack(tensors, dim=0, *, axis=None):
+    """Tensors of one shape joined along a new axis.
+
+    Raises:
+        RuntimeError: no tensors, or shapes that differ.
+    """
+    tensors = list(tensors)
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = tuple(tensors[0].shape)
+    for i, other in enumerate(tensors):
+        if tuple(other.shape) != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
+            )
+    return _stack(*tensors, dim=normalize_dim(dim if axis is None else axis, len(first) + 1))
+
+
+# -- splitting -----------------------------------------------------------------------------------------------
+
+
+@op(dtype="same", view=True, outputs="list", name="split")
+def _split(xp, input, *, sizes, dim):
+    lead = (slice(None),) * dim
+    parts, start = [], 0
+    for n in sizes:
+        parts.append(input[(*lead, slice(start, start + n))])
+        start += n
+    return parts
+
+
+_split.grad(input=lambda g, dim, xp: xp.concatenate(g, axis=dim))
+
+
+@public(inplace=False)
+def split(tensor, split_size_or_sections=None, dim=0, **named):
+    """Pieces along an axis, as views: of one size (the last may be smaller), or of the sizes in a list.
+
+    Raises:
+        RuntimeError: the sizes don't add up to the axis.
+    """
+    sections = named.get("split_size", split_size_or_sections)
+    d = normalize_dim(dim, tensor.ndim)
+    n = tensor.shape[d]
+    if isinstance(sections, (list, tuple)):
+        sizes = tuple(int(s) for s in sections)
+        total = 0
+        for s in sizes:
+            total += s
+        if total != n or any(s < 0 for s in sizes):
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
+                f"split_sizes={list(sizes)}"
+            )
+    else:
+        size = int(sections)
+        if size < 0 or (size == 0 and n):
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+        sizes = tuple(min_(size, n - start) for start in range(0, n, size)) if n else (0,)
+    return _split(tensor, sizes=sizes, dim=d)
+
+
+def min_(a, b):
+    """Python's min for two ints."""
+    return a if a < b else b
+
+
+@public(inplace=False)
+def chunk(input, chunks, dim=0):
+    """At most `chunks` pieces of equal size along an axis (the last may be smaller), as views.
+
+    Raises:
+        RuntimeError: chunks is not positive.
+    """
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = input.shape[normalize_dim(dim, input.ndim)]
+    if n == 0:
+        return split(input, [0] * chunks, dim)
+    return split(input, -(-n // chunks), dim)
+
+
+@op(dtype="same", view=True, outputs="list", name="unbind")
+def _unbind(xp, input, *, dim):
+    lead = (slice(None),) * dim
+    return [input[(*lead, i)] for i in range(input.shape[dim])]
+
+
+_unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))
+
+
+@public(inplace=False)
+def unbind(input, dim=0):
+    """The slices along an axis, without it, as views."""
+    if input.ndim == 0:
+        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    return _unbind(input, dim=normalize_dim(dim, input.ndim))
+
+
+# -- repeating, flipping -----------------------------------------------------------------------------------------
+
+
+@op(dtype="same", name="repeat")
+def _repeat(xp, input, *, repeats):
+    return xp.tile(input, repeats)
+
+
+def _repeat_grad(g, shape, repeats, xp):
+    full = (1,) * (len(repeats) - len(shape)) + tuple(shape)
+    folded = xp.reshape(g, tuple(n for pair in zip(repeats, full, strict=True) for n in pair))
+    return xp.reshape(xp.sum(folded, axis=tuple(range(0, 2 * len(full), 2))), shape)
+
+
+_repeat.grad(input=_repeat_grad)
+
+
+@public(function=False, inplace=False)
+def repeat(input, *repeats, **named):
+    """input copied repeats[i] times along each axis i.
+
+    Raises:
+        RuntimeError: fewer numbers than axes.
+    """
+    times = as_shape(named.get("repeats", repeats))
+    if len(times) < input.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+            f"{times} for shape {tuple(input.shape)}."
+        )
+    return _repeat(input, repeats=times)
+
+
+@public(inplace=False)
+def tile(input, *dims, **named):
+    """As repeat, with missing leading numbers taken as 1."""
+    times = as_shape(named.get("dims", dims))
+    return _repeat(input, repeats=(1,) * (input.ndim - len(times)) + times)
+
+
+@op(dtype="same", name="flip")
+def _flip(xp, input, *, dims):
+    return xp.flip(input, dims).copy()
+
+
+_flip.grad(input=lambda g, dims, xp: xp.call(_flip, g, dims=dims))
+
+
+@public(inplace=False)
+def flip(input, *dims, **named):
+    """The order of the elements reversed along the given axes (a copy)."""
+    return _flip(input, dims=tuple(normalize_dim(d, input.ndim) for d in as_shape(named.get("dims", dims))))

@@ -1,0 +1,490 @@
+"""Random numbers: generators, and the tensors drawn from them.
+
+On the CPU the generator is the Mersenne Twister that PyTorch uses, and uniform, normal and integer draws and
+permutations are made of its words the way PyTorch makes them. So `manual_seed(0); randn(3, 4)` gives
+PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights. (Normal draws of 16
+or more agree to rounding; Bernoulli draws come from another algorithm there and do not agree.)
+"""
+
+import math
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array
+from ..backend import CPU, as_device, cupy_ns, on
+from ..tensor import Tensor
+from .bind import public
+from .inplace import check_writable
+from .movement import as_shape
+
+_TWO24 = np.float32(1 / (1 << 24))
+_TWO53 = 1 / (1 << 53)
+
+
+class Generator:
+    """A source of random numbers on one device.
+
+    Args:
+        device: "cpu" or a GPU.
+    """
+
+    def __init__(self, device="cpu"):
+        self.device = as_device(device)
+        self._seed = 67280421310721  # PyTorch's default
+        self._spare = None  # the second number of the last pair of scalar normals
+        self._reset()
+
+    def _reset(self):
+        if self.device.type == "cpu":
+            self._source = np.random.RandomState(np.random.MT19937())
+            self._source.seed(self._seed & 0xFFFFFFFF)
+        else:
+            xp, there = on(self.device)
+            with there:
+                self._source = xp.random.default_rng(self._seed % (1 << 64))
+        self._spare = None
+
+    def manual_seed(self, seed):
+        """Start again from `seed`, an int (negative ones count from 2**64); returns self."""
+        seed = int(seed)
+        if not -(1 << 63) <= seed < (1 << 64):
+            raise RuntimeError(f"Overflow when unpacking long long: seed {seed} is outside [-2**63, 2**64).")
+        self._seed = seed % (1 << 64)
+        self._reset()
+        return self
+
+    def seed(self):
+        """Start again from a seed of the operating system's, and return it."""
+        import secrets
+
+        fresh = secrets.randbits(53)
+        self.manual_seed(fresh)
+        return fresh
+
+    def initial_seed(self):
+        """The seed that it last started from."""
+        return self._seed
+
+    def get_state(self):
+        """The state as a uint8 tensor, for `set_state`."""
+        if self.device.type != "cpu":
+            raise NotImplementedError("Generator.get_state: the state of a GPU generator can't be read; keep its seed.")
+        _, key, position, _, _ = self._source.get_state()
+        spare = math.nan if self._spare is None else self._spare
+        head = np.array([self._seed], np.uint64).tobytes() + np.array([position], np.int64).tobytes()
+        raw = head + np.array([spare], np.float64).tobytes() + key.astype(np.uint32).tobytes()
+        return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
+
+    def set_state(self, state):
+        """Continue from a state that `get_state` returned.
+
+        Raises:
+            RuntimeError: it is not such a state.
+        """
+        raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
+        if len(raw) != 24 + 4 * 624:
+            raise RuntimeError(f"set_state: expected the {24 + 4 * 624} bytes of Generator.get_state(), got {len(raw)}.")
+        self._seed = int(np.frombuffer(raw[:8], np.uint64)[0])
+        position = int(np.frombuffer(raw[8:16], np.int64)[0])
+        spare = float(np.frombuffer(raw[16:24], np.float64)[0])
+        self._spare = None if math.isnan(spare) else spare
+        self._source.set_state(("MT19937", np.frombuffer(raw[24:], np.uint32), position, 0, 0.0))
+        return self
+
+    def clone_state(self):
+        """A generator that continues from here on its own."""
+        twin = Generator(self.device)
+        return twin.set_state(self.get_state())
+
+    # -- draws, on raw arrays ---------------------------------------------------------------------------
+
+    def words(self, n):
+        """n words of 32 random bits (CPU)."""
+        return self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
+
+    def words64(self, n):
+        """n words of 64 bits; the first of two 32-bit words is the high half (CPU)."""
+        pairs = self.words(2 * n).astype(np.uint64)
+        return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
+
+    def uniform(self, shape, numpy_dtype, low=0.0, high=1.0):
+        """Uniform numbers in [low, high)."""
+        if self.device.type != "cpu":
+            return self._gpu_uniform(shape, numpy_dtype, low, high)
+        n = math.prod(shape)
+        if numpy_dtype == np.float64:
+            unit = (self.words64(n) & np.uint64((1 << 53) - 1)).astype(np.float64) * _TWO53
+            return (unit * (high - low) + low).reshape(shape)
+        bits = {2: 11 if numpy_dtype == np.float16 else 8}.get(np.dtype(numpy_dtype).itemsize, 24)
+        unit = (self.words(n) & np.uint32((1 << bits) - 1)).astype(np.float32)
+        unit *= np.float32(1 / (1 << bits))
+        if low != 0.0 or high != 1.0:
+            unit *= np.float32(high - low)
+            unit += np.float32(low)
+        return unit.astype(numpy_dtype, copy=False).reshape(shape)
+
+    def _gpu_uniform(self, shape, numpy_dtype, low, high):
+        _, there = on(self.device)
+        with there:
+            kind = np.float64 if numpy_dtype == np.float64 else np.float32
+            return (self._source.random(shape, dtype=kind) * (high - low) + low).astype(numpy_dtype, copy=False)
+
+    def normal(self, shape, numpy_dtype, mean=0.0, std=1.0):
+        """Normal numbers."""
+        if self.device.type != "cpu":
+            _, there = on(self.device)
+            with there:
+                kind = np.float64 if numpy_dtype == np.float64 else np.float32
+                return (self._source.standard_normal(shape, dtype=kind) * std + mean).astype(numpy_dtype, copy=False)
+        n = math.prod(shape)
+        if n < 16:
+            return np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64).astype(numpy_dtype).reshape(shape)
+        work = np.float64 if numpy_dtype == np.float64 else np.float32
+        unit = self.uniform((n,), work)
+        rest = n % 16
+        out = np.empty(n, work)
+        _box_muller(unit[: n - rest], out[: n - rest], mean, std)
+        if rest:  # PyTorch draws the last 16 anew
+            _box_muller(self.uniform((16,), work), out[n - 16 :], mean, std)
+        return out.astype(numpy_dtype, copy=False).reshape(shape)
+
+    def _scalar_normal(self):
+        if self._spare is not None:
+            value, self._spare = self._spare, None
+            return value
+        u1, u2 = self.uniform((2,), np.float64)
+        radius = math.sqrt(-2.0 * math.log1p(-u2))
+        self._spare = radius * math.sin(2.0 * math.pi * u1)
+        return radius * math.cos(2.0 * math.pi * u1)
+
+    def integers(self, low, high, shape):
+        """Whole numbers in [low, high), int64."""
+        if self.device.type != "cpu":
+            _, there = on(self.device)
+            with there:
+                return self._source.integers(low, high, size=shape, dtype=np.int64)
+        n, span = math.prod(shape), high - low
+        if span >= 1 << 28:  # PyTorch's limit for taking 32-bit words
+            words = self.words64(n)
+            found = words if span >= 1 << 64 else words % np.uint64(span)
+        else:
+            found = self.words(n) % np.uint32(span)
+        return (found.astype(np.int64) + low).reshape(shape)
+
+    def permutation(self, n):
+        """The numbers 0 … n-1 in random order, int64."""
+        if self.device.type != "cpu":
+            _, there = on(self.device)
+            with there:
+                return cupy_ns().argsort(self._source.random(n)).astype(np.int64)
+        order = list(range(n))
+        if n > 1:
+            left = np.arange(n, 1, -1, dtype=np.uint32)
+            for i, step in enumerate((self.words(n - 1) % left).tolist()):
+                j = i + step
+                order[i], order[j] = order[j], order[i]
+        return np.array(order, np.int64)
+
+
+def _box_muller(unit, out, mean, std):
+    """Normal numbers from uniform ones, in PyTorch's order: blocks of 16, cosines in the first 8."""
+    work = unit.dtype.type
+    u = unit.reshape(-1, 2, 8)
+    radius = np.sqrt(work(-2) * np.log(work(1) - u[:, 0]))
+    theta = work(2 * math.pi) * u[:, 1]
+    blocks = out.reshape(-1, 2, 8)
+    np.multiply(radius, np.cos(theta), out=blocks[:, 0])
+    np.multiply(radius, np.sin(theta), out=blocks[:, 1])
+    if std != 1.0:
+        out *= work(std)
+    if mean != 0.0:
+        out += work(mean)
+
+
+default_generator = Generator()
+_gpu_generators = {}
+
+
+def generator_for(where, generator=None):
+    """The generator to draw from on a device: the given one, or the device's default.
+
+    Raises:
+        RuntimeError: the given one is for another device.
+    """
+    if generator is not None:
+        if generator.device.type != where.type:
+            raise RuntimeError(f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'")
+        return generator
+    if where is CPU:
+        return default_generator
+    if where.index not in _gpu_generators:
+        _gpu_generators[where.index] = Generator(where).manual_seed(default_generator.initial_seed())
+    return _gpu_generators[where.index]
+
+
+def manual_seed(seed):
+    """Seed the default generators of all devices; returns the CPU's."""
+    for generator in _gpu_generators.values():
+        generator.manual_seed(seed)
+    return default_generator.manual_seed(seed)
+
+
+def seed():
+    """Seed the default generators from the operating system; returns the seed."""
+    fresh = default_generator.seed()
+    manual_seed(fresh)
+    return fresh
+
+
+def initial_seed():
+    """The seed that the default generator last started from."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state():
+    """The CPU generator's state, a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    """Continue from a state that `get_rng_state` returned."""
+    default_generator.set_state(new_state)
+
+
+def _place(dtype, where, generator):
+    where = as_device(where) if where is not None or generator is None else generator.device
+    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    return d, where, generator_for(where, generator)
+
+
+def _finish(raw, requires_grad, out=None):
+    if out is not None:
+        return out.copy_(Tensor._wrap(raw))
+    result = Tensor._wrap(raw)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _shape(size, named):
+    return as_shape(named.pop("size", named.pop("shape", size)))
+
+
+def _accept(named, name):
+    """Arguments of PyTorch's factories that change nothing here."""
+    for word in ("layout", "pin_memory", "memory_format", "names"):
+        named.pop(word, None)
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+
+
+@public(method=False)
+def rand(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """Uniform numbers in [0, 1), in a tensor of the given size."""
+    shape = _shape(size, named)
+    _accept(named, "rand")
+    d, _, source = _place(dtype, device, generator)
+    return _finish(source.uniform(shape, d.numpy), requires_grad, out)
+
+
+@public(method=False)
+def randn(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """Normal numbers of mean 0 and variance 1, in a tensor of the given size."""
+    shape = _shape(size, named)
+    _accept(named, "randn")
+    d, _, source = _place(dtype, device, generator)
+    return _finish(source.normal(shape, d.numpy), requires_grad, out)
+
+
+@public(method=False)
+def randint(low, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """Whole numbers in [low, high) (or [0, low)), int64 unless a dtype is given.
+
+    Raises:
+        RuntimeError: the range is empty.
+    """
+    if size is None and high is not None and isinstance(high, (tuple, list)):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    size = named.pop("shape", size)
+    _accept(named, "randint")
+    if size is None:
+        raise TypeError("randint(): missing the argument 'size'.")
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
+    return _finish(source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out)
+
+
+@public(method=False)
+def randperm(n, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+    """The numbers 0 … n-1 in random order, int64 unless a dtype is given."""
+    _accept(named, "randperm")
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
+    return _finish(source.permutation(int(n)).astype(d.numpy, copy=False), requires_grad, out)
+
+
+def _like(draw):
+    def like(input, *, dtype=None, device=None, requires_grad=False, generator=None, **named):
+        return draw(
+            tuple(input.shape),
+            dtype=input.dtype if dtype is None else dtype,
+            device=input.device if device is None else device,
+            requires_grad=requires_grad,
+            generator=generator,
+            **named,
+        )
+
+    like.__name__ = like.__qualname__ = draw.__name__ + "_like"
+    like.__doc__ = f"As `{draw.__name__}`, with the size, dtype and device of input."
+    return public(method=False)(like)
+
+
+rand_like, randn_like = _like(rand), _like(randn)
+
+
+@public(method=False)
+def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
+    """As `randint`, with the size, dtype and device of input."""
+    if high is None:
+        low, high = 0, low
+    return randint(
+        low,
+        high,
+        tuple(input.shape),
+        dtype=input.dtype if dtype is None else dtype,
+        device=input.device if device is None else device,
+        requires_grad=requires_grad,
+        **named,
+    )
+
+
+def _fill(self, raw, name):
+    """Write a draw into a tensor in place."""
+    check_writable(self, name)
+    array = self if isinstance(self, Array) else self._data
+    array._array[...] = raw
+    array._bump()
+    if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
+        self._edge = None
+    return self
+
+
+def _drawn(self, generator):
+    array = self if isinstance(self, Array) else self._data
+    return array._array, generator_for(array.device, generator)
+
+
+@public(function=False, inplace=False)
+def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
+    """Fill in place with uniform numbers in [from, to)."""
+    low = named.get("from", named.get("a", from_))
+    raw, source = _drawn(self, generator)
+    return _fill(self, source.uniform(raw.shape, raw.dtype, low, to), "uniform_")
+
+
+@public(function=False, inplace=False)
+def normal_(self, mean=0.0, std=1.0, *, generator=None):
+    """Fill in place with normal numbers."""
+    raw, source = _drawn(self, generator)
+    return _fill(self, source.normal(raw.shape, raw.dtype, mean, std), "normal_")
+
+
+@public(function=False, inplace=False)
+def random_(self, from_=None, to=None, *, generator=None):
+    """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly."""
+    raw, source = _drawn(self, generator)
+    if to is None and from_ is not None:
+        from_, to = 0, from_
+    if to is None:
+        own = self.dtype
+        low, high = 0, (1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}.get(own.name, 63)) + 1
+        if own.category == dtypes.INT and own.itemsize < 8:
+            high = dtypes.iinfo(own).max + 1
+        elif own is dtypes.bool_:
+            high = 2
+        if own is dtypes.int64 and source.device is CPU:
+            return _fill(self, (source.words64(raw.size) & np.uint64((1 << 63) - 1)).astype(np.int64).reshape(raw.shape), "random_")
+    else:
+        low, high = from_, to
+    return _fill(self, source.integers(low, high, raw.shape), "random_")
+
+
+@public(function=False, inplace=False)
+def bernoulli_(self, p=0.5, *, generator=None):
+    """Fill in place with 1 with probability p (a number or a tensor), else 0."""
+    raw, source = _drawn(self, generator)
+    chance = p._data._array if isinstance(p, Tensor) else p
+    return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
+
+
+def bernoulli_mask(like, shape, p):
+    """A raw dropout mask: 0 with probability p, else 1 / (1 - p), in like's dtype and on its device."""
+    array = like._data
+    source = generator_for(array.device)
+    if p >= 1.0:
+        return on(array.device)[0].zeros(shape, array._array.dtype)
+    kept = source.uniform(shape, np.float32) >= p
+    return kept.astype(array._array.dtype) * array._array.dtype.type(1.0 / (1.0 - p))
+
+
+@public(inplace=False)
+def bernoulli(input, p=None, *, generator=None):
+    """1 with the probability that input holds (or p, if given), else 0, in input's dtype."""
+    raw, source = _drawn(input, generator)
+    drawn = source.uniform(raw.shape, np.float32) < (raw if p is None else p)
+    return Tensor._wrap(drawn.astype(raw.dtype))
+
+
+@public(inplace=False)
+def multinomial(input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
+
+    Raises:
+        RuntimeError: negative, infinite or NaN weights, a row of zeros, or more draws without replacement
+            than there are nonzero weights.
+    """
+    raw, source = _drawn(input, generator)
+    if raw.ndim not in (1, 2) or raw.dtype.kind not in "fV":
+        raise RuntimeError(f"multinomial expects a 1-d or 2-d tensor of floats, got {raw.ndim}-d {raw.dtype}.")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    xp = on(source.device)[0]
+    weights = (raw[None] if raw.ndim == 1 else raw).astype(np.float64)
+    if source.device is CPU:
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if (weights.sum(-1) <= 0).any():
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        if not replacement and num_samples > (weights > 0).sum(-1).min():
+            raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
+    rows, n = weights.shape
+    if replacement or num_samples == 1:
+        edges = xp.cumsum(weights, axis=-1)
+        points = source.uniform((rows, num_samples), np.float64) * edges[:, -1:]
+        found = (points[:, :, None] >= edges[:, None, :]).sum(-1) if n * num_samples < 1 << 22 else xp.stack(
+            [xp.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)]
+        )  # fmt: skip
+        found = xp.minimum(found, n - 1)
+    else:  # the largest of weight-scaled exponential races (Efraimidis and Spirakis, 2006)
+        races = -xp.log(1.0 - source.uniform((rows, n), np.float64)) / xp.where(weights > 0, weights, 1e-300)
+        found = xp.argsort(races, axis=-1)[:, :num_samples]
+    found = found.astype(np.int64)
+    return Tensor._wrap(found[0] if raw.ndim == 1 else found)
+
+
+@public(method=False)
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
+    """Normal numbers of given mean and standard deviation, each a number or a tensor."""
+    like = mean if isinstance(mean, Tensor) else std if isinstance(std, Tensor) else None
+    if like is None:
+        d, _, source = _place(dtype, device, generator)
+        return _finish(source.normal(as_shape((size,)), d.numpy, mean, std), requires_grad, out)
+    other = std if like is mean else mean
+    shape = np.broadcast_shapes(tuple(like.shape), tuple(getattr(other, "shape", ())))
+    draw = randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+    return _finish((draw * std + mean)._data._array, requires_grad, out)
+
+

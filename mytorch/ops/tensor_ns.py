@@ -1,0 +1,266 @@
+"""The namespace xp over Tensors: NumPy's names and arguments, recorded ops underneath.
+
+With it a gradient formula, or the reference forward of an op, runs on Tensors, so that the result can be
+differentiated again (`create_graph=True`). It holds what formulas use, no more; a formula that needs
+another name adds it here.
+"""
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array
+from ..autograd import engine
+from ..autograd.mode import enable_grad
+from ..autograd.node import Port
+from ..backend import xp_of
+from ..tensor import Tensor
+from . import activation, creation, elementwise, indexing, linalg, movement, reduction
+from .core import op
+
+
+def _tensor(x):
+    return x if isinstance(x, Tensor) or isinstance(x, (int, float, bool)) else Tensor._wrap(np.asarray(x) if isinstance(x, np.generic) else x)
+
+
+def _axis(function):
+    """A reduction with NumPy's `axis` and `keepdims`."""
+
+    def reduce(x, axis=None, keepdims=False, initial=None):
+        return function(x, dim=axis, keepdim=keepdims)
+
+    return reduce
+
+
+class TensorNamespace:
+    """Functions named as NumPy's, over Tensors."""
+
+    def __getattr__(self, name):
+        raise NotImplementedError(
+            f"a gradient formula asks for {name!r}, which ops/tensor_ns.py does not offer; second derivatives need it there."
+        )
+
+    def __repr__(self):
+        return "<namespace over Tensors>"
+
+    def call(self, record, *inputs, **attrs):
+        """Another op, recorded."""
+        return record(*inputs, **attrs)
+
+    def detach(self, x):
+        """x without its graph."""
+        return x.detach() if isinstance(x, Tensor) else x
+
+    def astype(self, x, dtype):
+        """x as a dtype, ours or NumPy's."""
+        return elementwise.cast(x, dtypes.as_dtype(dtype))
+
+    def asarray(self, x, dtype=None):
+        """x, a raw array or number, as a constant."""
+        out = x if isinstance(x, Tensor) else Tensor._wrap(np.asarray(x) if isinstance(x, (int, float, np.generic)) else x)
+        return out if dtype is None else self.astype(out, dtype)
+
+    def where(self, condition, x, y):
+        """x where the condition holds, else y; the condition may be a Python bool."""
+        if isinstance(condition, (bool, np.bool_)):
+            like = x if isinstance(x, Tensor) else y
+            chosen = x if condition else y
+            return chosen if isinstance(chosen, Tensor) or not isinstance(like, Tensor) else like * 0 + chosen
+        return elementwise._where(_tensor(condition), x, y)
+
+    def transpose(self, x, axes=None):
+        """The axes reversed, or in the given order."""
+        return movement.permute(x, *(range(x.ndim)[::-1] if axes is None else axes))
+
+    def reshape(self, x, shape):
+        return movement.reshape(x, *shape) if isinstance(shape, (tuple, list)) else movement.reshape(x, shape)
+
+    def broadcast_to(self, x, shape):
+        return movement.expand(x, *shape) if isinstance(x, Tensor) else x
+
+    def expand_dims(self, x, axis):
+        return movement.unsqueeze(x, axis)
+
+    def squeeze(self, x, axis=None):
+        return movement.squeeze(x, axis)
+
+    def swapaxes(self, x, a, b):
+        return movement.transpose(x, a, b)
+
+    def concatenate(self, arrays, axis=0):
+        return movement.cat(list(arrays), axis)
+
+    def stack(self, arrays, axis=0):
+        return movement.stack(list(arrays), axis)
+
+    def flip(self, x, axis):
+        return movement.flip(x, axis)
+
+    def take_along_axis(self, x, index, axis):
+        index = index._data._array if isinstance(index, Tensor) else index
+        return indexing._gather(x, index=index, dim=axis % x.ndim)
+
+    def arange(self, n):
+        return Tensor._wrap(np.arange(n))
+
+    def zeros(self, shape, dtype=None):
+        return creation.zeros(*shape, dtype=None if dtype is None else dtypes.as_dtype(dtype))
+
+    def ones(self, shape, dtype=None):
+        return creation.ones(*shape, dtype=None if dtype is None else dtypes.as_dtype(dtype))
+
+    def zeros_like(self, x):
+        return creation.zeros_like(x)
+
+    def ones_like(self, x):
+        return creation.ones_like(x)
+
+    def max(self, x, axis=None, keepdims=False, initial=None):
+        """The maximum as a constant: it shifts exponents, and the shift cancels in the derivative."""
+        return reduction.amax(x.detach(), () if axis is None else axis, keepdims)
+
+    def floor(self, x):
+        return elementwise.floor.caller(x)
+
+    def trunc(self, x):
+        return elementwise.trunc.caller(x)
+
+
+_names = {
+    "add": elementwise.plus.caller, "subtract": elementwise.minus.caller, "multiply": elementwise.mul.caller,
+    "true_divide": elementwise.true_divide.caller, "exp": elementwise.exp.caller, "log": elementwise.log.caller,
+    "sqrt": elementwise.sqrt.caller, "sin": elementwise.sin.caller, "cos": elementwise.cos.caller,
+    "abs": elementwise.abs.caller, "absolute": elementwise.abs.caller, "sign": elementwise.sign.caller,
+    "erf": elementwise.erf.caller, "square": elementwise.square.caller, "maximum": elementwise.maximum.caller,
+    "minimum": elementwise.minimum.caller, "isfinite": elementwise.isfinite.caller,
+    "reciprocal": elementwise.reciprocal.caller, "tanh": activation._tanh.caller, "matmul": linalg._matmul.caller,
+    "sum": _axis(reduction.sum), "mean": _axis(reduction.mean), "cumsum": lambda x, axis: reduction.cumsum(x, axis),
+}  # fmt: skip
+for _name, _function in _names.items():
+    setattr(TensorNamespace, _name, staticmethod(_function))
+
+tensor_ns = TensorNamespace()
+
+
+@op(dtype="same")
+def _alias(xp, input):
+    """input under a new edge, so that a derivative can stop there and go on later."""
+    return input
+
+
+_alias.grad(input=lambda g: g)
+
+
+class RecordedArithmetic:
+    """How the engine computes gradients that have a graph of their own: on Tensors."""
+
+    @staticmethod
+    def fit(g, edge):
+        shape = tuple(g.shape)
+        if shape != edge.shape:
+            lead = len(shape) - len(edge.shape)
+            axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(edge.shape) if n == 1 and shape[i + lead] != 1)
+            g = (reduction.sum(g, axes, True) if axes else g).reshape(edge.shape)
+        return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
+
+    @staticmethod
+    def formulas(node, g):
+        if node.plan.rule.replays:
+            return _replay(node, g)
+        saved, plan = _attached(node), node.plan
+        if plan.vjp is not None:
+            results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
+            return [(node.parents[i], results[i]) for i in plan.needed]
+        return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
+
+    @staticmethod
+    def zeros(edge, like):
+        return Tensor._wrap(xp_of(like).zeros(edge.shape, edge.dtype))
+
+    @staticmethod
+    def wrap(g):
+        return g
+
+    @staticmethod
+    def unwrap(g):
+        return g if isinstance(g, Tensor) else Tensor._wrap(engine.raw.unwrap(g))
+
+    @staticmethod
+    def constant(raw):
+        return Tensor._wrap(raw)
+
+    @staticmethod
+    def into_leaf(leaf, g, owned):
+        leaf.grad = g if leaf.grad is None else elementwise.plus.caller(g, leaf.grad)
+        leaf.run_post_hooks()
+
+
+def _attached(node):
+    """What a node saved, with the inputs and outputs among it tied to the graph again."""
+    op_record, names = node.op, node.plan.names
+    saved = list(node.saved)
+    for k, name in enumerate(names):
+        value = saved[k]
+        if name == "xp":
+            saved[k] = tensor_ns
+        elif name in op_record.inputs:
+            if op_record.variadic:
+                saved[k] = [Tensor._of(Array._wrap(v), e) for v, e in zip(value, node.parents, strict=True)]
+            elif value is not None and hasattr(value, "shape"):
+                i = op_record.inputs.index(name)
+                saved[k] = Tensor._of(Array._wrap(value), node.parents[i] if i < len(node.parents) else None)
+        elif name in op_record.outputs_names and hasattr(value, "shape"):
+            i = op_record.outputs_names.index(name)
+            saved[k] = _output(node, i, value)
+    return saved
+
+
+def _output(node, i, raw):
+    """An output of a node as a Tensor on the node's edge; integer outputs, such as indices, stay raw."""
+    if raw.dtype.kind not in "fcV":
+        return raw
+    if not node.plan.ports:
+        return Tensor._of(Array._wrap(raw), node)
+    port = Port(node, i, raw.shape, raw.dtype)
+    return Tensor._of(Array._wrap(raw), port)
+
+
+def _replay(node, g):
+    """The gradient of an op with residuals, or of one that ran by a kernel, as something differentiable.
+
+    Its reference forward is run again over Tensors and that graph is differentiated; residuals taken as
+    constants would give wrong second derivatives.
+    """
+    plan, record = node.plan, node.op
+    values = dict(zip(plan.names, node.saved, strict=True))
+    inputs, ends = [], {}
+    for i, name in enumerate(record.inputs):
+        value = values[name]
+        edge = node.parents[i] if i < len(node.parents) else None
+        if value is None or not hasattr(value, "shape"):
+            inputs.append(value)
+            continue
+        t = Tensor._of(Array._wrap(value), edge)
+        if edge is not None and plan.needs[i]:
+            t = _alias.caller(t)
+            ends[i] = t._edge
+        inputs.append(t)
+    attrs = {name: values[name] for name in record.attrs}
+    with enable_grad():
+        if record.residuals:
+            out = record.forward(tensor_ns, *inputs, **attrs)
+            count = len(record.residuals)
+            out = out[0] if len(out) == count + 1 else out[:-count]
+        else:
+            out = record(*inputs, fused=False, **attrs)
+    if isinstance(out, (tuple, list)):
+        upstream = g if isinstance(g, list) else [g]
+        roots = [(o._edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
+    else:
+        roots = [(out._edge, g)]
+    found = engine.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, ways=engine.recorded)
+    return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
+
+
+engine.recorded = RecordedArithmetic
+
+

@@ -1,0 +1,395 @@
+"""Tensor: an Array, and the edge that ties it to the graph.
+
+The class is storage and bookkeeping. Its arithmetic, reductions, indexing and all other methods that
+compute are attached by `ops/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
+`softmax` there. In-place methods (`add_`, `x[i] = v`) come from `ops/inplace.py`.
+
+Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (autograd/node.py), or None for a constant; `_view`,
+for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
+the base to it). Fields that few tensors have live in `__dict__`.
+"""
+
+import weakref
+from collections import OrderedDict
+
+from . import dtypes
+from ._array import Array, Size, as_raw
+from .autograd.mode import get_mode
+from .autograd.node import Leaf
+from .backend import ndarray
+
+_new = object.__new__
+
+
+class Tensor:
+    """A multi-dimensional array that remembers how it was computed.
+
+    Args:
+        data: numbers, nested lists, a NumPy or CuPy array, an Array, or a Tensor.
+        requires_grad: record what is computed from it, so that `backward()` fills its `.grad`.
+        device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
+            the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
+
+    Unlike `mytorch.tensor`, which follows PyTorch exactly, the constructor shares an array's memory
+    where neither device nor dtype has to change.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
+    __array_priority__ = 1000
+    is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
+
+    def __init__(self, data=(), requires_grad=False, device=None, dtype=None):
+        if dtype is None:
+            like = getattr(data, "dtype", None)
+            if like is None:
+                python = as_raw(data, None, None)
+                data, like = python, python.dtype
+                dtype = dtypes.default_dtype()
+            category = dtypes.as_dtype(like).category
+            if category == dtypes.FLOAT or (requires_grad and category < dtypes.FLOAT):
+                dtype = dtypes.default_dtype()
+        self._data = Array._wrap(as_raw(data, device, dtype))
+        self._edge = None
+        self._view = None
+        if requires_grad:
+            self.requires_grad_()
+
+    @classmethod
+    def _wrap(cls, raw):
+        """A constant Tensor over a raw array, without checks; results of ops are made here."""
+        self = _new(cls)
+        data = _new(Array)
+        data._array = raw
+        data._cell = None
+        self._data = data
+        self._edge = None
+        self._view = None
+        return self
+
+    @classmethod
+    def _of(cls, array, edge=None):
+        """A Tensor over an existing Array (so that versions are shared), with an edge."""
+        self = _new(cls)
+        self._data = array
+        self._edge = edge
+        self._view = None
+        return self
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def data(self):
+        """The Array underneath. Writing to it is not recorded; assigning replaces the contents."""
+        return self._data
+
+    @data.setter
+    def data(self, value):
+        value = getattr(value, "_data", value)
+        self._data = value if isinstance(value, Array) else Array(value, device=self.device)
+        if isinstance(self._edge, Leaf):
+            self._edge.shape = self._data._array.shape
+            self._edge.dtype = self._data._array.dtype
+
+    @property
+    def shape(self):
+        return Size(self._data._array.shape)
+
+    @property
+    def dtype(self):
+        return dtypes._BY_NUMPY[self._data._array.dtype]
+
+    @property
+    def device(self):
+        return self._data.device
+
+    @property
+    def ndim(self):
+        return self._data._array.ndim
+
+    @property
+    def is_cuda(self):
+        return type(self._data._array) is not ndarray and self.device.type == "cuda"
+
+    @property
+    def itemsize(self):
+        return self._data._array.itemsize
+
+    @property
+    def nbytes(self):
+        return self._data._array.nbytes
+
+    @property
+    def _version(self):
+        return self._data._version
+
+    def __len__(self):
+        if self._data._array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._data._array.shape[0]
+
+    def __hash__(self):
+        return id(self)
+
+    def __repr__(self, *, tensor_contents=None):
+        from .printing import format_tensor
+
+        return format_tensor(self)
+
+    # -- its place in the graph --------------------------------------------------------------------
+
+    @property
+    def requires_grad(self):
+        """Whether operations on it are recorded. Settable on leaves."""
+        return self.edge is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Set requires_grad; returns self.
+
+        Raises:
+            RuntimeError: an integer tensor, or switching it off on a tensor that was computed.
+        """
+        edge = self.edge
+        if requires_grad:
+            if edge is None:
+                if self._data._array.dtype.kind not in "fcV":
+                    raise RuntimeError(
+                        f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}."
+                    )
+                self._edge = Leaf(self._data._array)
+                self._edge.grad = self.__dict__.pop("_grad", None)
+        elif edge is not None:
+            if not isinstance(edge, Leaf):
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                    "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+                )
+            grad = edge.grad
+            self._edge = None
+            if grad is not None:
+                self.__dict__["_grad"] = grad
+        return self
+
+    @property
+    def edge(self):
+        """The edge, up to date: an in-place operation on the base of a view changes the view's graph."""
+        view = self._view
+        if view is not None and view[0]._edge is not view[1]:
+            from .ops.core import refresh
+
+            refresh(self)
+        return self._edge
+
+    @property
+    def grad_fn(self):
+        """The Node that made it; None for a leaf."""
+        edge = self.edge
+        return None if edge is None or isinstance(edge, Leaf) else edge
+
+    @property
+    def is_leaf(self):
+        edge = self.edge
+        return edge is None or isinstance(edge, Leaf)
+
+    @property
+    def output_nr(self):
+        return getattr(self.edge, "index", 0)
+
+    @property
+    def grad(self):
+        """The accumulated gradient, an Array (a Tensor after `backward(create_graph=True)`), or None.
+
+        A tensor that is not a leaf has one only after `retain_grad()`, or when backward was called with
+        `retain_graph=True`.
+        """
+        edge = self._edge
+        if edge is None:
+            return self.__dict__.get("_grad")
+        return edge.grad
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            if isinstance(value, Tensor):
+                if value._edge is None:
+                    value = value._data
+            elif not isinstance(value, Array):
+                value = Array(value)
+            if tuple(value.shape) != tuple(self.shape):
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}."
+                )
+            if value.dtype is not self.dtype:
+                raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} for {self.dtype}.")
+            if value.device is not self.device:
+                raise RuntimeError(f"assigned grad has data located on {value.device}; the tensor is on {self.device}.")
+        if self._edge is None:
+            self.__dict__["_grad"] = value
+        else:
+            self._edge.grad = value
+
+    @grad.deleter
+    def grad(self):
+        self.grad = None
+
+    @property
+    def retains_grad(self):
+        return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
+
+    def retain_grad(self):
+        """Keep the gradient of a tensor that is not a leaf in its `.grad`.
+
+        Raises:
+            RuntimeError: the tensor does not require grad.
+        """
+        edge = self.edge
+        if edge is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        edge.keeps_grad = True
+
+    @staticmethod
+    def build_graph_enabled():
+        """Whether operations are being recorded; the same as `mytorch.is_grad_enabled()`."""
+        return get_mode().grad
+
+    def detach(self):
+        """The same memory, out of the graph. Versions are shared, so changing it in place is noticed."""
+        return Tensor._of(self._data)
+
+    def detach_(self):
+        """Cut this tensor out of the graph that made it; returns self."""
+        if self._view is not None:
+            raise RuntimeError("Can't detach views in-place: use detach() instead.")
+        self._edge = None
+        return self
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """Add the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
+
+        Args:
+            gradient: upstream gradient of this tensor's shape; may be left out for a single number.
+            retain_graph: keep what the graph saved for another backward. Given as True, the gradients
+                of all intermediate tensors are kept in their `.grad` too (PyTorch keeps none).
+            create_graph: record the backward pass itself, for higher derivatives. Then `.grad` is a
+                Tensor.
+            inputs: accumulate into these tensors only.
+
+        Raises:
+            RuntimeError: nothing requires grad; not a scalar and no gradient given; the graph was freed;
+                something saved was changed in place.
+        """
+        from .autograd import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook):
+        """Call `hook(grad)` when this tensor's gradient is complete; a result that is not None replaces it.
+
+        Returns:
+            A handle; `handle.remove()` takes the hook away.
+        """
+        edge = self.edge
+        if edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if edge.hooks is None:
+            edge.hooks = OrderedDict()
+        return RemovableHandle(edge.hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook):
+        """Call `hook(tensor)` after a gradient was accumulated into this leaf; the optimizer-in-backward hook."""
+        edge = self.edge
+        if not isinstance(edge, Leaf):
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if edge.post_hooks is None:
+            edge.post_hooks = OrderedDict()
+        return RemovableHandle(edge.post_hooks, (weakref.ref(self), hook))
+
+    # -- Python's and NumPy's protocols -----------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return self._data.__array__(dtype, copy)
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return Tensor._wrap(as_raw(array))
+
+    @property
+    def __cuda_array_interface__(self):
+        return self._data.__cuda_array_interface__
+
+    def __dlpack__(self, **kwargs):
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self._data.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self._data.__dlpack_device__()
+
+    def __reduce_ex__(self, protocol):
+        return _restore, (type(self), self._data, self.is_leaf and self.requires_grad, self._extra_state())
+
+    def _extra_state(self):
+        """The attributes that a user hung on this tensor."""
+        return {k: v for k, v in self.__dict__.items() if k != "_grad"}
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
+                "detach() this one first."
+            )
+        import copy
+
+        twin = _restore(type(self), self._data.__deepcopy__(memo), self.requires_grad, {})
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self._extra_state(), memo))
+        if self.grad is not None:
+            twin.grad = copy.deepcopy(self.grad, memo)
+        return twin
+
+
+def _restore(cls, array, requires_grad, extra):
+    """Rebuild a pickled or copied tensor without running its constructor."""
+    tensor = cls._of(array)
+    if requires_grad:
+        tensor._edge = Leaf(array._array)
+    if extra:
+        tensor.__dict__.update(extra)
+    return tensor
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes it away; also a context manager."""
+
+    _next = 0
+
+    def __init__(self, hooks, hook=None, prepend=False):
+        self.id = RemovableHandle._next
+        RemovableHandle._next += 1
+        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        if hook is not None:
+            hooks[self.id] = hook
+            if prepend:
+                hooks.move_to_end(self.id, last=False)
+
+    def remove(self):
+        """Take the hook away; a second time does nothing."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
