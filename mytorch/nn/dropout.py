@@ -1,0 +1,31 @@
+"""Dropout layers: elements, or whole channels, zeroed at random while training."""
+
+from . import functional as F
+from .module import Module
+
+
+class _Dropout(Module):
+    """What the dropout layers share.
+
+    Args:
+        p: probability of zeroing, also spelled `dropout_p`.
+        inplace: write into the input.
+    """
+
+    def __init__(self, p=0.5, inplace=False, *, dropout_p=None):
+        super().__init__()
+        p = p if dropout_p is None else dropout_p
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def extra_repr(self):
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); nothing in eval mode."""
+
+    def forward(self, input):
+        return F.dropout(input, self.p, self.training, self.inplace)
