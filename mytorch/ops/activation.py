@@ -79,7 +79,8 @@ def _gelu_grad(g, input, approximate, xp):
 
 
 _gelu.grad(input=_gelu_grad)
-_gelu.fuse(cpu="mytorch.kernels.cpu.gelu")
+_gelu.fuse(cpu="mytorch.kernels.numba.gelu")
+
 
 
 @public(method=False, function=False)
@@ -137,7 +138,8 @@ def _softmax_grad(g, out, dim, xp):
 
 
 _softmax.grad(input=_softmax_grad)
-_softmax.fuse(cpu="mytorch.kernels.cpu.softmax")
+_softmax.fuse(cpu="mytorch.kernels.numba.softmax")
+
 
 
 @public(inplace=False)

@@ -61,7 +61,8 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
 
 
 _attention.vjp(_attention_vjp)
-_attention.fuse(cpu="mytorch.kernels.cpu.attention")
+_attention.fuse(cpu="mytorch.kernels.numba.attention")
+
 
 
 def scaled_dot_product_attention(

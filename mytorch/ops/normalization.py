@@ -45,7 +45,8 @@ def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _layer_norm.vjp(_layer_norm_vjp)
-_layer_norm.fuse(cpu="mytorch.kernels.cpu.layer_norm")
+_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm")
+
 
 
 def _width(input, normalized_shape, weight, bias, name):
