@@ -1,0 +1,86 @@
+"""Full backward hooks of modules: two identity nodes, before and after forward, that watch the gradients.
+
+The gradient that reaches the tensors behind the first boundary is grad_input, the one that enters at the
+second is grad_output; hooks may replace either.
+"""
+
+from ..autograd.function import Function
+from ..tensor import Tensor
+
+
+class _Identity(Function):
+    """Pass tensors through one node; tell `watch` the gradients on the way back."""
+
+    @staticmethod
+    def forward(ctx, watch, *tensors):
+        ctx.watch = watch
+        ctx.set_materialize_grads(False)
+        return tuple(t.detach() for t in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        changed = ctx.watch(grads)
+        return (None, *(grads if changed is None else changed))
+
+
+def _as_tuple(x):
+    return x if isinstance(x, tuple) else (x,)
+
+
+class BackwardBoundary:
+    """The pair of identities around one call of a module."""
+
+    def __init__(self, module, hooks, pre_hooks):
+        self.module = module
+        self.hooks = hooks
+        self.pre_hooks = pre_hooks
+        self.grad_output = None
+
+    def _through(self, values, watch):
+        """The values, with those tensors that are differentiable led through an identity."""
+        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.dtype.is_floating_point]
+        if not any(values[i].requires_grad for i in places):
+            return values
+        count = len(values)
+
+        def watch_places(grads):
+            full = [None] * count
+            for i, g in zip(places, grads, strict=True):
+                full[i] = g
+            changed = watch(tuple(full))
+            return None if changed is None else tuple(changed[i] for i in places)
+
+        led = _Identity.apply(watch_places, *[values[i] for i in places])
+        out = list(values)
+        for i, t in zip(places, _as_tuple(led), strict=True):
+            out[i] = t
+        return tuple(out)
+
+    def enter(self, args):
+        """Lead the arguments of forward through."""
+        led = self._through(args, self._on_input)
+        self.inputs_watched = led is not args
+        return led
+
+    def leave(self, result):
+        """Lead the result of forward through."""
+        led = self._through(_as_tuple(result), self._on_output)
+        return led if isinstance(result, tuple) else led[0]
+
+    def _on_output(self, grads):
+        self.grad_output = grads
+        for hook in self.pre_hooks:
+            changed = hook(self.module, self.grad_output)
+            if changed is not None:
+                self.grad_output = _as_tuple(changed)
+        if not self.inputs_watched:
+            for hook in self.hooks:
+                hook(self.module, (None,), self.grad_output)
+        return self.grad_output
+
+    def _on_input(self, grads):
+        for hook in self.hooks:
+            changed = hook(self.module, grads, self.grad_output)
+            if changed is not None:
+                grads = _as_tuple(changed)
+        return grads

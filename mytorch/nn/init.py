@@ -1,0 +1,211 @@
+"""Initialisers: fill a tensor in place, unrecorded, and return it. Draws are PyTorch's, word for word."""
+
+import math
+import warnings
+
+import numpy as np
+
+from ..autograd.mode import no_grad
+from ..ops.creation import empty, eye
+
+
+def _filled(fill):
+    with no_grad():
+        return fill()
+
+
+def calculate_gain(nonlinearity, param=None):
+    """The factor by which a nonlinearity's input should be scaled to keep the variance.
+
+    Raises:
+        ValueError: an unknown nonlinearity.
+    """
+    linear = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
+    if nonlinearity in linear:
+        return 1
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+
+
+def uniform_(tensor, a=0.0, b=1.0, generator=None):
+    """Uniform in [a, b)."""
+    return _filled(lambda: tensor.uniform_(a, b, generator=generator))
+
+
+def normal_(tensor, mean=0.0, std=1.0, generator=None):
+    """Normal."""
+    return _filled(lambda: tensor.normal_(mean, std, generator=generator))
+
+
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+    """Normal, but within [a, b], by inverting the distribution function."""
+
+    def cdf(x):
+        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            stacklevel=2,
+        )
+    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
+
+    def fill():
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        tensor.erfinv_()
+        tensor.mul_(std * math.sqrt(2.0))
+        tensor.add_(mean)
+        return tensor.clamp_(min=a, max=b)
+
+    return _filled(fill)
+
+
+def constant_(tensor, val):
+    """One value."""
+    return _filled(lambda: tensor.fill_(val))
+
+
+def ones_(tensor):
+    """1."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor):
+    """0."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor):
+    """The identity matrix.
+
+    Raises:
+        ValueError: not 2-d.
+    """
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    return _filled(lambda: tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype)))
+
+
+def dirac_(tensor, groups=1):
+    """A convolution kernel that passes its input through.
+
+    Raises:
+        ValueError: not 3-, 4- or 5-d, or out channels not divisible by groups.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    out = tensor.shape[0] // groups
+    centre = tuple(n // 2 for n in tensor.shape[2:])
+
+    def fill():
+        tensor.zero_()
+        for g in range(groups):
+            for d in range(min(out, tensor.shape[1])):
+                tensor.data[(g * out + d, d, *centre)] = 1
+        return tensor
+
+    return _filled(fill)
+
+
+def _fans(tensor):
+    """(fan in, fan out): how many inputs feed an output, and the reverse."""
+    if tensor.ndim < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+_calculate_fan_in_and_fan_out = _fans
+
+
+def _fan(tensor, mode):
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    return _fans(tensor)[mode == "fan_out"]
+
+
+_calculate_correct_fan = _fan
+
+
+def xavier_uniform_(tensor, gain=1.0, generator=None):
+    """Uniform with variance gain^2 * 2 / (fan in + fan out). Source: Glorot and Bengio, 2010."""
+    fan_in, fan_out = _fans(tensor)
+    bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor, gain=1.0, generator=None):
+    """Normal with variance gain^2 * 2 / (fan in + fan out)."""
+    fan_in, fan_out = _fans(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
+
+
+def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Uniform with variance gain^2 / fan. Source: He et al., 2015."""
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Normal with variance gain^2 / fan."""
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+
+
+def orthogonal_(tensor, gain=1, generator=None):
+    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    draw = normal_(empty(rows, columns, dtype=tensor.dtype), generator=generator).numpy()
+    q, r = np.linalg.qr(draw.T if rows < columns else draw)
+    q = q * np.sign(np.diag(r))
+    q = q.T if rows < columns else q
+
+    def fill():
+        tensor.data._array[...] = (q * gain).reshape(tensor.shape)
+        tensor.data._bump()
+        return tensor
+
+    return _filled(fill)
+
+
+def sparse_(tensor, sparsity, std=0.01, generator=None):
+    """Normal, with a share of each column set to zero. Source: Martens, 2010."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    from ..ops.random import randperm
+
+    rows, columns = tensor.shape
+    normal_(tensor, 0, std, generator)
+    for column in range(columns):
+        zeros = randperm(rows, generator=generator).numpy()[: math.ceil(sparsity * rows)]
+        tensor.data._array[zeros, column] = 0
+    tensor.data._bump()
+    return tensor
+
+
+xavier_uniform, xavier_normal = xavier_uniform_, xavier_normal_
+kaiming_uniform, kaiming_normal = kaiming_uniform_, kaiming_normal_
+uniform, normal, constant, orthogonal = uniform_, normal_, constant_, orthogonal_

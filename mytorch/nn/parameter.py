@@ -1,0 +1,95 @@
+"""Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
+
+from ..autograd.node import Leaf
+from ..ops.creation import empty
+from ..tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor that is learnt. Assigning one to a Module's attribute registers it there.
+
+    Args:
+        data: a Tensor, Array, ndarray or numbers; its memory is shared.
+        requires_grad: whether gradients are computed for it.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data=None, requires_grad=True):
+        source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
+        self._data = source._data
+        self._edge = None
+        self._view = None
+        if requires_grad:
+            self.requires_grad_()
+
+    def __repr__(self):
+        return "Parameter containing:\n" + super().__repr__()
+
+
+class Buffer(Tensor):
+    """A tensor that is state but not learnt. Assigning one to a Module's attribute registers it there.
+
+    Args:
+        persistent: whether it belongs to the state dict.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data=None, *, persistent=True):
+        source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
+        self._data = source._data
+        self._edge = None
+        self._view = None
+        self.persistent = persistent
+
+
+class _Uninitialized:
+    """What the lazy parameters share: no shape until `materialize`."""
+
+    __slots__ = ()
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Give it memory of the given shape, and turn it into the ordinary kind."""
+        made = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
+        requires_grad = self.requires_grad
+        self._data = made._data
+        self.__class__ = self._becomes
+        if requires_grad:
+            self._edge = Leaf(self._data._array)
+
+    @property
+    def shape(self):
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` "
+            "when trying to load an uninitialized parameter into an initialized one. Call `forward` to initialize the "
+            "parameters before accessing their attributes."
+        )
+
+    def __repr__(self):
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is known only at the first forward."""
+
+    __slots__ = ()
+    _becomes = Parameter
+
+    def __init__(self, requires_grad=True, device=None, dtype=None):
+        Parameter.__init__(self, empty(0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(_Uninitialized, Buffer):
+    """A buffer whose shape is known only at the first forward."""
+
+    __slots__ = ()
+    _becomes = Buffer
+
+    def __init__(self, requires_grad=False, device=None, dtype=None, persistent=True):
+        Buffer.__init__(self, empty(0, device=device, dtype=dtype), persistent=persistent)
+
+
+def is_lazy(x):
+    """Whether x is an uninitialised parameter or buffer."""
+    return isinstance(x, _Uninitialized)
