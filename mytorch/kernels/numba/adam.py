@@ -1,0 +1,56 @@
+"""The Adam and AdamW step in one pass over parameter, gradient and moments: 28 bytes an element.
+
+The plain rule makes some fifteen passes. Here every element is read once, updated in registers, written once.
+"""
+
+import numpy as np
+
+from ..threads import split
+from .common import kernel
+
+
+@kernel
+def _step(p, g, m, v, beta1, beta2, eps, shrink, pull, step_size, root):
+    one = np.float32(1.0)
+    for i in range(p.size):
+        x = p[i] * shrink
+        d = g[i] + pull * x
+        a = beta1 * m[i] + (one - beta1) * d
+        b = beta2 * v[i] + (one - beta2) * d * d
+        m[i] = a
+        v[i] = b
+        p[i] = x - step_size * a / (np.sqrt(b) * root + eps)
+
+
+@kernel
+def _step_amsgrad(p, g, m, v, top, beta1, beta2, eps, shrink, pull, step_size, root):
+    one = np.float32(1.0)
+    for i in range(p.size):
+        x = p[i] * shrink
+        d = g[i] + pull * x
+        a = beta1 * m[i] + (one - beta1) * d
+        b = beta2 * v[i] + (one - beta2) * d * d
+        c = max(top[i], b)
+        m[i] = a
+        v[i] = b
+        top[i] = c
+        p[i] = x - step_size * a / (np.sqrt(c) * root + eps)
+
+
+def accepts(arrays):
+    """Contiguous float32 arrays in host memory, not so small that the call outweighs the passes."""
+    return all(type(a) is np.ndarray and a.dtype == np.float32 and a.flags.c_contiguous for a in arrays)
+
+
+def step(arrays, betas, eps, shrink, pull, step_size, root):
+    """Update p, m, v (and the running maximum, if there is one) in place.
+
+    Args:
+        arrays: p, g, m, v, and the maximum of v for amsgrad.
+        shrink: factor on p (decoupled decay). pull: share of p added to the gradient (coupled decay).
+        step_size: lr / (1 - beta1^t). root: sqrt(1 - beta2^t).
+    """
+    f = np.float32
+    constants = (f(betas[0]), f(betas[1]), f(eps), f(shrink), f(pull), f(step_size), f(1.0 / root))
+    function = _step if len(arrays) == 4 else _step_amsgrad
+    split(function, arrays[0].size, [a.reshape(-1) for a in arrays], *constants)

@@ -1,0 +1,203 @@
+"""Making text: a key-value cache, the rules that pick the next token, and the loop around them.
+
+`model` is any causal language model: called with integers (B, T), `cache=` and `last_only=True` it gives
+logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
+"""
+
+from ..autograd.mode import no_grad
+from ..backend import on, xp_of
+from ..dtypes import int64
+from ..ops.creation import empty
+from ..ops.random import Generator, multinomial
+from ..tensor import Tensor
+
+
+class LayerCache:
+    """One layer's keys and values, (B, H, length, D), filled from the left."""
+
+    def __init__(self, owner):
+        self.owner = owner
+        self.k = self.v = None
+
+    @property
+    def length(self):
+        """How many positions are filled, the same for all layers."""
+        return self.owner.length
+
+    def append(self, k, v):
+        """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
+        start, stop = self.length, self.length + k.shape[2]
+        if stop > self.owner.capacity:
+            raise ValueError(f"KVCache: {stop} positions don't fit in its {self.owner.capacity}.")
+        if self.k is None or self.k.shape[0] != k.shape[0] or self.k.dtype != k.dtype:
+            if start:
+                raise ValueError(
+                    f"KVCache: it holds {start} positions of {self.k.shape[0]} sequences as {self.k.dtype}; "
+                    f"got {k.shape[0]} as {k.dtype}."
+                )
+            B, H, _, D = k.shape
+            self.k = empty(B, H, self.owner.capacity, D, dtype=k.dtype, device=k.device)
+            self.v = empty(B, H, self.owner.capacity, v.shape[3], dtype=v.dtype, device=v.device)
+        views = []
+        for store, new in ((self.k, k), (self.v, v)):
+            raw = store._data._array
+            raw[:, :, start:stop] = new._data._array
+            views.append(Tensor._wrap(raw[:, :, :stop]))
+        return views
+
+
+class KVCache:
+    """What a decoder's attention layers remember of the positions so far.
+
+    The memory for `length` positions is taken once, at the first use, and never copied afterwards.
+
+    Args:
+        num_layers: attention layers.
+        length: the most positions.
+    """
+
+    def __init__(self, num_layers, length):
+        self.capacity = length
+        self.length = 0
+        self.layers = [LayerCache(self) for _ in range(num_layers)]
+
+    def advance(self, count):
+        """Note that every layer has taken `count` more positions."""
+        self.length += count
+
+    def reset(self):
+        """Forget everything, keep the memory."""
+        self.length = 0
+
+    def __len__(self):
+        return self.length
+
+
+def pick(logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None):
+    """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
+
+    Args:
+        seen: raw integers (B, T), the tokens whose repetition is discouraged.
+        temperature: logits are divided by it; below 1 sharpens, above 1 flattens.
+        top_k: draw among the k likeliest only.
+        top_p: draw among the likeliest whose probabilities together reach top_p.
+        repetition_penalty: logits of seen tokens are divided by it if positive, else multiplied.
+        generator: where the random numbers come from.
+
+    Source: top_p: Holtzman et al., 2020; penalty: Keskar et al., CTRL, 2019.
+    """
+    raw = logits._data._array
+    xp = xp_of(raw)
+    scores = raw.astype("float32")  # a copy, and half precision is too coarse for sums
+    if repetition_penalty != 1.0 and seen is not None:
+        rows = xp.arange(scores.shape[0])[:, None]
+        of_seen = scores[rows, seen]
+        scores[rows, seen] = xp.where(of_seen > 0, of_seen / repetition_penalty, of_seen * repetition_penalty)
+    if temperature == 0:
+        return Tensor._wrap(scores.argmax(axis=-1).astype("int64"))
+    if temperature != 1.0:
+        scores /= temperature
+    size = scores.shape[-1]
+    if top_k is not None and top_k < size:
+        floor = xp.partition(scores, size - top_k, axis=-1)[:, size - top_k, None]
+        scores[scores < floor] = -xp.inf
+    scores -= scores.max(axis=-1, keepdims=True)
+    p = xp.exp(scores, out=scores)
+    p /= p.sum(axis=-1, keepdims=True)
+    if top_p is not None and top_p < 1.0:
+        ordered = xp.sort(p, axis=-1)[:, ::-1]
+        before = xp.cumsum(ordered, axis=-1) - ordered  # of the likelier ones; 0 for the first, so one remains
+        kept = xp.where(before < top_p, ordered, xp.inf).min(axis=-1, keepdims=True)
+        p[p < kept] = 0
+    return multinomial(Tensor._wrap(p), 1, generator=generator).reshape(-1)
+
+
+def _check(max_new_tokens, temperature, top_k, top_p, repetition_penalty):
+    if max_new_tokens < 0:
+        raise ValueError(f"generate: max_new_tokens is {max_new_tokens}; expected 0 or more.")
+    if temperature < 0:
+        raise ValueError(f"generate: temperature is {temperature}; expected 0 (the likeliest token) or more.")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"generate: top_k is {top_k}; expected at least 1, or None for all tokens.")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"generate: top_p is {top_p}; expected a number above 0 and at most 1.")
+    if repetition_penalty <= 0:
+        raise ValueError(f"generate: repetition_penalty is {repetition_penalty}; expected a positive number.")
+
+
+@no_grad()
+def stream(
+    model,
+    input,
+    max_new_tokens,
+    *,
+    temperature=1.0,
+    top_k=None,
+    top_p=None,
+    repetition_penalty=1.0,
+    stop=None,
+    seed=None,
+    generator=None,
+    use_cache=True,
+):
+    """Yield the next token of each sequence, int64 (B,), as they are made.
+
+    Past the model's context the oldest tokens are dropped, as in nanoGPT; positions then shift, so the cache
+    is of no more use and each token costs a whole pass.
+
+    Args:
+        model: see the module's docstring. It is in eval mode while the generator is open.
+        input: integers (B, T) or (T,), at least one token.
+        max_new_tokens: how many to make.
+        temperature, top_k, top_p, repetition_penalty: see `pick`.
+        stop: a token, or several; a sequence that has made one repeats it, and when all have, it ends.
+        seed: makes the result repeatable; generator: instead, a Generator to draw from.
+        use_cache: keep keys and values of earlier positions instead of computing them again.
+
+    Raises:
+        ValueError: an option outside its range, or an empty input.
+    """
+    _check(max_new_tokens, temperature, top_k, top_p, repetition_penalty)
+    prompt = input if input.ndim == 2 else input.reshape(1, -1)
+    B, T = prompt.shape
+    if T == 0:
+        raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+    if seed is not None and generator is None:
+        generator = Generator(prompt.device).manual_seed(seed)
+    stops = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
+    context = model.config.context_length
+    xp, there = on(prompt.device)
+    with there:
+        tokens = xp.empty((B, T + max_new_tokens), "int64")
+        done = xp.zeros(B, bool)
+    tokens[:, :T] = prompt._data._array
+    cache = model.new_cache(B, min(T + max_new_tokens, context)) if use_cache else None
+    was_training = model.training
+    model.eval()
+    try:
+        for n in range(T, T + max_new_tokens):
+            if cache is not None and n <= context:
+                fresh = tokens[:, cache.length : n]
+                logits = model(Tensor._wrap(fresh), cache=cache, last_only=True)
+            else:
+                logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
+            seen = tokens[:, :n] if repetition_penalty != 1.0 else None
+            new = pick(logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator)._data._array
+            if stops:
+                new = xp.where(done, tokens[:, n - 1], new)
+                done |= xp.isin(new, xp.asarray(stops))
+            tokens[:, n] = new
+            yield Tensor._wrap(new)
+            if stops and done.all():
+                return
+    finally:
+        model.train(was_training)
+
+
+def generate(model, input, max_new_tokens, **options):
+    """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`."""
+    prompt = input if input.ndim == 2 else input.reshape(1, -1)
+    xp = xp_of(prompt._data._array)
+    columns = [prompt.to(int64)._data._array]
+    columns += [new._data._array[:, None] for new in stream(model, prompt, max_new_tokens, **options)]
+    return Tensor._wrap(xp.concatenate(columns, axis=1))

@@ -1,0 +1,60 @@
+"""Stochastic gradient descent."""
+
+from .._array import Array
+from .optimizer import Optimizer, check_flags, check_range, number
+
+
+class SGD(Optimizer):
+    """p -= lr * d, where d is the gradient, with weight decay, and with momentum its running sum.
+
+    Args:
+        lr: learning rate. momentum: decay of the running sum. dampening: share of a new gradient left out.
+        nesterov: look ahead along the momentum (needs momentum, no dampening). maximize: go up.
+        foreach, fused: accepted; the update is a single road.
+
+    Source: Sutskever et al., 2013, in PyTorch's form.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
+        check_range("learning rate", lr)
+        check_range("momentum value", momentum)
+        check_range("weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        check_flags("SGD", foreach=foreach, fused=fused, differentiable=differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+                "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
+            },
+        )  # fmt: skip
+
+    def update(self, p, g, state, group):
+        momentum = group["momentum"]
+        if group["weight_decay"]:
+            g = g + p * group["weight_decay"]
+        if momentum:
+            kept = state.get("momentum_buffer")
+            if kept is None:
+                state["momentum_buffer"] = Array._wrap(g.copy())
+                average = g
+            else:
+                average = kept._array
+                average *= momentum
+                average += g * (1 - group["dampening"]) if group["dampening"] else g
+            g = g + average * momentum if group["nesterov"] else average
+        p -= g * number(group["lr"])
