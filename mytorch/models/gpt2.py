@@ -15,7 +15,7 @@ from ..autograd.mode import get_mode
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange, zeros
-from ..serialization import atomic_write, load_safetensors, save_safetensors
+from ..serialization import load_safetensors, save_safetensors, write_json
 from .generation import KVCache, generate, stream
 
 # (layers, heads, width): "demo" is nanoGPT's recipe for a laptop's CPU, "base" is GPT-2 itself.
@@ -307,8 +307,7 @@ class GPT2(nn.Module):
             if not self.config.use_bias and ".wte." not in name and ".wpe." not in name:
                 weights[bias] = zeros(tensor.shape[0], dtype=tensor.dtype)
         save_safetensors(weights, path / "model.safetensors", metadata={"format": "pt"})
-        text = json.dumps(_config_to_hugging_face(self.config), indent=2)
-        atomic_write(path / "config.json", (text + "\n").encode())
+        write_json(path / "config.json", _config_to_hugging_face(self.config))
 
 
 def _init_layer(module):

@@ -1,0 +1,524 @@
+"""save and load: safetensors for tensors, JSON for everything else, never pickle.
+
+A file that `save` writes is a safetensors file, so other programs can read its tensors. What the tensors
+hung on (dicts, lists, numbers, …) is a JSON tree in the file's metadata, in which `{"$tensor": name}` stands
+for a tensor. Every file is written under another name first and renamed when it is complete, so a crash
+leaves the old file or the new one.
+
+`load` also reads PyTorch's own `.pt` files: their pickles are run by a loader that knows tensors and plain
+containers and refuses anything else by its name, so that reading a file can't run code.
+
+The format: https://github.com/huggingface/safetensors#format
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+
+from . import dtypes
+from ._array import Array, Size
+from .backend import CPU, as_device, to_device
+from .backend import device as device_class
+from .nn import Buffer, Module, Parameter
+from .tensor import Tensor
+
+FORMAT = "mytorch"
+_MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
+
+_NAMES = {
+    "F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+    "I64": dtypes.int64, "I32": dtypes.int32, "I16": dtypes.int16, "I8": dtypes.int8,
+    "U64": dtypes.uint64, "U32": dtypes.uint32, "U16": dtypes.uint16, "U8": dtypes.uint8,
+    "BOOL": dtypes.bool_, "C64": dtypes.complex64,
+}  # fmt: skip
+_CODES = {d: code for code, d in _NAMES.items()}
+
+
+# -- writing bytes --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def atomic_file(path):
+    """A binary file to write to, which takes the name `path` when the block ends without an error."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def atomic_write(path, content):
+    """Write bytes to `path`; a crash leaves what was there before or all of it."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def sync_directory(path):
+    """Make a rename in this directory survive a power cut, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- safetensors ----------------------------------------------------------------------------------
+
+
+def _host(value, name):
+    """The contiguous host array of a Tensor, Array or ndarray."""
+    inner = getattr(value, "_data", value)
+    raw = inner._array if isinstance(inner, Array) else inner
+    if not hasattr(raw, "dtype") or not hasattr(raw, "shape"):
+        raise TypeError(f"save_safetensors: {name!r} is {type(value).__name__}; expected a tensor.")
+    raw = to_device(raw, CPU) if not isinstance(raw, np.ndarray) else raw
+    raw = np.ascontiguousarray(raw).reshape(raw.shape)
+    return raw if raw.dtype.byteorder != ">" else raw.astype(raw.dtype.newbyteorder("<"))
+
+
+def save_safetensors(tensors, path, metadata=None):
+    """Write a dict of named tensors as a safetensors file, atomically.
+
+    Args:
+        tensors: Tensors, Arrays or ndarrays by name.
+        path: a file name, or a binary file to write to.
+        metadata: a dict of strings to keep with them.
+
+    Raises:
+        TypeError: a value is no tensor, or of a dtype that the format has no code for.
+    """
+    hosts = {name: _host(value, name) for name, value in tensors.items()}
+    header = {} if metadata is None else {"__metadata__": {str(k): str(v) for k, v in metadata.items()}}
+    order = sorted(hosts, key=lambda name: (-hosts[name].dtype.itemsize, name))  # so that all are aligned
+    end = 0
+    for name in order:
+        host = hosts[name]
+        d = dtypes.from_numpy(host.dtype)
+        if d not in _CODES:
+            raise TypeError(f"save_safetensors: {name!r} has dtype {d.name}, which safetensors can't hold; cast it.")
+        header[name] = {"dtype": _CODES[d], "shape": list(host.shape), "data_offsets": [end, end + host.nbytes]}
+        end += host.nbytes
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+
+    def write(file):
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            file.write(hosts[name].reshape(-1).view(np.uint8).data)
+
+    if hasattr(path, "write"):
+        write(path)
+    else:
+        with atomic_file(path) as file:
+            write(file)
+
+
+def _read_header(content, name):
+    """The header dict of safetensors content, and where the data begins.
+
+    Raises:
+        ValueError: it is not such content, or it is cut short.
+    """
+    size = int.from_bytes(bytes(content[:8]), "little")
+    if len(content) < 8 or size > min(_MAX_HEADER, len(content) - 8) or bytes(content[8:9]) != b"{":
+        raise ValueError(f"load: {name} is not a safetensors file, or it is cut short.")
+    try:
+        header = json.loads(bytes(content[8 : 8 + size]).decode())
+    except ValueError as error:
+        raise ValueError(f"load: {name} is not a safetensors file: its header can't be read ({error}).") from None
+    return header, 8 + size
+
+
+def read_safetensors(content, name="the file"):
+    """The arrays of safetensors content by name, and its metadata.
+
+    Args:
+        content: a bytes-like object or a uint8 array; the arrays lie in its memory where they can.
+        name: for error messages.
+
+    Raises:
+        ValueError: the content is damaged, foreign or cut short.
+    """
+    header, base = _read_header(content, name)
+    metadata = header.pop("__metadata__", {})
+    data = np.frombuffer(content, np.uint8)[base:]
+    arrays = {}
+    for key, entry in header.items():
+        try:
+            d, shape, (start, stop) = _NAMES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"load: {name} describes {key!r} as {entry!r}, which can't be read.") from None
+        if not 0 <= start <= stop <= data.size or math.prod(shape) * d.itemsize != stop - start:
+            raise ValueError(f"load: {name} is cut short or damaged: {key!r} should span bytes {start} to {stop} of {data.size}.")
+        arrays[key] = data[start:stop].view(d.numpy).reshape(shape)
+    return arrays, metadata
+
+
+def load_safetensors(path, device=None):
+    """The tensors of a safetensors file: a state dict.
+
+    Raises:
+        ValueError: the file is damaged, foreign or cut short.
+    """
+    arrays, metadata = read_safetensors(np.fromfile(path, np.uint8), str(path))
+    where = as_device(device)
+    return _with_aliases({key: Tensor._wrap(to_device(raw.copy(), where)) for key, raw in arrays.items()}, metadata)
+
+
+def _with_aliases(tensors, metadata):
+    """Add the names under which tied tensors were also known; the metadata maps each to the one that was kept."""
+    for name, kept in metadata.items():
+        if name not in tensors and kept in tensors:
+            tensors[name] = tensors[kept]
+    return tensors
+
+
+def save_state_dict(state, path, metadata=None):
+    """Write a state dict as safetensors, each tied tensor once; its other names go into the metadata."""
+    kept, aliases, names = {}, {}, {}
+    for name, tensor in state.items():
+        first = names.setdefault(id(getattr(tensor, "_data", tensor)), name)
+        if first == name:
+            kept[name] = tensor
+        else:
+            aliases[name] = first
+    save_safetensors(kept, path, {**(metadata or {}), **aliases})
+
+
+# -- trees ----------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Turns an object into a JSON tree, setting its tensors aside under names."""
+
+    def __init__(self):
+        self.tensors = {}
+        self.names = {}  # id of an array -> name: what is saved twice is kept once
+        self.kept = []
+
+    def tree(self, x, path):
+        if x is None or type(x) in (bool, int, str):
+            return x
+        if type(x) is float:
+            return x if math.isfinite(x) else {"$float": repr(x)}
+        if isinstance(x, Tensor):
+            kind = "parameter" if isinstance(x, Parameter) else "buffer" if isinstance(x, Buffer) else None
+            mark = {"$tensor": self.name_of(x._data, path)}
+            if kind:
+                mark["kind"] = kind
+            if x.requires_grad and x.is_leaf:
+                mark["requires_grad"] = True
+            return mark
+        if isinstance(x, Array):
+            return {"$tensor": self.name_of(x, path), "kind": "array"}
+        if isinstance(x, np.ndarray):
+            return {"$tensor": self.name_of(x, path), "kind": "numpy"}
+        if isinstance(x, np.generic):
+            return {"$number": [x.dtype.name, x.item()]}
+        if isinstance(x, Size):
+            return {"$size": list(x)}
+        if isinstance(x, dict):
+            return self.tree_of_dict(x, path)
+        if isinstance(x, (list, tuple, set, frozenset)):
+            items = [self.tree(item, f"{path}{i}.") for i, item in enumerate(x)]
+            if type(x) is list:
+                return items
+            return {"$" + next(n for n, t in _SEQUENCES.items() if isinstance(x, t)): items}
+        if type(x) is complex:
+            return {"$complex": [x.real, x.imag]}
+        if isinstance(x, (bytes, bytearray)):
+            return {"$bytes": x.hex()}
+        if isinstance(x, dtypes.dtype):
+            return {"$dtype": x.name}
+        if isinstance(x, device_class):
+            return {"$device": str(x)}
+        if isinstance(x, os.PathLike):
+            return os.fspath(x)
+        where = path.rstrip(".") or "the object"
+        hint = "; save its state_dict() instead" if isinstance(x, Module) or hasattr(x, "state_dict") else ""
+        raise TypeError(
+            f"save: {where} is {type(x).__name__}, which can't be saved: only tensors, numbers, strings, and dicts, "
+            f"lists, tuples and sets of them{hint}."
+        )
+
+    def tree_of_dict(self, x, path):
+        ordered = isinstance(x, OrderedDict)
+        if all(type(k) is str and not k.startswith("$") for k in x):
+            items = {k: self.tree(v, f"{path}{k}.") for k, v in x.items()}
+            return {"$ordered": list(items.items())} if ordered else items
+        pairs = [[self.tree(k, f"{path}key."), self.tree(v, f"{path}{k}.")] for k, v in x.items()]
+        return {"$ordered" if ordered else "$dict": pairs}
+
+    def name_of(self, array, path):
+        """The name under which the array is kept; a second reference gets the first one's."""
+        if id(array) not in self.names:
+            name = path.rstrip(".") or "tensor"
+            while name in self.tensors or name == "__metadata__":
+                name += "_"
+            self.tensors[name] = array
+            self.names[id(array)] = name
+            self.kept.append(array)
+        return self.names[id(array)]
+
+
+_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+def _build(x, take):
+    """The object of a tree; `take(name, kind, requires_grad)` gives its tensors."""
+    if isinstance(x, list):
+        return [_build(item, take) for item in x]
+    if not isinstance(x, dict):
+        return x
+    mark = next(iter(x), "")
+    if not mark.startswith("$"):
+        return {k: _build(v, take) for k, v in x.items()}
+    value = x[mark]
+    if mark == "$tensor":
+        return take(value, x.get("kind"), x.get("requires_grad", False))
+    if mark in ("$dict", "$ordered"):
+        pairs = [(_build(k, take), _build(v, take)) for k, v in value]
+        return OrderedDict(pairs) if mark == "$ordered" else dict(pairs)
+    if mark[1:] in _SEQUENCES:
+        return _SEQUENCES[mark[1:]](_build(item, take) for item in value)
+    plain = {
+        "$float": float,
+        "$complex": lambda v: complex(*v),
+        "$bytes": bytes.fromhex,
+        "$number": lambda v: np.dtype(v[0]).type(v[1]),
+        "$size": Size,
+        "$dtype": dtypes.as_dtype,
+        "$device": device_class,
+    }
+    if mark not in plain:
+        raise ValueError(f"load: the file holds a {mark!r}, which this version doesn't know.")
+    return plain[mark](value)
+
+
+def save(obj, f):
+    """Write an object to a file, atomically, for `load` to read.
+
+    Tensors are kept with their dtype, class (Parameter, Buffer, Array, ndarray) and requires_grad, not with
+    their device; an array that occurs twice is written once and is shared again after loading.
+
+    Args:
+        obj: a tensor, number, string, None, dtype, device, or dicts, lists, tuples and sets of them.
+        f: a file name, or a binary file to write to.
+
+    Raises:
+        TypeError: something in obj is of another kind; the message says where. Nothing is written.
+    """
+    writer = _Writer()
+    tree = writer.tree(obj, "")
+    metadata = {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))}
+    save_safetensors(writer.tensors, f, metadata)
+
+
+def load(f, map_location=None, *, weights_only=True, mmap=None):
+    """Read what `save` wrote, a safetensors file (a state dict), or a PyTorch `.pt` of tensors and containers.
+
+    Args:
+        f: a file name, or a binary file.
+        map_location: the device on which tensors shall lie, a dict from device names to such, or a function
+            `(tensor, name) -> tensor`; by default the CPU.
+        weights_only: True; nothing else is ever read.
+        mmap: accepted for PyTorch's sake.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged, foreign, or cut short.
+        RuntimeError: it holds something that is neither tensor nor plain container; the message names it.
+    """
+    if hasattr(f, "read"):
+        content, name = f.read(), getattr(f, "name", "the file")
+    else:
+        name = os.fspath(f)
+        content = np.fromfile(name, np.uint8)
+    place = _placer(map_location)
+    first = bytes(content[:4])
+    if first == b"PK\x03\x04":
+        return _load_zip(content, name, place)
+    if first[:1] == b"\x80":
+        raise ValueError(
+            f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
+            "write zip files, which are."
+        )
+    arrays, metadata = read_safetensors(content, name)
+    if metadata.get("format") != FORMAT or "tree" not in metadata:
+        return _with_aliases({key: place(Tensor._wrap(raw.copy())) for key, raw in arrays.items()}, metadata)
+    made = {}
+
+    def take(key, kind, requires_grad):
+        if key not in arrays:
+            raise ValueError(f"load: {name} is damaged: it mentions {key!r}, which it doesn't hold.")
+        if kind == "numpy":
+            return arrays[key].copy()
+        if key not in made:
+            made[key] = place(Tensor._wrap(arrays[key].copy()))._data
+        array = made[key]
+        if kind == "array":
+            return array
+        tensor = Tensor._of(array)
+        if kind is not None:
+            return Buffer(tensor) if kind == "buffer" else Parameter(tensor, requires_grad)
+        return tensor.requires_grad_() if requires_grad else tensor
+
+    return _build(json.loads(metadata["tree"]), take)
+
+
+def _placer(map_location):
+    """A function that moves a CPU tensor to where `map_location` wants it."""
+    if map_location is None or map_location == {}:
+        return lambda tensor: tensor
+    if callable(map_location) and not isinstance(map_location, device_class):
+        return lambda tensor: map_location(tensor, "cpu") or tensor
+    if isinstance(map_location, dict):
+        map_location = map_location.get("cpu", "cpu")
+    where = as_device(map_location)
+    return lambda tensor: tensor if where is CPU else tensor.to(where)
+
+
+# -- PyTorch's zip files --------------------------------------------------------------------------
+
+_STORAGES = {
+    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
+    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
+    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
+    "BoolStorage": dtypes.bool_, "ComplexFloatStorage": dtypes.complex64, "ComplexDoubleStorage": dtypes.complex128,
+    "UntypedStorage": dtypes.uint8,
+}  # fmt: skip
+
+
+class _Storage:
+    """The name of a storage class in a pickle: only a mark for its dtype."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+class _Restricted(pickle.Unpickler):
+    """Runs the pickle of a PyTorch file with nothing but tensors and plain containers at hand."""
+
+    def __init__(self, content, storage_of, name):
+        super().__init__(io.BytesIO(content))
+        self.storage_of = storage_of
+        self.file_name = name
+
+    def find_class(self, module, name):
+        """What a global of the pickle stands for. Functions are made anew, so a pickle can't alter ours."""
+        if module == "torch" and name in _STORAGES:
+            return _Storage(_STORAGES[name])
+        if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):
+            return _Storage(dtypes.uint8)
+        if module == "torch" and name in dtypes._BY_NAME:
+            return dtypes.as_dtype(name)
+        makers = {
+            ("torch._utils", "_rebuild_tensor"): lambda *args: _rebuild(*args),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda *args: _rebuild(*args[:4], requires_grad=args[4]),
+            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: Parameter(data, requires_grad),
+            ("torch", "Size"): lambda sizes: Size(sizes),
+            ("torch", "device"): lambda *args: device_class(*args),
+            ("collections", "OrderedDict"): OrderedDict,
+            ("collections", "defaultdict"): lambda *args: {},
+            ("builtins", "set"): set,
+            ("builtins", "frozenset"): frozenset,
+            ("builtins", "complex"): complex,
+            ("builtins", "bytearray"): bytearray,
+            ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
+        }
+        found = makers.get((module, name))
+        if found is None:
+            raise RuntimeError(
+                f"load: {self.file_name} holds a {module}.{name}, which is refused: only tensors and plain containers "
+                "are read, since anything else could run code. In PyTorch, save the state_dict() instead."
+            )
+        return found
+
+    def persistent_load(self, key):
+        """A storage: (“storage”, class, key, location, number of elements)."""
+        if not isinstance(key, tuple) or len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _Storage):
+            raise RuntimeError(f"load: {self.file_name} refers to {key!r}, which is no storage.")
+        return self.storage_of(str(key[2]), key[1].dtype)
+
+
+def _rebuild(storage, offset, size, stride, requires_grad=False):
+    """The tensor that looks at a storage (an Array) with these sizes and strides, in elements."""
+    raw = storage._array
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else offset - 1
+    if offset < 0 or last >= raw.size or any(s < 0 for s in stride):
+        raise ValueError(f"load: a tensor of shape {tuple(size)} reaches beyond its storage of {raw.size} elements.")
+    view = np.lib.stride_tricks.as_strided(raw[offset:], tuple(size), [s * raw.itemsize for s in stride])
+    if offset == 0 and view.size == raw.size and view.flags.c_contiguous:
+        view = raw.reshape(size)  # the whole storage: tensors that share it go on sharing
+    else:
+        view = view.copy()
+    tensor = Tensor._wrap(view)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _load_zip(content, name, place):
+    """The object in a PyTorch zip file."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(bytes(content)))
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"load: {name} is a damaged zip file ({error}).") from None
+    members = archive.namelist()
+    pickles = [m for m in members if m.endswith("/data.pkl") or m == "data.pkl"]
+    if len(pickles) != 1:
+        raise ValueError(f"load: {name} is a zip file, but not one of PyTorch's: it has no data.pkl.")
+    root = pickles[0].removesuffix("data.pkl")
+    if root + "constants.pkl" in members:
+        raise RuntimeError(f"load: {name} is a TorchScript program, which is refused; save the state_dict() instead.")
+    order = archive.read(root + "byteorder").decode() if root + "byteorder" in members else "little"
+    storages = {}
+
+    def storage_of(key, dtype):
+        if key not in storages:
+            try:
+                raw = np.frombuffer(archive.read(f"{root}data/{key}"), dtype.numpy).copy()
+            except (KeyError, ValueError, zipfile.BadZipFile) as error:
+                raise ValueError(f"load: {name} is damaged: storage {key!r} can't be read ({error}).") from None
+            storages[key] = Array._wrap(raw.byteswap() if order == "big" else raw)
+        return storages[key]
+
+    try:
+        found = _Restricted(archive.read(pickles[0]), storage_of, name).load()
+    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"load: {name} is damaged: its pickle can't be read ({error}).") from None
+    return _placed(found, place)
+
+
+def _placed(x, place):
+    """A tree of containers with its tensors moved."""
+    if isinstance(x, Tensor):
+        return place(x)
+    if isinstance(x, dict):
+        for key in x:
+            x[key] = _placed(x[key], place)
+        return x
+    if type(x) in (list, tuple):
+        return type(x)(_placed(item, place) for item in x)
+    return x
+
+
+def write_json(path, values):
+    """Write a dict as an indented JSON file, atomically."""
+    atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
