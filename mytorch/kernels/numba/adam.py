@@ -10,26 +10,24 @@ from .common import kernel
 
 
 @kernel
-def _step(p, g, m, v, beta1, beta2, eps, shrink, pull, step_size, root):
-    one = np.float32(1.0)
+def _step(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, root):
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
-        a = beta1 * m[i] + (one - beta1) * d
-        b = beta2 * v[i] + (one - beta2) * d * d
+        a = beta1 * m[i] + rest1 * d
+        b = beta2 * v[i] + rest2 * d * d
         m[i] = a
         v[i] = b
         p[i] = x - step_size * a / (np.sqrt(b) * root + eps)
 
 
 @kernel
-def _step_amsgrad(p, g, m, v, top, beta1, beta2, eps, shrink, pull, step_size, root):
-    one = np.float32(1.0)
+def _step_amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, root):
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
-        a = beta1 * m[i] + (one - beta1) * d
-        b = beta2 * v[i] + (one - beta2) * d * d
+        a = beta1 * m[i] + rest1 * d
+        b = beta2 * v[i] + rest2 * d * d
         c = max(top[i], b)
         m[i] = a
         v[i] = b
@@ -51,6 +49,7 @@ def step(arrays, betas, eps, shrink, pull, step_size, root):
         step_size: lr / (1 - beta1^t). root: sqrt(1 - beta2^t).
     """
     f = np.float32
-    constants = (f(betas[0]), f(betas[1]), f(eps), f(shrink), f(pull), f(step_size), f(1.0 / root))
+    rest = (f(1 - betas[0]), f(1 - betas[1]))  # rounded once, from float64
+    constants = (f(betas[0]), f(betas[1]), *rest, f(eps), f(shrink), f(pull), f(step_size), f(1.0 / root))
     function = _step if len(arrays) == 4 else _step_amsgrad
     split(function, arrays[0].size, [a.reshape(-1) for a in arrays], *constants)

@@ -1,0 +1,369 @@
+"""Mixed precision: `autocast` runs matrix products in half precision, `GradScaler` keeps small gradients alive.
+
+Parameters, optimizer state and gradients stay in float32. Inside `autocast`, an op's record says what it
+wants: "half" (products: inputs are cast down), "float32" (exponentials, norms, sums, losses: cast up) or
+"promote" (the widest of its inputs). The cast of a parameter is kept until the outermost block ends.
+Source: Micikevicius et al., Mixed Precision Training, 2018.
+"""
+
+import functools
+from enum import Enum
+
+from . import dtypes
+from ._array import Array
+from .autograd.mode import ModeSwitch, get_mode
+from .autograd.node import Leaf
+from .backend import device_of, xp_of
+from .ops.core import to_dtype
+from .tensor import Tensor
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+_defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
+_cache_enabled = True
+
+
+class Policy:
+    """What `Mode.autocast` holds: casts the inputs of each op.
+
+    Args:
+        device_type: "cpu" or "cuda"; tensors elsewhere are left alone.
+        dtype: the half precision.
+        cache: casts of parameters made so far, shared by nested blocks of one dtype; None to keep none.
+    """
+
+    def __init__(self, device_type, dtype, cache):
+        self.device_type = device_type
+        self.dtype = dtype
+        self.cache = cache
+
+    def cast(self, op, inputs):
+        """The inputs in the precision that the op's record asks for."""
+        if op.autocast == "half":
+            return [self._half(x) for x in inputs]
+        if op.autocast == "float32":
+            return [self._single(x) for x in inputs]
+        return inputs
+
+    def _here(self, raw):
+        return device_of(raw).type == self.device_type
+
+    def _half(self, x):
+        array = getattr(x, "_data", x)
+        if not isinstance(array, Array) or array._array.dtype != dtypes.float32 or not self._here(array._array):
+            if isinstance(array, Array) and array.dtype in _HALVES and array.dtype is not self.dtype:
+                return to_dtype(x, dtype=self.dtype)
+            return x
+        if self.cache is None or not isinstance(x, Tensor) or not isinstance(x._edge, Leaf):
+            return to_dtype(x, dtype=self.dtype)
+        key = (id(x), get_mode().grad)
+        found = self.cache.get(key)
+        stamp = (array, array._version)
+        if found is None or found[1][0] is not stamp[0] or found[1][1] != stamp[1]:
+            found = self.cache[key] = (to_dtype(x, dtype=self.dtype), stamp, x)  # x is kept, so its id stays its own
+        return found[0]
+
+    def _single(self, x):
+        array = getattr(x, "_data", x)
+        if isinstance(array, Array) and array.dtype in _HALVES and self._here(array._array):
+            return to_dtype(x, dtype=dtypes.float32)
+        return x
+
+
+class autocast(ModeSwitch):  # noqa: N801 - PyTorch's name
+    """Run a block, or a decorated function, in mixed precision.
+
+    Args:
+        device_type: "cuda" or "cpu": where.
+        dtype: float16 or bfloat16; by default float16 on a GPU and bfloat16 on a CPU.
+        enabled: False switches an outer autocast off.
+        cache_enabled: keep the casts of parameters until the outermost block ends.
+
+    Raises:
+        RuntimeError: another device type. ValueError: another dtype.
+    """
+
+    def __init__(self, device_type="cuda", dtype=None, enabled=True, cache_enabled=None):
+        super().__init__()
+        if device_type not in _defaults:
+            raise RuntimeError(f"autocast: device_type must be one of {', '.join(_defaults)}, got {device_type!r}.")
+        self.device = self.device_type = device_type
+        self.fast_dtype = _defaults[device_type] if dtype is None else dtypes.as_dtype(dtype)
+        if enabled and self.fast_dtype not in (*_HALVES, dtypes.float32):
+            raise ValueError(f"autocast: dtype must be float16 or bfloat16, got {self.fast_dtype.name}.")
+        self.enabled = enabled and self.fast_dtype is not dtypes.float32
+        self.cache_enabled = _cache_enabled if cache_enabled is None else cache_enabled
+
+    def clone(self):
+        return type(self)(self.device_type, self.fast_dtype, self.enabled, self.cache_enabled)
+
+    def _changes(self):
+        if not self.enabled:
+            return {"autocast": None}
+        outer = get_mode().autocast
+        same = outer is not None and outer.dtype is self.fast_dtype and outer.cache is not None
+        cache = (outer.cache if same else {}) if self.cache_enabled else None
+        return {"autocast": Policy(self.device_type, self.fast_dtype, cache)}
+
+
+def is_autocast_enabled(device_type=None):
+    """Whether this code runs under `autocast` (for the device type, if given)."""
+    policy = get_mode().autocast
+    return policy is not None and device_type in (None, policy.device_type)
+
+
+def get_autocast_dtype(device_type):
+    """The half precision of the current autocast, or the one that `autocast(device_type)` would take."""
+    policy = get_mode().autocast
+    return policy.dtype if policy is not None and policy.device_type == device_type else _defaults[device_type]
+
+
+def set_autocast_dtype(device_type, dtype):
+    """Make `dtype` what `autocast(device_type)` takes by default."""
+    _defaults[device_type] = dtypes.as_dtype(dtype)
+
+
+def is_autocast_available(device_type):
+    """Whether `autocast` knows this device type."""
+    return device_type in _defaults
+
+
+def custom_fwd(fwd=None, *, device_type="cuda", cast_inputs=None):
+    """Decorate the forward of an autograd.Function: run it in `cast_inputs` with autocast off, if given."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def run(ctx, *args, **kwargs):
+        ctx._autocast = is_autocast_enabled(device_type)
+        if cast_inputs is None or not ctx._autocast:
+            ctx._dtype = get_autocast_dtype(device_type)
+            return fwd(ctx, *args, **kwargs)
+        args = [a.to(cast_inputs) if isinstance(a, Tensor) and a.dtype.is_floating_point else a for a in args]
+        ctx._autocast = False
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *args, **kwargs)
+
+    return run
+
+
+def custom_bwd(bwd=None, *, device_type="cuda"):
+    """Decorate the backward of an autograd.Function: run it in the precision that its forward ran in."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def run(ctx, *args, **kwargs):
+        with autocast(device_type, dtype=getattr(ctx, "_dtype", None), enabled=ctx._autocast):
+            return bwd(ctx, *args, **kwargs)
+
+    return run
+
+
+class _Stage(Enum):
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class GradScaler:
+    """Scales the loss so that float16 gradients don't vanish, and skips steps whose gradients overflowed.
+
+    The scale starts high, shrinks by `backoff_factor` after an overflow, and grows by `growth_factor` after
+    `growth_interval` steps without one.
+
+    Args:
+        device: "cuda" or "cpu".
+        enabled: False makes every method do nothing (and `step` simply step).
+    """
+
+    def __init__(
+        self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
+    ):
+        if not isinstance(device, str):
+            raise TypeError(f"GradScaler: device must be 'cuda' or 'cpu', got {device!r}.")
+        if growth_factor <= 1.0:
+            raise ValueError(f"The growth factor must be > 1.0, got {growth_factor}.")
+        if not 0.0 < backoff_factor < 1.0:
+            raise ValueError(f"The backoff factor must be < 1.0 and positive, got {backoff_factor}.")
+        self._device = device
+        self._enabled = enabled
+        self._scale = float(init_scale)
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._growth_tracker = 0
+        self._optimizers = {}  # id -> (stage, found_inf, the optimizer)
+
+    def is_enabled(self):
+        """Whether it does anything."""
+        return self._enabled
+
+    def get_scale(self):
+        """The current scale, a Python float; 1.0 if it is not enabled."""
+        return self._scale if self._enabled else 1.0
+
+    def scale(self, outputs):
+        """outputs, a tensor or nested lists and tuples of them, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            if outputs.dtype in _HALVES:
+                outputs = outputs.float()  # 65536 is beyond float16
+            return outputs * self._scale
+        if isinstance(outputs, (list, tuple)):
+            scaled = [self.scale(x) for x in outputs]
+            return type(outputs)(scaled) if type(outputs) in (list, tuple) else type(outputs)(*scaled)
+        raise ValueError(f"GradScaler.scale: outputs must be a Tensor or an iterable of Tensors, not {type(outputs).__name__}.")
+
+    def unscale_(self, optimizer):
+        """Divide the gradients of the optimizer's parameters by the scale; call it before clipping them.
+
+        Raises:
+            RuntimeError: called twice, or after `step`, without `update` in between.
+        """
+        if not self._enabled:
+            return
+        stage = self._stage(optimizer)[0]
+        if stage is _Stage.UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if stage is _Stage.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        self._optimizers[id(optimizer)] = (_Stage.UNSCALED, self._unscale(optimizer), optimizer)
+
+    def _stage(self, optimizer):
+        return self._optimizers.get(id(optimizer), (_Stage.READY, False, optimizer))
+
+    def _unscale(self, optimizer):
+        """Unscale in place; returns whether an element is infinite or NaN, with one synchronisation."""
+        inverse = 1.0 / self._scale
+        bad = {}
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                array = grad._data if isinstance(grad, Tensor) else grad
+                raw = array._array
+                if raw.dtype == dtypes.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                xp = xp_of(raw)
+                raw *= raw.dtype.type(inverse)
+                array._bump()
+                where = device_of(raw)
+                finite = xp.isfinite(raw).all()
+                bad[where] = finite if where not in bad else bad[where] & finite
+        return not all(bool(finite) for finite in bad.values())
+
+    def step(self, optimizer, *args, **kwargs):
+        """`optimizer.step()` on unscaled gradients, or nothing if one of them is infinite or NaN.
+
+        Returns:
+            What the optimizer's step returned, or None.
+
+        Raises:
+            RuntimeError: called twice without `update` in between, or with a closure.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs or args:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        stage, found, _ = self._stage(optimizer)
+        if stage is _Stage.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if stage is _Stage.READY:
+            found = self._unscale(optimizer)
+        self._optimizers[id(optimizer)] = (_Stage.STEPPED, found, optimizer)
+        return None if found else optimizer.step(**kwargs)
+
+    def found_inf(self, optimizer):
+        """Whether the optimizer's gradients, since the last `update`, were found to have overflowed."""
+        return self._stage(optimizer)[1]
+
+    def update(self, new_scale=None):
+        """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after a long calm.
+
+        Raises:
+            RuntimeError: no optimizer was unscaled or stepped since the last time.
+        """
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale.item() if hasattr(new_scale, "item") else new_scale)
+        else:
+            if not self._optimizers:
+                raise RuntimeError("No inf checks were recorded prior to update.")
+            if any(found for _, found, _ in self._optimizers.values()):
+                self._scale *= self._backoff_factor
+                self._growth_tracker = 0
+            else:
+                self._growth_tracker += 1
+                if self._growth_tracker == self._growth_interval:
+                    self._scale *= self._growth_factor
+                    self._growth_tracker = 0
+        self._optimizers = {}
+
+    def get_growth_factor(self):
+        """The factor of growth."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor):
+        """Set the factor of growth."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self):
+        """The factor by which an overflow shrinks the scale."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor):
+        """Set the factor by which an overflow shrinks the scale."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self):
+        """How many steps without overflow make the scale grow."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval):
+        """Set how many steps without overflow make the scale grow."""
+        self._growth_interval = new_interval
+
+    def state_dict(self):
+        """The scale, the factors, the interval and the calm steps so far; {} if not enabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self._scale,
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
+
+    def load_state_dict(self, state_dict):
+        """Take over what `state_dict` gave.
+
+        Raises:
+            RuntimeError: it is that of a scaler that was not enabled.
+        """
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        self._scale = float(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]
+
+
+__all__ = [
+    "GradScaler",
+    "autocast",
+    "custom_bwd",
+    "custom_fwd",
+    "get_autocast_dtype",
+    "is_autocast_available",
+    "is_autocast_enabled",
+    "set_autocast_dtype",
+]
