@@ -1,0 +1,8 @@
+"""Accelerator: one training loop for one process or many, one precision or two."""
+
+from .accelerator import Accelerator
+from .loader import AcceleratedLoader
+from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
+from .state import ProcessState
+
+__all__ = ["AcceleratedLoader", "AcceleratedOptimizer", "AcceleratedScheduler", "Accelerator", "ProcessState"]

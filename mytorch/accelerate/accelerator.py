@@ -1,0 +1,535 @@
+"""The Accelerator: a training loop is written once, against it."""
+
+import builtins
+import contextlib
+import functools
+import os
+import sys
+from pathlib import Path
+
+from .._array import Array
+from ..amp import GradScaler, autocast
+from ..dtypes import bfloat16, float16, float32
+from ..nn import Module
+from ..nn.utils import clip_grad_norm_, clip_grad_value_
+from ..optim import Optimizer
+from ..serialization import save, save_state_dict
+from ..tensor import Tensor
+from ..utils.data import DataLoader
+from . import checkpoint
+from .loader import AcceleratedLoader, SkippingLoader
+from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
+from .state import ProcessState
+from .tracking import open_tracker
+
+_PRECISIONS = {
+    False: None, None: None, "no": None, "fp32": None, True: float16, "fp16": float16, "bf16": bfloat16,
+}  # fmt: skip
+
+
+class Accelerator:
+    """Runs a training loop in one or two precisions, with gradients accumulated over several batches.
+
+        accelerator = Accelerator(gradient_accumulation_steps=4, mixed_precision="bf16")
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        for x, y in loader:
+            accelerator.backward(loss_fn(model(x), y))
+            norm = accelerator.clip_grad_norm_(1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            if accelerator.sync_grad:
+                ...  # a whole step is done
+
+    Args:
+        gradient_accumulation_steps: backward passes that make one step; settable.
+        mixed_precision: False or "no"; "fp16" (or True), with the loss scaled; "bf16". Parameters, gradients
+            and optimizer state stay in float32. The launcher's MYTORCHRUN_MIXED_PRECISION wins.
+        log_wandb: send what `log` gets to Weights & Biases; to a file where wandb is not installed.
+        project_dir: where trackers write.
+        total_limit: how many numbered checkpoints `save_state` keeps beside each other; None for all.
+        device: where to compute; by default this process's GPU, or the CPU where there is none. cpu=True: the CPU.
+        scaler_options: arguments for `amp.GradScaler`.
+        num_gpus, rank, master_addr, master_port: by default what the launcher has put in the environment.
+
+    Raises:
+        ValueError: another mixed_precision, or fewer than one accumulation step.
+        RuntimeError: several processes.
+    """
+
+    def __init__(
+        self,
+        num_gpus=None,
+        rank=None,
+        gradient_accumulation_steps=1,
+        mixed_precision=False,
+        log_wandb=False,
+        master_addr=None,
+        master_port=None,
+        *,
+        project_dir=None,
+        total_limit=None,
+        device=None,
+        cpu=False,
+        scaler_options=None,
+    ):
+        chosen = os.environ.get("MYTORCHRUN_MIXED_PRECISION", "").lower()
+        if chosen not in ("", "no"):
+            mixed_precision = chosen
+        if mixed_precision not in _PRECISIONS:
+            raise ValueError(
+                f"Accelerator: mixed_precision is {mixed_precision!r}; expected False, True, 'no', 'fp16' or 'bf16'."
+            )
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self.state = ProcessState("cpu" if cpu else device, rank, num_gpus)
+        self.master_addr = master_addr or os.environ.get("CUPYX_DISTRIBUTED_HOST", "127.0.0.1")
+        self.master_port = int(master_port or os.environ.get("CUPYX_DISTRIBUTED_PORT", 13333))
+        self.half = _PRECISIONS[mixed_precision]
+        self.scaler = GradScaler(self.device.type, **(scaler_options or {})) if self.half is float16 else None
+        self.log_wandb = log_wandb
+        self.project_dir = project_dir
+        self.total_limit = total_limit
+        self.step_counter = 0  # backward passes so far
+        self.grad_norm = None
+        self._models, self._optimizers, self._schedulers, self._loaders, self._custom = [], [], [], [], []
+        self._unscaled, self._stepped = set(), set()
+        self._tracker = None
+        self._trigger = False
+
+    # -- who and where ----------------------------------------------------------------------------
+
+    @property
+    def device(self):
+        """Where this process computes."""
+        return self.state.device
+
+    @property
+    def num_processes(self):
+        """How many processes train together."""
+        return self.state.num_processes
+
+    @property
+    def rank(self):
+        """This process's number."""
+        return self.state.rank
+
+    process_index = rank
+
+    @property
+    def local_process_index(self):
+        """This process's number on its machine."""
+        return self.state.local_rank
+
+    @property
+    def is_main_process(self):
+        """Whether this is the first process; may be called, too."""
+        return self.state.is_main_process
+
+    @property
+    def is_local_main_process(self):
+        """Whether this is the first process of its machine; may be called, too."""
+        return self.state.is_local_main_process
+
+    is_last_process = property(lambda self: self.rank == self.num_processes - 1)
+    use_distributed = property(lambda self: self.num_processes > 1)
+
+    @property
+    def mixed_precision(self):
+        """"no", "fp16" or "bf16"."""
+        return {None: "no", float16: "fp16", bfloat16: "bf16"}[self.half]
+
+    @property
+    def gradient_accumulation_steps(self):
+        """Backward passes that make one step; settable."""
+        return self._accumulation
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, n):
+        if n < 1:
+            raise ValueError(f"Accelerator: gradient_accumulation_steps is {n}; expected at least 1.")
+        self._accumulation = int(n)
+
+    @property
+    def sync_gradients(self):
+        """Whether the last backward completed a step's gradients."""
+        return self.step_counter % self._accumulation == 0
+
+    sync_grad = sync_gradients
+
+    @property
+    def optimizer_step_was_skipped(self):
+        """Whether an optimizer's last step was left out because gradients had overflowed."""
+        return any(optimizer.step_was_skipped for optimizer in self._optimizers)
+
+    def env(self):
+        """Print how this process was launched, on the main process."""
+        lines = [
+            "Launch Configuration:",
+            f"  device: {self.device}",
+            f"  processes: {self.num_processes}",
+            f"  mixed precision: {self.mixed_precision}",
+            f"  gradient accumulation steps: {self.gradient_accumulation_steps}",
+        ]
+        if self.use_distributed:
+            lines.append(f"  master: {self.master_addr}:{self.master_port}")
+        self.print("\n".join(lines))
+
+    # -- preparing --------------------------------------------------------------------------------
+
+    def prepare(self, *objects):
+        """Models, optimizers, loaders and schedules, in any order and number, made ready for the loop.
+
+        Other objects come back as they are.
+
+        Returns:
+            The same objects, or what stands for them, in the same order; a single one if one was given.
+        """
+        prepared = [self._prepare_one(x) for x in objects]
+        return prepared[0] if len(prepared) == 1 else prepared
+
+    def _prepare_one(self, x):
+        if isinstance(x, Module):
+            return self.prepare_model(x)
+        if isinstance(x, (Optimizer, AcceleratedOptimizer)):
+            return self.prepare_optimizer(x)
+        if isinstance(x, (DataLoader, AcceleratedLoader)):
+            return self.prepare_data_loader(x)
+        if isinstance(x, AcceleratedScheduler) or (hasattr(x, "optimizer") and hasattr(x, "step") and hasattr(x, "state_dict")):
+            return self.prepare_scheduler(x)
+        return x
+
+    def prepare_model(self, model):
+        """The model on this process's device, its forward in mixed precision and its outputs in float32."""
+        model.to(self.device)
+        if self.half is not None and "_full_forward" not in model.__dict__:
+            full = model.forward
+
+            @functools.wraps(full)
+            def forward(*args, **kwargs):
+                with self.autocast():
+                    return _to_float32(full(*args, **kwargs))
+
+            object.__setattr__(model, "_full_forward", full)
+            object.__setattr__(model, "forward", forward)
+        if not any(model is m for m in self._models):
+            self._models.append(model)
+        return model
+
+    def prepare_optimizer(self, optimizer):
+        """The optimizer, stepping only when a step's gradients are complete."""
+        if not isinstance(optimizer, AcceleratedOptimizer):
+            optimizer = AcceleratedOptimizer(optimizer, self)
+        if not any(optimizer is o for o in self._optimizers):
+            self._optimizers.append(optimizer)
+        return optimizer
+
+    def prepare_data_loader(self, loader):
+        """The loader, its batches on this process's device."""
+        if not isinstance(loader, AcceleratedLoader):
+            loader = AcceleratedLoader(loader, self.device)
+        if not any(loader is x for x in self._loaders):
+            self._loaders.append(loader)
+        return loader
+
+    prepare_dataloaders = prepare_data_loader
+
+    def prepare_scheduler(self, scheduler):
+        """The schedule, going on only when an optimizer has stepped."""
+        if not isinstance(scheduler, AcceleratedScheduler):
+            scheduler = AcceleratedScheduler(scheduler, self)
+        if not any(scheduler is s for s in self._schedulers):
+            self._schedulers.append(scheduler)
+        return scheduler
+
+    def unwrap_model(self, model, keep_fp32_wrapper=True):
+        """The model itself; with its own forward again if `keep_fp32_wrapper` is False."""
+        if not keep_fp32_wrapper and "_full_forward" in model.__dict__:
+            del model.__dict__["forward"], model.__dict__["_full_forward"]
+        return model
+
+    def register_for_checkpointing(self, *objects):
+        """Save and load these too: anything with `state_dict` and `load_state_dict`.
+
+        Raises:
+            ValueError: one has not.
+        """
+        for x in objects:
+            if not hasattr(x, "state_dict") or not hasattr(x, "load_state_dict"):
+                raise ValueError(
+                    f"register_for_checkpointing: {type(x).__name__} has no state_dict and load_state_dict."
+                )
+            self._custom.append(x)
+
+    def free_memory(self, *objects):
+        """Forget all prepared objects; returns a None for each given."""
+        for kept in (self._models, self._optimizers, self._schedulers, self._loaders, self._custom):
+            kept.clear()
+        self.step_counter = 0
+        return [None for _ in objects]
+
+    clear = free_memory
+
+    # -- the step ---------------------------------------------------------------------------------
+
+    def autocast(self):
+        """The context in which prepared models run forward."""
+        return autocast(self.device.type, self.half, enabled=self.half is not None)
+
+    @contextlib.contextmanager
+    def accumulate(self, *models):
+        """A block that is one of the backward passes of a step."""
+        yield
+
+    @contextlib.contextmanager
+    def no_sync(self, model=None):
+        """A block whose gradients are not yet exchanged; alone, nothing is to be left out."""
+        yield
+
+    def backward(self, loss, **kwargs):
+        """Gradients of loss / gradient_accumulation_steps, added up; scaled if in float16."""
+        if self._stepped:
+            self._end_step()
+        if self._accumulation > 1:
+            loss = loss / self._accumulation
+        if self.scaler is not None:
+            loss = self.scaler.scale(loss)
+        loss.backward(**kwargs)
+        self.step_counter += 1
+
+    def unscale_gradients(self, optimizer=None):
+        """Divide the gradients of the optimizers (all, if none is given) by the scale; once for each step."""
+        if self.scaler is None:
+            return
+        for each in self._optimizers if optimizer is None else [optimizer]:
+            inner = getattr(each, "optimizer", each)
+            if id(inner) not in self._unscaled:
+                self._unscaled.add(id(inner))
+                self.scaler.unscale_(inner)
+
+    def optimizer_stepped(self, optimizer):
+        """Note that an optimizer has done its step; when all have, the scale is updated."""
+        self._stepped.add(id(optimizer))
+        if len(self._stepped) == len(self._optimizers):
+            self._end_step()
+
+    def _end_step(self):
+        self.scaler.update()
+        self._stepped.clear()
+        self._unscaled.clear()
+
+    def _parameters(self):
+        return [p for model in self._models for p in model.parameters()]
+
+    def clip_grad_norm_(self, parameters=None, max_norm=None, norm_type=2.0):
+        """Scale the gradients to a joint norm of at most max_norm; nothing while gradients accumulate.
+
+        `clip_grad_norm_(max_norm)` takes the parameters of all prepared models, and
+        `clip_grad_norm_(parameters, max_norm)` the given ones.
+
+        Returns:
+            The norm before (0-d Tensor), also kept as `grad_norm`; while accumulating, that of the last step.
+        """
+        if max_norm is None:
+            parameters, max_norm = None, 1.0 if parameters is None else parameters
+        if self.sync_gradients:
+            self.unscale_gradients()
+            self.grad_norm = clip_grad_norm_(self._parameters() if parameters is None else parameters, max_norm, norm_type)
+        return self.grad_norm
+
+    def clip_grad_value_(self, parameters, clip_value):
+        """Limit each element of the gradients to ±clip_value; nothing while gradients accumulate."""
+        if self.sync_gradients:
+            self.unscale_gradients()
+            clip_grad_value_(parameters, clip_value)
+
+    # -- between processes ------------------------------------------------------------------------
+
+    def gather(self, tensor):
+        """The tensors of all processes joined along the first axis, through nested containers."""
+        return _map(lambda t: Tensor._of(self.state.gather(_data(t))), tensor)
+
+    def gather_for_metrics(self, input_data, use_gather_object=False):
+        """A single number's mean over processes as a float; batches joined, without the last one's padding."""
+        if isinstance(input_data, (float, int)):
+            return float(input_data)
+        if isinstance(input_data, (Tensor, Array)) and input_data.numel() == 1 and input_data.ndim == 0:
+            return float(self.reduce(input_data, "mean").item())
+        return self.gather(input_data)
+
+    def reduce(self, tensor, reduction="sum", scale=1.0):
+        """The sum or mean of the processes' tensors, times scale, through nested containers."""
+
+        def one(t):
+            out = Tensor._of(self.state.all_reduce(_data(t).__deepcopy__({}), reduction))
+            return out if scale == 1.0 else out * scale
+
+        return _map(one, tensor)
+
+    def pad_across_processes(self, tensor, dim=0, pad_index=0, pad_first=False):
+        """The tensor padded to the largest size among processes; alone, itself."""
+        return tensor
+
+    @contextlib.contextmanager
+    def split_between_processes(self, inputs, apply_padding=False):
+        """This process's share of a list, dict of lists or tensor; alone, all of it."""
+        yield inputs
+
+    def wait_for_everyone(self):
+        """Wait until every process is here."""
+        self.state.barrier()
+
+    @contextlib.contextmanager
+    def main_process_first(self):
+        """A block that the main process runs before the others."""
+        if not self.is_main_process:
+            self.wait_for_everyone()
+        yield
+        if self.is_main_process:
+            self.wait_for_everyone()
+
+    local_main_process_first = main_process_first
+
+    def on_main_process(self, function):
+        """A function that only the main process runs."""
+
+        @functools.wraps(function)
+        def only_there(*args, **kwargs):
+            return function(*args, **kwargs) if self.is_main_process else None
+
+        return only_there
+
+    on_local_main_process = on_main_process
+
+    def set_trigger(self):
+        """Set a mark that `check_trigger` sees on every process."""
+        self._trigger = True
+
+    def check_trigger(self):
+        """Whether any process has set the mark; takes it away."""
+        seen, self._trigger = self._trigger, False
+        return seen
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def print(self, *args, sep=" ", end="\n", file=None, flush=False):
+        """As Python's print, on the main process only; a progress bar of tqdm is left whole."""
+        if not self.is_main_process:
+            return
+        bars = sys.modules.get("tqdm")
+        if bars is not None:
+            bars.tqdm.write(sep.join(map(str, args)), file=file or sys.stdout, end=end)
+        else:
+            builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
+
+    def init_tracker(self, project_name, run_name=None, config=None):
+        """Begin a run in Weights & Biases, or a file where that is not installed; nothing without log_wandb."""
+        if not self.log_wandb or not self.is_main_process:
+            return
+        self._tracker, sentence = open_tracker(project_name, run_name, config, self.project_dir or ".")
+        if sentence:
+            self.print(sentence)
+
+    def init_trackers(self, project_name, config=None, init_kwargs=None):
+        """As `init_tracker`, with Hugging Face's arguments."""
+        self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
+
+    def get_tracker(self, name=None):
+        """The tracker that `init_tracker` began, or None."""
+        return self._tracker
+
+    def log(self, values, step=None):
+        """Log a dict of numbers; nothing without log_wandb.
+
+        Raises:
+            RuntimeError: `init_tracker` was not called.
+        """
+        if not self.log_wandb or not self.is_main_process:
+            return
+        if self._tracker is None:
+            raise RuntimeError("Accelerator.log: call init_tracker(project_name, run_name, config) first.")
+        self._tracker.log(values, step=step)
+
+    def end_training(self):
+        """Wait for everyone and close the trackers."""
+        self.wait_for_everyone()
+        if self._tracker is not None:
+            self._tracker.finish()
+            self._tracker = None
+
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    def save_state(self, output_dir, save_model_only=False, total_limit=None):
+        """Write a checkpoint directory: it is complete, or not there.
+
+        Args:
+            output_dir: the directory; an earlier checkpoint there is replaced.
+            save_model_only: the weights alone.
+            total_limit: keep only so many directories of this name with other numbers at its end.
+
+        Returns:
+            The directory, as a Path.
+        """
+        path = Path(output_dir)
+        if self.is_main_process:
+            self.print(f"Saving Checkpoint to {output_dir}")
+            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, save_model_only))
+            limit = self.total_limit if total_limit is None else total_limit
+            if limit is not None:
+                checkpoint.keep_newest(path, limit)
+        self.wait_for_everyone()
+        return path
+
+    def load_state(self, input_dir):
+        """Continue exactly where `save_state` wrote its directory; the same objects must have been prepared.
+
+        Raises:
+            FileNotFoundError: the directory, or a file in it, is missing.
+        """
+        self.print(f"Loading Checkpoint From {input_dir}")
+        checkpoint.read_state(self, input_dir)
+
+    def save(self, obj, f):
+        """`mytorch.save`, on the main process only."""
+        if self.is_main_process:
+            save(obj, f)
+
+    def save_model(self, model, save_directory):
+        """Write a model's weights as `model.safetensors` in a directory."""
+        if self.is_main_process:
+            Path(save_directory).mkdir(parents=True, exist_ok=True)
+            save_state_dict(model.state_dict(), Path(save_directory) / "model.safetensors")
+
+    def get_state_dict(self, model):
+        """The model's state dict."""
+        return model.state_dict()
+
+    def skip_first_batches(self, dataloader, num_batches=0):
+        """The loader without its first batches, for an epoch that goes on in the middle."""
+        return SkippingLoader(dataloader, num_batches)
+
+
+def _data(t):
+    return t._data if isinstance(t, Tensor) else t
+
+
+def _map(function, x):
+    """The function applied to the tensors of nested containers."""
+    if isinstance(x, (Tensor, Array)):
+        return function(x)
+    if isinstance(x, dict):
+        return {key: _map(function, value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)(_map(function, item) for item in x)
+    return x
+
+
+def _to_float32(x):
+    """Half precision tensors of nested containers as float32."""
+    if isinstance(x, Tensor):
+        return x.to(float32) if x.dtype in (float16, bfloat16) else x
+    if isinstance(x, dict):
+        return type(x)((key, _to_float32(value)) for key, value in x.items())
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*[_to_float32(item) for item in x])
+    if isinstance(x, (list, tuple)):
+        return type(x)(_to_float32(item) for item in x)
+    return x

@@ -1,0 +1,191 @@
+"""A checkpoint is a directory: weights, optimizers, schedules, scaler, random states, loaders' positions.
+
+It is written beside its place and renamed when complete, so there is never half of one. The names are those
+of the texts that promise them (`model.safetensors`, `optimizer.bin`, `mp_config.bin`); the content is
+safetensors and JSON throughout.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from ..ops.random import get_rng_state, set_rng_state
+from ..serialization import load, load_safetensors, save, save_state_dict, sync_directory, write_json
+
+META = "accelerator.json"  # written last: a directory that has it is complete
+VERSION = 1
+
+
+def numbered(stem, i, suffix):
+    """The name of the i-th file of a kind; the first has no number."""
+    return f"{stem}{f'_{i}' if i else ''}{suffix}"
+
+
+# -- directories ----------------------------------------------------------------------------------
+
+
+def _old(path):
+    return path.with_name(f".{path.name}.old")
+
+
+def recover(path):
+    """Put back what a crash in the middle of `replace_directory` has left under another name."""
+    if not path.exists() and _old(path).is_dir():
+        os.rename(_old(path), path)
+
+
+def replace_directory(path, write):
+    """Make or replace the directory `path` by what `write(directory)` writes; never half of it is seen.
+
+    Files in it that are not of this module's making are kept.
+    """
+    path = Path(os.path.abspath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    recover(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        write(partial)
+        sync_directory(partial)
+        if path.exists():
+            old = _old(path)
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(path, old)
+            os.rename(partial, path)
+            for entry in old.iterdir():
+                if not _is_ours(entry.name):
+                    os.rename(entry, path / entry.name)
+            shutil.rmtree(old)
+        else:
+            os.rename(partial, path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        recover(path)
+        raise
+    sync_directory(path.parent)
+
+
+_OURS = re.compile(
+    r"(model|optimizer|scheduler|dataloader|random_states|custom_checkpoint)(_\d+)?\.(bin|safetensors)|mp_config\.bin|"
+    + re.escape(META)
+)
+
+
+def _is_ours(name):
+    return _OURS.fullmatch(name) is not None
+
+
+def is_complete(path):
+    """Whether `path` is a directory that `save_state` has finished."""
+    return (Path(path) / META).is_file()
+
+
+def list_checkpoints(directory, prefix="checkpoint_"):
+    """The complete checkpoints `prefix`N in a directory, as (N, path), the newest last."""
+    directory = Path(directory)
+    found = []
+    for entry in directory.iterdir() if directory.is_dir() else ():
+        number = entry.name.removeprefix(prefix)
+        if entry.name.startswith(prefix) and number.isdigit() and is_complete(entry):
+            found.append((int(number), entry))
+    return sorted(found)
+
+
+def keep_newest(path, limit):
+    """Delete the oldest of the checkpoints named like `path` (its name without the number), but `limit`."""
+    path = Path(path)
+    prefix = re.sub(r"\d+$", "", path.name)
+    if prefix == path.name:
+        return
+    for _, old in list_checkpoints(path.parent, prefix)[: -limit or None]:
+        shutil.rmtree(old)
+
+
+# -- random states --------------------------------------------------------------------------------
+
+
+def random_states():
+    """Where the library's, NumPy's and Python's generators are."""
+    return {"mytorch": get_rng_state(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
+
+
+def set_random_states(states):
+    """Continue from what `random_states` returned."""
+    set_rng_state(states["mytorch"])
+    np.random.set_state(states["numpy"])
+    random.setstate(states["python"])
+
+
+# -- what is in it --------------------------------------------------------------------------------
+
+
+def write_state(accelerator, directory, model_only):
+    """Write everything that `read_state` restores."""
+    for i, model in enumerate(accelerator._models):
+        save_state_dict(model.state_dict(), directory / numbered("model", i, ".safetensors"))
+    if not model_only:
+        for i, optimizer in enumerate(accelerator._optimizers):
+            save(optimizer.state_dict(), directory / numbered("optimizer", i, ".bin"))
+        for i, scheduler in enumerate(accelerator._schedulers):
+            save(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
+        for i, loader in enumerate(accelerator._loaders):
+            save(loader.state_dict(), directory / f"dataloader_{i}.bin")
+        for i, thing in enumerate(accelerator._custom):
+            save(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
+        if accelerator.scaler is not None:
+            save(accelerator.scaler.state_dict(), directory / "mp_config.bin")
+        save(random_states(), directory / f"random_states_{accelerator.rank}.bin")
+    meta = {
+        "version": VERSION,
+        "model_only": model_only,
+        "micro_steps": accelerator.step_counter,
+        "files": sorted(entry.name for entry in directory.iterdir()),
+    }
+    write_json(directory / META, meta)
+
+
+def read_state(accelerator, directory):
+    """Restore what `write_state` wrote.
+
+    Raises:
+        FileNotFoundError: the directory, or a file in it, is missing.
+        ValueError: it was written by a later version.
+    """
+    directory = Path(os.path.abspath(directory))
+    recover(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"load_state: there is no directory {directory}.")
+    meta = json.loads((directory / META).read_text()) if is_complete(directory) else {}
+    if meta.get("version", VERSION) > VERSION:
+        raise ValueError(f"load_state: {directory} was written by a later version of mytorch.")
+    for i, model in enumerate(accelerator._models):
+        model.load_state_dict(load_safetensors(_expect(directory, numbered("model", i, ".safetensors"))))
+    if meta.get("model_only"):
+        return
+    for i, optimizer in enumerate(accelerator._optimizers):
+        optimizer.load_state_dict(load(_expect(directory, numbered("optimizer", i, ".bin"))))
+    for i, scheduler in enumerate(accelerator._schedulers):
+        scheduler.load_state_dict(load(_expect(directory, numbered("scheduler", i, ".bin"))))
+    for i, loader in enumerate(accelerator._loaders):
+        loader.load_state_dict(load(_expect(directory, f"dataloader_{i}.bin")))
+    for i, thing in enumerate(accelerator._custom):
+        thing.load_state_dict(load(_expect(directory, f"custom_checkpoint_{i}.bin")))
+    if accelerator.scaler is not None:
+        accelerator.scaler.load_state_dict(load(_expect(directory, "mp_config.bin")))
+    set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))
+    accelerator.step_counter = meta.get("micro_steps", 0)
+
+
+def _expect(directory, name):
+    path = directory / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"load_state: {path} is missing; prepare the same objects, with the same precision, as when it was saved."
+        )
+    return path

@@ -1,0 +1,77 @@
+"""Where logged numbers go: Weights & Biases, or a file of JSON lines."""
+
+import json
+import math
+import os
+import time
+from importlib import util
+from pathlib import Path
+
+
+def plain(value):
+    """A value as JSON can hold it: 0-d tensors become numbers."""
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)  # JSON has no nan
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+class JSONLinesTracker:
+    """One JSON object a line: {"step": …, "time": …, and what was logged}."""
+
+    name = "jsonl"
+
+    def __init__(self, project_name, run_name=None, config=None, directory="."):
+        self.path = Path(directory) / f"{run_name or project_name}.jsonl".replace(os.sep, "_")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by finish
+        if config:
+            self._write({"config": plain(config)})
+
+    def _write(self, record):
+        self.file.write(json.dumps(record) + "\n")
+        self.file.flush()
+
+    def log(self, values, step=None):
+        """Write a line."""
+        self._write({"step": step, "time": round(time.time(), 3), **plain(values)})
+
+    def finish(self):
+        """Close the file."""
+        self.file.close()
+
+
+class WandbTracker:
+    """A run of Weights & Biases; WANDB_MODE=offline keeps it on this machine."""
+
+    name = "wandb"
+
+    def __init__(self, project_name, run_name=None, config=None, directory="."):
+        import wandb
+
+        self.run = wandb.init(project=project_name, name=run_name, config=plain(config or {}), dir=str(directory))
+
+    def log(self, values, step=None):
+        """Send the numbers of a step."""
+        self.run.log(plain(values), step=step)
+
+    def finish(self):
+        """Wait until all is sent."""
+        self.run.finish()
+
+
+def open_tracker(project_name, run_name, config, directory):
+    """A WandbTracker, or where wandb is not installed a JSONLinesTracker.
+
+    Returns:
+        The tracker, and a sentence for the user or None.
+    """
+    if util.find_spec("wandb") is not None:
+        return WandbTracker(project_name, run_name, config, directory), None
+    tracker = JSONLinesTracker(project_name, run_name, config, directory)
+    return tracker, f"wandb is not installed (pip install wandb), so metrics are written to {tracker.path}."
