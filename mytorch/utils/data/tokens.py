@@ -1,0 +1,150 @@
+"""Token files: a flat sequence of token numbers on disk, with a header that says what it is.
+
+Layout: 32 bytes of header (magic, version, bytes per token, token count, vocabulary size), then the tokens,
+little-endian, uint16 or, for vocabularies above 65536, uint32. Files are written under a temporary name,
+flushed and renamed, so a reader sees a whole file or none.
+"""
+
+import os
+import struct
+from contextlib import suppress
+
+import numpy as np
+
+MAGIC = b"MYTOKENS"
+VERSION = 1
+_HEADER = struct.Struct("<8sIIQQ")  # magic, version, itemsize, token count, vocabulary size
+HEADER_BYTES = _HEADER.size
+
+
+class TokenFileError(ValueError):
+    """A file that is not a whole token file; the message says why."""
+
+
+class TokenWriter:
+    """Writes a token file piece by piece; a context manager.
+
+    Args:
+        path: where it shall be.
+        vocab_size: how many different tokens there are; it decides the dtype.
+
+    Nothing is at `path` until the block ends without an exception.
+    """
+
+    def __init__(self, path, vocab_size):
+        self.path = os.fspath(path)
+        self.vocab_size = int(vocab_size)
+        self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+        self.count = 0
+        self._temporary = f"{self.path}.{os.getpid()}.tmp"
+
+    def __enter__(self):
+        os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+        self._file = open(self._temporary, "wb")  # noqa: SIM115 - closed in __exit__
+        self._file.write(b"\0" * HEADER_BYTES)
+        return self
+
+    def write(self, tokens):
+        """Append tokens, a sequence or array of ints.
+
+        Raises:
+            ValueError: a token is negative or not below vocab_size.
+        """
+        array = np.asarray(tokens)
+        if array.size and (array.min() < 0 or array.max() >= self.vocab_size):
+            raise ValueError(f"TokenWriter: tokens must lie in [0, {self.vocab_size}), got {array.min()} to {array.max()}.")
+        self._file.write(array.astype(self.dtype).tobytes())
+        self.count += array.size
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self._file.seek(0)
+            self._file.write(_HEADER.pack(MAGIC, VERSION, self.dtype.itemsize, self.count, self.vocab_size))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._temporary, self.path)
+        else:
+            self._file.close()
+            with suppress(FileNotFoundError):
+                os.remove(self._temporary)
+
+
+def write_tokens(path, tokens, vocab_size):
+    """Write a whole token file at once."""
+    with TokenWriter(path, vocab_size) as writer:
+        writer.write(tokens)
+
+
+def read_header(path):
+    """(dtype, token count, vocabulary size) of a token file.
+
+    Raises:
+        TokenFileError: it is too short, foreign, of a later version, or truncated.
+    """
+    size = os.path.getsize(path)
+    if size < HEADER_BYTES:
+        raise TokenFileError(f"{path} is no token file: it has {size} bytes, the header alone has {HEADER_BYTES}.")
+    with open(path, "rb") as file:
+        magic, version, itemsize, count, vocab_size = _HEADER.unpack(file.read(HEADER_BYTES))
+    if magic != MAGIC:
+        raise TokenFileError(f"{path} is no token file: it begins with {magic!r} instead of {MAGIC!r}. Make it with prepare_data/.")
+    if version != VERSION or itemsize not in (2, 4):
+        raise TokenFileError(f"{path} has format version {version} ({itemsize} bytes a token); this library reads version {VERSION}.")
+    expected = HEADER_BYTES + count * itemsize
+    if size != expected:
+        what = "truncated" if size < expected else "longer than its header says"
+        raise TokenFileError(f"{path} is {what}: {count} tokens need {expected} bytes, it has {size}.")
+    return np.dtype(f"<u{itemsize}"), count, vocab_size
+
+
+def read_tokens(path):
+    """The tokens of a file, as a read-only memory map.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        TokenFileError: see `read_header`.
+    """
+    dtype, count, _ = read_header(path)
+    if not count:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype=dtype, mode="r", offset=HEADER_BYTES, shape=(count,))
+
+
+class TokenBlocks:
+    """Random blocks of a token file, as a language model is trained on.
+
+    Args:
+        path: a token file.
+        block_size: tokens in a block.
+        seed: of the draws; the state can be saved and restored, so that training resumes exactly.
+
+    Raises:
+        ValueError: the file has not more than block_size tokens.
+    """
+
+    def __init__(self, path, block_size, seed=0):
+        self.tokens = read_tokens(path)
+        self.block_size = int(block_size)
+        if len(self.tokens) <= self.block_size:
+            raise ValueError(
+                f"{path} holds {len(self.tokens)} tokens; a context of {block_size} needs more than {block_size} of them. "
+                "Use a longer text or a shorter context."
+            )
+        self.vocab_size = read_header(path)[2]
+        self._random = np.random.Generator(np.random.PCG64(seed))
+
+    def batch(self, batch_size):
+        """(inputs, targets), int64 arrays (batch_size, block_size); targets are the inputs one token on."""
+        starts = self._random.integers(0, len(self.tokens) - self.block_size, size=batch_size)
+        window = np.arange(self.block_size + 1)
+        rows = self.tokens[starts[:, None] + window].astype(np.int64)
+        return rows[:, :-1], rows[:, 1:]
+
+    def state_dict(self):
+        """Where the draws are; plain data."""
+        return self._random.bit_generator.state
+
+    def load_state_dict(self, state):
+        """Continue from a state."""
+        self._random.bit_generator.state = state

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Run the tests. Arguments go to pytest: bash tests/run.sh tests/test_ops.py -k softmax
+set -u
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+. "$root/.ci/python.sh"
+find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout || exit 1
+cd "$root" || exit 1
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+exec "$PYTHON" -m pytest "$@"
