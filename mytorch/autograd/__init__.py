@@ -1,5 +1,11 @@
-"""Automatic differentiation: what to record, the graph, the engine, and the functions users call."""
+"""Automatic differentiation: what to record, the graph, the engine, and the functions users call.
 
+`Function`, `gradcheck` and `checkpoint` need Tensors, so they are imported when first asked for.
+"""
+
+import importlib
+
+from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .functions import backward, grad
 from .mode import (
     enable_grad,
@@ -10,13 +16,41 @@ from .mode import (
     set_grad_enabled,
 )
 
+_LATER = {
+    "Function": "function",
+    "once_differentiable": "function",
+    "gradcheck": "gradcheck",
+    "gradgradcheck": "gradcheck",
+    "checkpoint": "checkpoint",
+    "functional": None,
+}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module 'mytorch.autograd' has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
+    value = getattr(module, name, module) if _LATER[name] else module
+    globals()[name] = value
+    return value
+
+
 __all__ = [
+    "Function",
     "backward",
+    "checkpoint",
+    "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
+    "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "once_differentiable",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

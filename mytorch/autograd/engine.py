@@ -18,6 +18,8 @@ The walk is written over raw arrays. For `create_graph` the same walk runs over 
 arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
 """
 
+from numpy import asarray, generic
+
 from .._array import Array
 from ..backend import ndarray, xp_of
 from .node import Leaf, Node, Port
@@ -116,6 +118,8 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     while ready:
         edge = ready.pop()
         g = grads.pop(edge, None)
+        if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
+            g = asarray(g)
         kind = type(edge)
         bundle = kind is Node and edge.plan.ports
         if g is not None and not bundle:

@@ -217,7 +217,7 @@ class Op:
         rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
         result = rule.forward(xp, *raws, **attrs)
         wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
-        if self.view and as_tensor:
+        if self.view and as_tensor and isinstance(inputs[0], Tensor):
             self._note_views(inputs[0], wrapped, attrs)
         return wrapped
 

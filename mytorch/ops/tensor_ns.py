@@ -78,7 +78,8 @@ class TensorNamespace:
         return movement.expand(x, *shape) if isinstance(x, Tensor) else x
 
     def expand_dims(self, x, axis):
-        return movement.unsqueeze(x, axis)
+        """A new axis; index arrays, which are constants, stay raw."""
+        return movement.unsqueeze(x, axis) if isinstance(x, Tensor) else xp_of(x).expand_dims(x, axis)
 
     def squeeze(self, x, axis=None):
         return movement.squeeze(x, axis)

@@ -1,0 +1,345 @@
+"""Function: a user's own op, written as PyTorch's `torch.autograd.Function`.
+
+    class Cube(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * g
+
+    y = Cube.apply(x)
+
+`forward` and `backward` see Tensors and run unrecorded, unless backward runs under `create_graph=True`, when
+its operations are recorded. The context keeps arrays and edges, not Tensors, so there is no cycle.
+"""
+
+import functools
+
+from .._array import Array
+from ..errors import kind
+from . import engine
+from .mode import enable_grad, get_mode, no_grad
+from .node import Node, Port
+
+
+class _Saved:
+    """A tensor saved for backward: its Array with the version, and its edge, if it is not an output."""
+
+    __slots__ = ("array", "edge", "output", "version")
+
+    def __init__(self, tensor, output):
+        self.array = tensor._data
+        self.version = tensor._data._version
+        self.output = output
+        self.edge = None if output is not None else tensor._edge
+        tensor._data._shared_cell()
+
+
+class FunctionCtx:
+    """What forward hands to backward. Any attribute may be set on it."""
+
+    def __init__(self):
+        self._to_save = ()
+        self._saved = None
+        self._node = None
+        self._dirty = ()
+        self._non_differentiable = ()
+        self._materialize = True
+        self.needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        """Keep inputs or outputs (or None) for `saved_tensors` in backward."""
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors):
+        """Accepted; there is no forward mode."""
+
+    @property
+    def saved_tensors(self):
+        """What was saved.
+
+        Raises:
+            RuntimeError: backward ran already and freed it, or one was changed in place since.
+        """
+        if self._saved is None:
+            if self._node is None:
+                return self._to_save
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Specify retain_graph=True if you need to backward through the graph a second time."
+            )
+        return tuple(self._unpack(s) for s in self._saved)
+
+    saved_variables = saved_tensors
+
+    def _unpack(self, saved):
+        from ..tensor import Tensor
+
+        if not isinstance(saved, _Saved):
+            return saved
+        if saved.array._version != saved.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: saved at "
+                f"version {saved.version}, now at version {saved.array._version}. clone() it before changing it in place."
+            )
+        edge = saved.edge
+        if saved.output is not None:
+            edge = self._node.output_edge(saved.output)
+        return Tensor._of(saved.array, edge)
+
+    def mark_dirty(self, *tensors):
+        """Say which inputs forward changed in place."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """Say which outputs have no gradient."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value):
+        """Whether outputs that were not used get zeros, or None, as their gradient."""
+        self._materialize = value
+
+
+class FunctionNode(Node):
+    """The node of one call of a Function."""
+
+    __slots__ = ("ctx", "function", "outputs")
+
+    def __init__(self, function, ctx, plan, parents, outputs):
+        first = outputs[0]
+        super().__init__(None, plan, parents, (), (), first[0], first[1])
+        self.function = function
+        self.ctx = ctx
+        self.outputs = outputs  # (shape, dtype) of each
+
+    @property
+    def name(self):
+        return f"{self.function.__name__}Backward"
+
+    def check(self):
+        """The context checks what was saved when it is asked for."""
+
+    def release(self):
+        self.ctx._saved = None
+
+    def output_edge(self, i):
+        """The edge of output i."""
+        return Port(self, i, *self.outputs[i]) if self.plan.ports else self
+
+
+class _Plan:
+    """What the engine looks at: that this node runs by itself, and how many outputs it has."""
+
+    vjp = None
+    names = ()
+
+    def __init__(self, ports):
+        self.ports = ports
+
+    @staticmethod
+    def run(node, g, ways):
+        return node.function._run_backward(node, g, ways)
+
+
+class _Meta(type):
+    def __repr__(cls):
+        return f"<class '{cls.__module__}.{cls.__qualname__}'>"
+
+
+class Function(metaclass=_Meta):
+    """Base of custom differentiable functions; see the module's docstring.
+
+    A subclass defines static methods: `forward(ctx, *args)`, or `forward(*args)` with
+    `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient (or None) for
+    each argument of forward.
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke "
+            "them on the class itself."
+        )
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        """Compute the result."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Save what backward needs, when forward takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """The gradient of each argument of forward."""
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD.")
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Run forward, and record it if an argument requires grad."""
+        from ..tensor import Tensor
+
+        ctx = FunctionCtx()
+        edges = [a.edge if isinstance(a, Tensor) else None for a in args]
+        ctx.needs_input_grad = tuple(e is not None for e in edges)
+        record = get_mode().grad and any(ctx.needs_input_grad)
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args, **kwargs)
+            else:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+        outs = result if isinstance(result, tuple) else (result,)
+        if not record:
+            return result
+        outs, changed = cls._own_outputs(ctx, args, outs)
+        differentiable = [
+            isinstance(o, Tensor)
+            and o._data._array.dtype.kind in "fcV"
+            and not any(o is n for n in ctx._non_differentiable)
+            for o in outs
+        ]
+        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
+        node = FunctionNode(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
+        ctx._saved = tuple(_save(t, args, outs) for t in ctx._to_save)
+        ctx._to_save = ()
+        ctx._node = _Weak(node)
+        if any(differentiable):
+            for i, o in enumerate(outs):
+                if differentiable[i]:
+                    edge = node.output_edge(i)
+                    if any(o is d for d in changed):
+                        from ..ops.inplace import set_edge
+
+                        set_edge(o, edge)
+                    else:
+                        o._edge = edge
+        return outs if isinstance(result, tuple) else outs[0]
+
+    @classmethod
+    def _own_outputs(cls, ctx, args, outs):
+        """Outputs that are inputs handed back get a tensor of their own, unless they were marked dirty."""
+        from ..tensor import Tensor
+
+        changed = [t for t in ctx._dirty if isinstance(t, Tensor)]
+        own = []
+        for o in outs:
+            if isinstance(o, Tensor) and not any(o is d for d in changed):
+                if any(o is a for a in args) or o._edge is not None:
+                    replaced = Tensor._of(o._data)
+                    ctx._to_save = tuple(replaced if t is o and not any(o is a for a in args) else t for t in ctx._to_save)
+                    o = replaced
+            elif isinstance(o, Tensor):
+                from ..ops.inplace import check_writable
+
+                check_writable(o, cls.__name__)
+            own.append(o)
+        return tuple(own), changed
+
+    @classmethod
+    def _run_backward(cls, node, g, ways):
+        """Call backward with Tensors; (parent, gradient) pairs for the engine."""
+        from ..tensor import Tensor
+
+        recorded = ways is engine.recorded
+        grads = list(g) if isinstance(g, list) else [g]
+        ctx = node.ctx
+        for i, value in enumerate(grads):
+            if value is None:
+                if ctx._materialize and node.outputs[i][1] is not None:
+                    edge = node.output_edge(i)
+                    like = next((x for x in grads if x is not None), None)
+                    raw = like._data._array if isinstance(like, Tensor) else like
+                    grads[i] = Tensor._wrap(engine.raw.zeros(edge, raw))
+            elif not isinstance(value, Tensor):
+                grads[i] = Tensor._wrap(value)
+        ctx._node.node = node
+        with enable_grad() if recorded else no_grad():
+            results = cls.backward(ctx, *grads)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        if len(results) > len(node.parents) and all(r is None for r in results[len(node.parents) :]):
+            results = results[: len(node.parents)]
+        if len(results) != len(node.parents):
+            raise RuntimeError(
+                f"function {node.name} returned an incorrect number of gradients (expected {len(node.parents)}, got {len(results)})"
+            )
+        pairs = []
+        for parent, value in zip(node.parents, results, strict=True):
+            if parent is None:
+                continue
+            if value is not None and not isinstance(value, (Tensor, Array)):
+                raise TypeError(f"{node.name}: expected a Tensor or None as gradient, got {kind(value)}.")
+            if recorded:
+                pairs.append((parent, value if value is None or isinstance(value, Tensor) else Tensor._of(value)))
+            else:
+                pairs.append((parent, None if value is None else _copy_shared(engine.raw.unwrap(value), g)))
+        return pairs
+
+
+def _copy_shared(raw, g):
+    """A user's gradient may be anybody's array; the engine must not take it over."""
+    return raw.view() if hasattr(raw, "view") else raw
+
+
+class _Weak:
+    """The node, while its backward runs; a lasting reference would be a cycle."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node):
+        self.node = None
+
+    def output_edge(self, i):
+        return None if self.node is None else self.node.output_edge(i)
+
+
+def _save(tensor, args, outs):
+    from ..tensor import Tensor
+
+    if not isinstance(tensor, Tensor):
+        return tensor
+    output = next((i for i, o in enumerate(outs) if o is tensor), None)
+    if any(tensor is a for a in args):
+        output = None
+    return _Saved(tensor, output)
+
+
+def once_differentiable(backward):
+    """A decorator for a backward that can't be differentiated again; doing so raises."""
+
+    @functools.wraps(backward)
+    def once(ctx, *grads):
+        if get_mode().grad:
+            from ..tensor import Tensor
+
+            with no_grad():
+                results = backward(ctx, *grads)
+            results = results if isinstance(results, tuple) else (results,)
+            return tuple(_refusing(r) if isinstance(r, Tensor) else r for r in results)
+        return backward(ctx, *grads)
+
+    return once
+
+
+class _Refuse(Function):
+    @staticmethod
+    def forward(ctx, anchor, tensor):
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def _refusing(tensor):
+    """A tensor through which no second derivative can be taken."""
+    from ..ops.creation import zeros
+
+    return _Refuse.apply(zeros((), requires_grad=True), tensor)

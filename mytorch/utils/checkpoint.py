@@ -1,0 +1,18 @@
+"""`mytorch.utils.checkpoint`: the module with PyTorch's names, which can itself be called."""
+
+import sys
+from types import ModuleType
+
+from ..autograd.checkpoint import checkpoint, checkpoint_sequential
+
+
+class _CallableModule(ModuleType):
+    """So that both `utils.checkpoint(fn, x)` and `utils.checkpoint.checkpoint(fn, x)` work."""
+
+    def __call__(self, function, *args, **kwargs):
+        return checkpoint(function, *args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule
+
+__all__ = ["checkpoint", "checkpoint_sequential"]
