@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -86,24 +87,26 @@ def is_complete(path):
     return (Path(path) / META).is_file()
 
 
-def list_checkpoints(directory, prefix="checkpoint_"):
-    """The complete checkpoints `prefix`N in a directory, as (N, path), the newest last."""
+def saved_at(path):
+    """When a complete checkpoint was saved, in seconds since the epoch."""
+    return json.loads((Path(path) / META).read_text())["time"]
+
+
+def newest_checkpoint(directory):
+    """The complete checkpoint in a directory that was saved last, or None."""
     directory = Path(directory)
-    found = []
-    for entry in directory.iterdir() if directory.is_dir() else ():
-        number = entry.name.removeprefix(prefix)
-        if entry.name.startswith(prefix) and number.isdigit() and is_complete(entry):
-            found.append((int(number), entry))
-    return sorted(found)
+    found = [entry for entry in directory.iterdir() if is_complete(entry)] if directory.is_dir() else []
+    return max(found, key=saved_at, default=None)
 
 
 def keep_newest(path, limit):
-    """Delete the oldest of the checkpoints named like `path` (its name without the number), but `limit`."""
+    """Of the checkpoints named like `path`, but with other numbers at the end, keep the `limit` saved last."""
     path = Path(path)
-    prefix = re.sub(r"\d+$", "", path.name)
-    if prefix == path.name:
+    name = re.compile(re.escape(re.sub(r"\d+$", "", path.name)) + r"\d+")
+    if not name.fullmatch(path.name):
         return
-    for _, old in list_checkpoints(path.parent, prefix)[: -limit or None]:
+    found = [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and is_complete(entry)]
+    for old in sorted(found, key=saved_at)[: -limit or None]:
         shutil.rmtree(old)
 
 
@@ -143,6 +146,7 @@ def write_state(accelerator, directory, model_only):
         save(random_states(), directory / f"random_states_{accelerator.rank}.bin")
     meta = {
         "version": VERSION,
+        "time": time.time(),
         "model_only": model_only,
         "micro_steps": accelerator.step_counter,
         "files": sorted(entry.name for entry in directory.iterdir()),
