@@ -73,7 +73,9 @@ class KVCache:
         return self.length
 
 
-def pick(logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None):
+def pick(
+    logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None, vocab_size=None
+):
     """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
 
     Args:
@@ -83,12 +85,13 @@ def pick(logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_
         top_p: draw among the likeliest whose probabilities together reach top_p.
         repetition_penalty: logits of seen tokens are divided by it if positive, else multiplied.
         generator: where the random numbers come from.
+        vocab_size: how many of the V are tokens; the others only fill the table up.
 
     Source: top_p: Holtzman et al., 2020; penalty: Keskar et al., CTRL, 2019.
     """
     raw = logits._data._array
     xp = xp_of(raw)
-    scores = raw.astype("float32")  # a copy, and half precision is too coarse for sums
+    scores = raw[:, :vocab_size].astype("float32")  # a copy, and half precision is too coarse for sums
     if repetition_penalty != 1.0 and seen is not None:
         rows = xp.arange(scores.shape[0])[:, None]
         of_seen = scores[rows, seen]
@@ -139,6 +142,7 @@ def stream(
     seed=None,
     generator=None,
     use_cache=True,
+    vocab_size=None,
 ):
     """Yield the next token of each sequence, int64 (B,), as they are made.
 
@@ -149,7 +153,7 @@ def stream(
         model: see the module's docstring. It is in eval mode while the generator is open.
         input: integers (B, T) or (T,), at least one token.
         max_new_tokens: how many to make.
-        temperature, top_k, top_p, repetition_penalty: see `pick`.
+        temperature, top_k, top_p, repetition_penalty, vocab_size: see `pick`.
         stop: a token, or several; a sequence that has made one repeats it, and when all have, it ends.
         seed: makes the result repeatable; generator: instead, a Generator to draw from.
         use_cache: keep keys and values of earlier positions instead of computing them again.
@@ -182,7 +186,9 @@ def stream(
             else:
                 logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
             seen = tokens[:, :n] if repetition_penalty != 1.0 else None
-            new = pick(logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator)._data._array
+            new = pick(
+                logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator, vocab_size
+            )._data._array
             if stops:
                 new = xp.where(done, tokens[:, n - 1], new)
                 done |= xp.isin(new, xp.asarray(stops))

@@ -1,0 +1,160 @@
+"""Sample text from a GPT-2 that train_gpt2.py has trained, or from a Hugging Face directory.
+
+    python inference_gpt2.py work_dir/gpt2-small-shakespeare/ --temperature 0.8 --topk 15 --prompt "ROMEO:"
+
+Text appears as it is made. The newest checkpoint of the project is taken unless --checkpoint_dir names one.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import mytorch
+from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
+from mytorch.models import GPT2, GPT2Config
+from mytorch.serialization import load_safetensors
+from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
+
+
+def parse(argv=None):
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = p.add_argument
+    add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face GPT-2 directory")
+    add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
+    add("--prompt", "--start", dest="prompt", default="\n", help="text to continue; FILE:path takes a file's")
+    add("--max_tokens_gen", type=int, help="tokens to make; by default as many as the context has room for")
+    add("--num_samples", type=int, default=1, help="how many continuations")
+    add("--temperature", type=float, default=1.0, help="below 1 bolder in what is likely, above 1 wilder; 0 the likeliest")
+    add("--topk", type=int, help="draw among so many of the likeliest tokens")
+    add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
+    add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")
+    add("--seed", type=int, help="makes the text repeatable")
+    add("--device", default="cpu", help='"cpu", "cuda" or "cuda:N"')
+    add("--fused", action="store_true", help="use fused kernels wherever there are any; by default where they pay")
+    add("--disable_cache", action="store_true", help="compute all positions anew for each token")
+    precision = p.add_mutually_exclusive_group()
+    precision.add_argument("--fp32", action="store_true", help="compute in float32, the default")
+    precision.add_argument("--fp16", action="store_true", help="compute in float16")
+    precision.add_argument("--bf16", action="store_true", help="compute in bfloat16")
+    add("--compute_tok_per_sec", action="store_true", help="print the speed at the end")
+    return p.parse_args(argv)
+
+
+def find_project(path):
+    """(project directory, checkpoint or None): `path` may be either, or a project whose runs have folders."""
+    if not path.is_dir():
+        raise FileNotFoundError(f"There is no directory {path}.")
+    if is_complete(path):
+        return path.parent, path
+    if (path / "model_meta.json").is_file():
+        return path, None
+    runs = [run for run in path.iterdir() if (run / "model_meta.json").is_file() and newest_checkpoint(run)]
+    if runs:
+        return max(runs, key=lambda run: saved_at(newest_checkpoint(run))), None
+    raise FileNotFoundError(f"{path} holds no model_meta.json; expected a directory that train_gpt2.py has written.")
+
+
+def find_checkpoint(project, wanted):
+    """The checkpoint directory that `wanted` names, or the newest."""
+    if wanted is None:
+        found = newest_checkpoint(project)
+        if found is None:
+            raise FileNotFoundError(f"There is no complete checkpoint in {project}.")
+        return found
+    for path in (Path(wanted), project / wanted):
+        if (path / "model.safetensors").is_file():
+            return path
+    raise FileNotFoundError(f"There is no checkpoint {wanted}, neither as a path nor in {project}.")
+
+
+def load(args):
+    """The model, and its tokenizer."""
+    path = Path(args.path_to_project_dir)
+    fused = args.fused or None
+    if (path / "config.json").is_file():
+        model, tokenizer = GPT2.from_pretrained(path, fused=fused), GPT2Tokenizer()
+    else:
+        project, checkpoint = find_project(path)
+        checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
+        meta = json.loads((project / "model_meta.json").read_text())
+        model = GPT2(GPT2Config.from_dict({**meta["model"], "fused": fused}))
+        model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
+        if not (project / "tokenizer.json").is_file():
+            raise FileNotFoundError(f"{project / 'tokenizer.json'} is missing.")
+        tokenizer = load_tokenizer(project / "tokenizer.json")
+    dtype = mytorch.float16 if args.fp16 else mytorch.bfloat16 if args.bf16 else mytorch.float32
+    return model.to(args.device, dtype).eval(), tokenizer
+
+
+class Printer:
+    """Prints tokens as they come; bytes of one character that are split over tokens wait for each other."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.pending = []
+
+    def __call__(self, token, last=False):
+        self.pending.append(token)
+        text = self.tokenizer.decode(self.pending)
+        if text.endswith("\ufffd") and self.tokenizer.kind != "char" and not last and len(self.pending) < 4:
+            return
+        self.pending.clear()
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def main(argv=None):
+    args = parse(argv)
+    if args.prompt.startswith("FILE:"):
+        args.prompt = Path(args.prompt.removeprefix("FILE:")).read_text(encoding="utf-8")
+    model, tokenizer = load(args)
+    prompt = tokenizer.encode(args.prompt)
+    if not prompt:
+        raise ValueError("the prompt is empty; give at least one character.")
+    context = model.config.context_length
+    count = args.max_tokens_gen if args.max_tokens_gen is not None else max(context - len(prompt), 1)
+    start = mytorch.tensor([prompt], device=args.device)
+    generator = mytorch.Generator(start.device)
+    if args.seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(args.seed)
+    made, began = 0, time.perf_counter()
+    for sample in range(args.num_samples):
+        if sample:
+            print("\n" + "-" * 15)
+        sys.stdout.write(args.prompt)
+        show = Printer(tokenizer)
+        tokens = model.stream(
+            start,
+            count,
+            temperature=args.temperature,
+            top_k=args.topk,
+            top_p=args.topp,
+            repetition_penalty=args.repetition_penalty,
+            generator=generator,
+            use_cache=not args.disable_cache,
+            vocab_size=tokenizer.vocab_size,
+        )
+        for i, token in enumerate(tokens, 1):
+            show(int(token), last=i == count)
+            made += 1
+    print()
+    if args.compute_tok_per_sec:
+        seconds = time.perf_counter() - began
+        print(f"Tokens/Sec: {made / seconds:.1f} ({made} tokens in {seconds:.2f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        print()
+        code = 130
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        print(f"inference_gpt2.py: {error}", file=sys.stderr)
+        code = 1
+    sys.exit(code)
