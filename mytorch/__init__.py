@@ -63,3 +63,33 @@ ops.attach(globals())
 from . import nn, optim, utils  # noqa: E402 - layers are made of bound ops
 
 __version__ = "0.1.0"
+
+# What few programs use is imported when it is first asked for: name -> its module.
+_LAZY = {
+    "accelerate": "accelerate",
+    "amp": "amp",
+    "models": "models",
+    "serialization": "serialization",
+    "Accelerator": "accelerate",
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "get_autocast_dtype": "amp",
+    "is_autocast_enabled": "amp",
+    "load": "serialization",
+    "save": "serialization",
+}
+
+
+def __getattr__(name):
+    if name not in _LAZY:
+        raise AttributeError(f"module 'mytorch' has no attribute '{name}'")
+    from importlib import import_module
+
+    module = import_module(f"mytorch.{_LAZY[name]}")
+    value = module if name == _LAZY[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_LAZY})
