@@ -48,9 +48,9 @@ class RawArithmetic:
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
 
     @staticmethod
-    def zeros(edge, like):
-        """A zero gradient for an output that nothing used."""
-        return xp_of(like).zeros(edge.shape, edge.dtype)
+    def zeros(shape, dtype, like):
+        """A zero gradient for an output that nothing used, on the device of the raw array `like`."""
+        return xp_of(like).zeros(shape, dtype)
 
     @staticmethod
     def wrap(g):
@@ -174,6 +174,12 @@ def _run_node(node, g, ways):
     """The gradients of a node's inputs: (parent, gradient) pairs."""
     if node.plan.run is not None:  # a user's autograd.Function
         return node.plan.run(node, g, ways)
+    if node.plan.ports and any(x is None for x in g):
+        like = raw.unwrap(next(x for x in g if x is not None))
+        g = [
+            ways.zeros(shape, dtype, like) if x is None else x
+            for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
+        ]
     if node.trace is None:
         return ways.formulas(node, g)
     return _run_traced(node, g, ways)

@@ -254,10 +254,8 @@ class Function(metaclass=_Meta):
         for i, value in enumerate(grads):
             if value is None:
                 if ctx._materialize and node.outputs[i][1] is not None:
-                    edge = node.output_edge(i)
-                    like = next((x for x in grads if x is not None), None)
-                    raw = like._data._array if isinstance(like, Tensor) else like
-                    grads[i] = Tensor._wrap(engine.raw.zeros(edge, raw))
+                    like = next(x for x in grads if x is not None)
+                    grads[i] = Tensor._wrap(engine.raw.zeros(*node.outputs[i], engine.raw.unwrap(like)))
             elif not isinstance(value, Tensor):
                 grads[i] = Tensor._wrap(value)
         ctx._node.node = node

@@ -91,7 +91,7 @@ def grad(
         g = found.get(edge)
         if g is None:
             if materialize_grads:
-                g = engine.raw.zeros(edge, t._data._array)
+                g = engine.raw.zeros(edge.shape, edge.dtype, t._data._array)
                 g = engine.recorded.constant(g)
             elif not allow_unused:
                 raise RuntimeError(

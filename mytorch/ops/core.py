@@ -216,6 +216,8 @@ class Op:
         xp = _namespace(raws)
         rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
         result = rule.forward(xp, *raws, **attrs)
+        if self.dtype != "same" and any_bfloat16(raws):
+            result = back_to_bfloat16(result)
         wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
         if self.view and as_tensor and isinstance(inputs[0], Tensor):
             self._note_views(inputs[0], wrapped, attrs)
@@ -325,11 +327,15 @@ class Op:
         for i in plan.out:
             cell = outs[i]._data._shared_cell()
             cells.append((cell, cell[0]))
+        several = self.outputs == "list" or self.differentiable > 1
         first = outputs[0] if outputs else raws[0]
-        node = Node(self, plan, tuple(edges), plan.pick(values), cells, first.shape, first.dtype)
+        if several:  # a node with several gradients to wait for knows the shape of each
+            shape, dtype = tuple(o.shape for o in outputs), tuple(o.dtype for o in outputs)
+        else:
+            shape, dtype = first.shape, first.dtype
+        node = Node(self, plan, tuple(edges), plan.pick(values), cells, shape, dtype)
         if mode.anomaly:
             node.trace = "".join(traceback.format_stack()[:-2])
-        several = self.outputs == "list" or self.differentiable > 1
         if not several:
             if _can_have_grad(first):
                 outs[0]._edge = node
@@ -345,6 +351,20 @@ class Op:
         if rule.vjp is not None:
             return True
         return any(mask >> i & 1 and name in rule.formulas for i, name in enumerate(self.inputs))
+
+
+def any_bfloat16(raws):
+    """Whether the first array is bfloat16, whose products with Python numbers ml_dtypes makes float32."""
+    return any(is_raw(r) and r.dtype.kind == "V" for r in raws[:3])
+
+
+def back_to_bfloat16(result):
+    """Float results as bfloat16, rounded once from the float32 that they were computed in, as PyTorch's are."""
+    first = result[0] if isinstance(result, tuple) else result
+    if getattr(first, "dtype", None) is None or first.dtype.kind != "f":
+        return result
+    first = first.astype(dtypes.bfloat16.numpy)
+    return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
 def _with_ports(plan, count):

@@ -68,13 +68,24 @@ pow.grad(
 @public()
 def add(input, other, *, alpha=1):
     """input + alpha * other."""
-    return plus.caller(input, other if alpha == 1 else mul.caller(other, alpha))
+    return plus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
 @public(names=("subtract",))
 def sub(input, other, *, alpha=1):
     """input - alpha * other."""
-    return minus.caller(input, other if alpha == 1 else mul.caller(other, alpha))
+    return minus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+
+
+def _scaled(input, other, alpha):
+    """alpha * other.
+
+    Raises:
+        RuntimeError: a fractional alpha for integers.
+    """
+    if isinstance(alpha, float) and not any(getattr(t, "dtype", dtypes.int64).category >= dtypes.FLOAT for t in (input, other)):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return mul.caller(other, alpha)
 
 
 @public()

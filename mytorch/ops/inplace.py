@@ -61,7 +61,7 @@ def in_place(caller, name):
             array = self if isinstance(self, Array) else self._data
             x = array._array
             operands = [_operand(a, x) for a in args]
-            if None not in operands:
+            if not any(o is None for o in operands):
                 into(x, *operands, out=x)
                 array._bump()
                 return self

@@ -378,7 +378,8 @@ def _truth(name):
 
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
-        return test(input, dim=normalize_dims(dim, input.ndim, name), keepdim=keepdim)
+        found = test(input, dim=normalize_dims(dim, input.ndim, name), keepdim=keepdim)
+        return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found  # as PyTorch
 
     truth.__name__ = truth.__qualname__ = name
     truth.__doc__ = f"Whether {name} element is nonzero, of all or along `dim`."

@@ -174,8 +174,8 @@ class RecordedArithmetic:
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
 
     @staticmethod
-    def zeros(edge, like):
-        return Tensor._wrap(xp_of(like).zeros(edge.shape, edge.dtype))
+    def zeros(shape, dtype, like):
+        return Tensor._wrap(xp_of(like).zeros(shape, dtype))
 
     @staticmethod
     def wrap(g):
