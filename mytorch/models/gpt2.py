@@ -16,6 +16,7 @@ from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange, zeros
 from ..serialization import load_safetensors, save_safetensors, write_json
+from ..utils.checkpoint import checkpoint
 from .generation import KVCache, generate, stream
 
 # (layers, heads, width): "demo" is nanoGPT's recipe for a laptop's CPU, "base" is GPT-2 itself.
@@ -206,7 +207,7 @@ class GPT2(nn.Module):
         recompute = self.config.gradient_checkpointing and self.training and cache is None and get_mode().grad
         for i, block in enumerate(body.h):
             if recompute:
-                x = _checkpoint(block, x)
+                x = checkpoint(block, x)
             else:
                 x = block(x, None if cache is None else cache.layers[i])
         if cache is not None:
@@ -317,12 +318,6 @@ def _init_layer(module):
             init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         init.normal_(module.weight, mean=0.0, std=0.02)
-
-
-def _checkpoint(block, x):
-    from ..utils.checkpoint import checkpoint  # only programs that ask for it pay for the import
-
-    return checkpoint(block, x)
 
 
 _HF_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}

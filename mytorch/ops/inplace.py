@@ -16,7 +16,7 @@ import numpy as np
 from .. import dtypes
 from .._array import Array
 from ..autograd.mode import get_mode
-from ..autograd.node import Leaf
+from ..autograd.node import Leaf, Node
 from ..backend import ndarray, numpy_ns
 from ..tensor import Tensor
 from .core import op, to_dtype
@@ -65,12 +65,25 @@ def in_place(caller, name):
                 into(x, *operands, out=x)
                 array._bump()
                 return self
-        adopt(self, caller(self, *args, **kwargs), name)
+        result = caller(self, *args, **kwargs)
+        _keep_original(self, result)
+        adopt(self, result, name)
         return self
 
     twin.__name__ = twin.__qualname__ = name
     twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
     return twin
+
+
+def _keep_original(self, result):
+    """Where the op's node saved the values that are about to be overwritten, let it save a copy of them."""
+    node = result._edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
+    if type(node) is not Node or not node.saved:
+        return
+    raw, cell = self._data._array, self._data._cell
+    if any(value is raw for value in node.saved):
+        node.saved = tuple(raw.copy() if value is raw else value for value in node.saved)
+        node.cells = [pair for pair in node.cells if pair[0] is not cell]
 
 
 # NumPy functions that write their result into x itself, by op: the road of optimizers and no_grad code.

@@ -2,7 +2,7 @@
 
 from . import case
 
-# PyTorch has no second derivative of its CPU attention; tests/autograd/test_second_order.py checks ours.
+# PyTorch has no second derivative of its CPU attention; tests/autograd/test_function.py checks ours.
 
 F = "nn.functional."
 case("gelu", [(3, 4)], torch=F + "gelu", ours=F + "gelu", approximate=["none", "tanh"], also=[[(40, 50)], [()], [(0, 2)]])

@@ -1,0 +1,192 @@
+"""In-place operations and views, against PyTorch."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+
+def both(program, torch, *inputs):
+    """Run a program under both libraries; compare what it returns and the gradients of its inputs."""
+    results = []
+    for lib in (mytorch, torch):
+        leaves = [lib.tensor(x, requires_grad=True) for x in inputs]
+        out = program(lib, *leaves)
+        up = lib.tensor(np.random.default_rng(1).standard_normal(tuple(out.shape)))
+        (out * up).sum().backward()
+        results.append([out.detach().numpy(), *(None if t.grad is None else np.asarray(t.grad) for t in leaves)])
+    for mine, theirs in zip(*results, strict=True):
+        if theirs is None:
+            assert mine is None
+        else:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+A, B = np.random.default_rng(2).standard_normal((2, 3, 4))
+
+
+def program_chain(lib, a, b):
+    x = a * 1
+    x += b
+    x.mul_(b)
+    x -= 1
+    return x.exp_()
+
+
+def program_row_of_base(lib, a, b):
+    x = a * 2
+    y = x[0]
+    y.add_(b[1])
+    return x * 3
+
+
+def program_view_made_before(lib, a, b):
+    x = a * 2
+    early = x[:, 1:]
+    x.mul_(b)
+    return early * 2
+
+
+def program_view_of_view(lib, a, b):
+    x = a.clone()
+    y = x.t()[1]
+    y.copy_(b[:, 2] * 3)
+    return x
+
+
+def program_setitem(lib, a, b):
+    x = a * 1
+    x[1] = b[0] * 2
+    x[:, ::2] = 0.5
+    x[x > 1] = 1.0
+    return x
+
+
+def program_setitem_on_view(lib, a, b):
+    x = a * 1
+    x[1:][:, 2] = b[:2, 0]
+    return x
+
+
+def program_fill_constant(lib, a, b):
+    x = lib.zeros(3, 4, dtype=lib.float64)
+    x[0] = a[0]
+    x[1:] = b[1:] * 2
+    return x
+
+
+def program_masked(lib, a, b):
+    x = a * 1
+    x.masked_fill_(b.detach() > 0, 0.0)
+    return x
+
+
+def program_relu_inplace(lib, a, b):
+    return (a * b).relu_() + a
+
+
+def program_reshape_view(lib, a, b):
+    x = a * 1
+    x.view(-1)[3:7] += b.reshape(-1)[:4]
+    return x
+
+
+PROGRAMS = [v for k, v in sorted(globals().items()) if k.startswith("program_")]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_programs(program, torch):
+    both(program, torch, A, B)
+
+
+def test_changed_after_saving_raises():
+    x = mytorch.ones(3, requires_grad=True)
+    y = x * 1
+    z = y.exp()
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_changing_what_nobody_saved_is_fine():
+    x = mytorch.ones(3, requires_grad=True)
+    y = x + 1
+    y.mul_(2)
+    y.sum().backward()
+    np.testing.assert_array_equal(np.asarray(x.grad), [2, 2, 2])
+
+
+def test_leaf_refuses():
+    x = mytorch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        x[0:2].mul_(2)
+    with mytorch.no_grad():
+        x.add_(1)
+    assert x.sum().item() == 6
+
+
+def test_expanded_memory_refuses():
+    with pytest.raises(RuntimeError, match="single memory"):
+        mytorch.ones(1).expand(3).add_(1)
+
+
+def test_shapes_and_dtypes_that_do_not_fit():
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        mytorch.ones(3).add_(mytorch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        mytorch.ones(3, dtype=mytorch.int64).add_(0.5)
+
+
+def test_detach_shares_memory_and_versions():
+    x = mytorch.ones(3, requires_grad=True)
+    y = x.exp()
+    z = y * y
+    y.detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        z.sum().backward()
+
+
+def test_views_share_memory():
+    x = mytorch.zeros(2, 3)
+    x[0].fill_(1)
+    x.t()[2].add_(5)
+    x.reshape(-1)[0] = 7
+    np.testing.assert_array_equal(x.numpy(), [[7, 1, 6], [0, 0, 5]])
+
+
+def test_random_programs(torch):
+    """Random sequences of in-place operations on views of two tensors give PyTorch's values and gradients."""
+    for seed in range(60):
+        both(_random_program(seed), torch, A, B)
+
+
+def _random_program(seed):
+    def program(lib, a, b):
+        rng = np.random.default_rng(seed)
+        x = a * 1
+        views = [x]
+        for _ in range(6):
+            target = views[rng.integers(len(views))]
+            choice = rng.integers(7)
+            if choice == 0 and target.ndim > 1:
+                views.append(target[int(rng.integers(target.shape[0]))])
+            elif choice == 1 and target.ndim > 1:
+                views.append(target.transpose(0, 1))
+            elif choice == 2 and target.shape[0] > 1:
+                views.append(target[1:])
+            elif choice == 3:
+                target.mul_(1.5)
+            elif choice == 4:
+                target.add_(b.reshape(-1)[: target.shape[-1]] * 0.5)
+            elif choice == 5:
+                target[0] = b.reshape(-1)[0]
+            else:
+                target.sub_(target.detach().clone() * 0.25)
+        out = x * 2
+        for v in views[1:]:
+            out = out + v.sum() * 0.1
+        return out
+
+    return program

@@ -1,0 +1,194 @@
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.models import GPT2, GPT2Config, KVCache
+from mytorch.models.generation import pick
+
+
+@pytest.fixture
+def model():
+    made = GPT2(GPT2Config(vocab_size=31, context_length=16, num_layers=2, num_heads=2, embed_dim=12))
+    with mytorch.no_grad():
+        for p in made.parameters():  # livelier logits than those of fresh weights
+            p.mul_(8.0)
+    return made
+
+
+def prompt(rows=2, length=5):
+    return mytorch.randint(0, 31, (rows, length))
+
+
+def test_cached_logits_are_those_of_the_whole_pass(model):
+    x = prompt(3, 16)
+    with mytorch.no_grad():
+        whole = model(x).numpy()
+        cache = model.new_cache()
+        parts = [model(x[:, a:b], cache=cache) for a, b in ((0, 5), (5, 6), (6, 7), (7, 12), (12, 16))]
+    assert len(cache) == 16
+    np.testing.assert_allclose(np.concatenate([p.numpy() for p in parts], 1), whole, rtol=1e-4, atol=1e-4)
+
+
+def test_cache_memory_is_taken_once_and_reset_keeps_it(model):
+    cache = model.new_cache(length=8)
+    with mytorch.no_grad():
+        first = model(prompt(1, 4), cache=cache).numpy()
+        memory = cache.layers[0].k._data._array
+        assert memory.shape == (1, 2, 8, 6)
+        model(prompt(1, 1), cache=cache)
+        assert cache.layers[0].k._data._array is memory
+        cache.reset()
+        mytorch.manual_seed(0)
+    assert len(cache) == 0
+    assert first.shape == (1, 4, 31)
+
+
+def test_cache_refuses_more_than_it_has_room_for_and_another_batch(model):
+    with mytorch.no_grad():
+        cache = model.new_cache(length=4)
+        with pytest.raises(ValueError, match="5 positions don't fit in its 4"):
+            model(prompt(1, 5), cache=cache)
+        cache = KVCache(2, 8)
+        model(prompt(1, 2), cache=cache)
+        with pytest.raises(ValueError, match="holds 2 positions of 1 sequences"):
+            model(prompt(2, 1), cache=cache)
+
+
+@pytest.mark.parametrize("new", [6, 30])  # within the context of 16, and far past it
+def test_cache_changes_no_token(model, new):
+    x = prompt()
+    with_cache = model.generate(x, new, seed=1)
+    without = model.generate(x, new, seed=1, use_cache=False)
+    assert with_cache.shape == (2, 5 + new)
+    assert with_cache.dtype == mytorch.int64
+    assert (with_cache == without).all()
+    assert (with_cache[:, :5] == x).all()
+
+
+def test_past_the_context_the_oldest_tokens_are_dropped(model):
+    x = prompt(1, 40)
+    expected = model.generate(x[:, -16:], 1, temperature=0)[:, -1]
+    assert (model.generate(x, 1, temperature=0)[:, -1] == expected).all()
+
+
+def test_batched_sampling_is_that_of_single_rows_when_greedy(model):
+    x = prompt(3, 4)
+    together = model.generate(x, 8, temperature=0)
+    for i in range(3):
+        assert (model.generate(x[i], 8, temperature=0)[0] == together[i]).all()
+
+
+def test_seed_repeats_and_leaves_the_global_generator_alone(model):
+    x = prompt()
+    before = mytorch.get_rng_state()
+    first = model.generate(x, 10, seed=3)
+    assert (mytorch.get_rng_state() == before).all()
+    assert (model.generate(x, 10, seed=3) == first).all()
+    assert (model.generate(x, 10, seed=4) != first).any()
+    g = mytorch.Generator().manual_seed(3)
+    assert (model.generate(x, 10, generator=g) == first).all()
+
+
+def test_stream_yields_one_token_a_row_as_they_are_made(model):
+    x = prompt()
+    tokens = [t for t in model.stream(x, 7, seed=2)]
+    assert [tuple(t.shape) for t in tokens] == [(2,)] * 7
+    assert (mytorch.stack(tokens, 1) == model.generate(x, 7, seed=2)[:, 5:]).all()
+
+
+def test_stream_is_in_eval_mode_without_grad_and_leaves_both_as_they_were(model):
+    model.train()
+    tokens = model.stream(prompt(), 5)
+    next(tokens)
+    assert mytorch.is_grad_enabled()
+    assert not model.training
+    tokens.close()
+    assert model.training
+    assert all(m.training for m in model.modules())
+
+
+def test_stop_token_ends_a_row_and_then_the_whole(model):
+    x = prompt(2, 3)
+    free = model.generate(x, 10, seed=5)
+    stop = int(free[0, 4])
+    stopped = model.generate(x, 10, seed=5, stop=stop)
+    row = stopped[0].tolist()
+    first = row.index(stop, 3)
+    assert set(row[first:]) == {stop}
+    alone = model.generate(x[:1], 10, seed=5, stop=list(range(31)))
+    assert alone.shape == (1, 4)
+
+
+def test_top_k_one_and_temperature_zero_are_the_likeliest(model):
+    x = prompt()
+    greedy = model.generate(x, 8, temperature=0)
+    assert (model.generate(x, 8, top_k=1) == greedy).all()
+
+
+def logits_of(probabilities):
+    return mytorch.tensor(np.log(np.asarray(probabilities, np.float32)))[None]
+
+
+def draws(logits, n=400, **options):
+    g = mytorch.Generator().manual_seed(0)
+    return np.array([int(pick(logits, generator=g, **options)) for _ in range(n)])
+
+
+def test_pick_draws_with_the_probabilities_of_the_logits():
+    counts = np.bincount(draws(logits_of([0.5, 0.3, 0.2]), 2000), minlength=3) / 2000
+    np.testing.assert_allclose(counts, [0.5, 0.3, 0.2], atol=0.04)
+
+
+def test_top_k_top_p_and_vocab_size_leave_the_unlikely_out():
+    logits = logits_of([0.4, 0.3, 0.2, 0.1])
+    assert set(draws(logits, top_k=2)) == {0, 1}
+    assert set(draws(logits, top_p=0.6)) == {0, 1}
+    assert set(draws(logits, top_p=0.75)) == {0, 1, 2}
+    assert set(draws(logits, top_p=0.01)) == {0}
+    assert set(draws(logits, vocab_size=3)) == {0, 1, 2}
+    assert set(draws(logits, top_k=99)) == {0, 1, 2, 3}
+
+
+def test_temperature_sharpens_and_flattens():
+    logits = logits_of([0.6, 0.4])
+    sharp = (draws(logits, temperature=0.2) == 0).mean()
+    flat = (draws(logits, temperature=5.0) == 0).mean()
+    assert sharp > 0.8
+    assert flat < 0.6
+
+
+def test_repetition_penalty_discourages_what_was_seen():
+    logits = mytorch.tensor([[2.0, 1.5, -1.0]])
+    seen = np.array([[0, 2]])
+    assert int(pick(logits, seen, temperature=0)) == 0
+    assert int(pick(logits, seen, temperature=0, repetition_penalty=2.0)) == 1
+
+
+def test_pick_changes_no_logits():
+    logits = mytorch.randn(2, 9)
+    before = logits.clone()
+    pick(logits, np.zeros((2, 1), int), 0.5, 3, 0.5, 1.5)
+    assert (logits == before).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_p": 0.0}, "top_p is 0.0"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+    ],
+)
+def test_options_outside_their_range_are_refused(model, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        model.generate(prompt(), 3, **options)
+
+
+def test_empty_prompt_and_negative_count_are_refused(model):
+    with pytest.raises(ValueError, match="the input is empty"):
+        model.generate(prompt()[:, :0], 3)
+    with pytest.raises(ValueError, match="max_new_tokens is -1"):
+        model.generate(prompt(), -1)
+    assert (model.generate(prompt(1, 4), 0).shape) == (1, 4)
