@@ -353,10 +353,10 @@ def load(f, map_location=None, *, weights_only=True, mmap=None):
         name = os.fspath(f)
         content = np.fromfile(name, np.uint8)
     place = _placer(map_location)
-    first = bytes(content[:4])
-    if first == b"PK\x03\x04":
+    first = bytes(content[:9])
+    if first[:4] == b"PK\x03\x04":
         return _load_zip(content, name, place)
-    if first[:1] == b"\x80":
+    if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
             "write zip files, which are."
@@ -389,7 +389,12 @@ def _placer(map_location):
     if map_location is None or map_location == {}:
         return lambda tensor: tensor
     if callable(map_location) and not isinstance(map_location, device_class):
-        return lambda tensor: map_location(tensor, "cpu") or tensor
+
+        def placed(tensor):
+            moved = map_location(tensor, "cpu")
+            return tensor if moved is None else moved
+
+        return placed
     if isinstance(map_location, dict):
         map_location = map_location.get("cpu", "cpu")
     where = as_device(map_location)
@@ -424,6 +429,7 @@ class _Restricted(pickle.Unpickler):
 
     def find_class(self, module, name):
         """What a global of the pickle stands for. Functions are made anew, so a pickle can't alter ours."""
+        module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did
         if module == "torch" and name in _STORAGES:
             return _Storage(_STORAGES[name])
         if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):

@@ -80,7 +80,7 @@ def _step(xp, p, g, m, v, top=None, *, betas, eps, shrink, pull, step_size, root
         p *= shrink
     if pull:
         g = g + p * pull
-    scratch = xp.multiply(g, 1 - betas[0])
+    scratch = xp.multiply(g, 1 - betas[0], out=xp.empty_like(p))  # `out`, or a 0-d product would be a scalar
     m *= betas[0]
     m += scratch
     xp.multiply(g, g, out=scratch)

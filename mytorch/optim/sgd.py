@@ -1,6 +1,7 @@
 """Stochastic gradient descent."""
 
 from .._array import Array
+from ..backend import xp_of
 from .optimizer import Optimizer, check_flags, check_range, number
 
 
@@ -50,7 +51,7 @@ class SGD(Optimizer):
         if momentum:
             kept = state.get("momentum_buffer")
             if kept is None:
-                state["momentum_buffer"] = Array._wrap(g.copy())
+                state["momentum_buffer"] = Array._wrap(xp_of(p).array(g))
                 average = g
             else:
                 average = kept._array

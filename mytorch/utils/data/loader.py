@@ -285,9 +285,10 @@ class _WorkerIterator:
             return receive.recv()
         except EOFError:
             process.join(1)
+            pid, code = process.pid, process.exitcode
             self.shut_down()
             raise RuntimeError(
-                f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {process.exitcode}. Details are "
+                f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. Details are "
                 "lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
             ) from None
 

@@ -1,0 +1,298 @@
+"""Module: registration, state dicts, hooks, moving, printing, as PyTorch's."""
+
+import copy
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+        self.norm = nn.LayerNorm(4)
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4), nn.GELU()])
+        self.scale = nn.Parameter(mytorch.ones(4))
+        self.register_buffer("seen", mytorch.zeros(()))
+        self.register_buffer("cache", mytorch.zeros(2), persistent=False)
+
+    def forward(self, x):
+        x = self.norm(self.fc(x))
+        for layer in self.layers:
+            x = layer(x)
+        return x * self.scale
+
+
+def test_names_and_state_dict_keys():
+    block = Block()
+    assert [n for n, _ in block.named_parameters()] == [
+        "scale", "fc.weight", "fc.bias", "norm.weight", "norm.bias",
+        "layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias",
+    ]  # fmt: skip
+    assert "seen" in block.state_dict()
+    assert "cache" not in block.state_dict()
+    assert dict(block.named_buffers()).keys() == {"seen", "cache"}
+    assert [n for n, _ in block.named_children()] == ["fc", "norm", "layers"]
+    assert [n for n, _ in block.named_modules()][:3] == ["", "fc", "norm"]
+
+
+def test_equal_seeds_give_pytorchs_weights(torch):
+    mytorch.manual_seed(5)
+    torch.manual_seed(5)
+    for mine, theirs in (
+        (nn.Linear(7, 5), torch.nn.Linear(7, 5)),
+        (nn.Embedding(9, 4), torch.nn.Embedding(9, 4)),
+        (nn.Bilinear(3, 4, 2), torch.nn.Bilinear(3, 4, 2)),
+    ):
+        for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
+            np.testing.assert_allclose(p.numpy(force=True), q.detach().numpy(), atol=1e-6)
+
+
+def test_repr_is_pytorchs(torch):
+    def build(n):
+        return n.Sequential(
+            n.Linear(2, 3), n.ReLU(), n.ModuleList([n.Linear(3, 3), n.Linear(3, 3), n.GELU()]), n.Flatten(), n.Embedding(4, 5, padding_idx=1)
+        )
+
+    assert repr(build(nn)) == repr(build(torch.nn))
+    assert repr(nn.Dropout(0.1)) == "Dropout(p=0.1)"
+
+
+def test_load_state_dict_lists_everything_that_is_wrong():
+    block = Block()
+    state = block.state_dict()
+    del state["scale"]
+    state["extra"] = mytorch.zeros(1)
+    state["fc.weight"] = mytorch.zeros(2, 2)
+    with pytest.raises(RuntimeError) as error:
+        block.load_state_dict(state)
+    text = str(error.value)
+    assert 'Missing key(s) in state_dict: "scale"' in text
+    assert 'Unexpected key(s) in state_dict: "extra"' in text
+    assert "size mismatch for fc.weight: copying a param with shape (2, 2)" in text
+    state.pop("fc.weight")
+    result = block.load_state_dict(state, strict=False)
+    assert result.unexpected_keys == ["extra"]
+    assert set(result.missing_keys) == {"scale", "fc.weight"}
+
+
+def test_state_dict_round_trip_and_exchange_with_torch(torch):
+    mine = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
+    mine.init_from_torch(theirs)
+    x = np.random.randn(5, 3).astype(np.float32)
+    np.testing.assert_allclose(mine(mytorch.tensor(x)).numpy(force=True), theirs(torch.tensor(x)).detach().numpy(), atol=1e-5)
+    other = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    assert repr(other.load_state_dict(mine.state_dict())) == "<All keys matched successfully>"
+    for p, q in zip(mine.parameters(), other.parameters(), strict=True):
+        np.testing.assert_array_equal(p.numpy(force=True), q.numpy(force=True))
+
+
+def test_state_dict_shares_memory():
+    layer = nn.Linear(2, 2)
+    layer.state_dict()["weight"].zero_()
+    assert layer.weight.abs().sum().item() == 0
+
+
+def test_tied_weights_come_once():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(3, 3, bias=False)
+            self.b = nn.Linear(3, 3, bias=False)
+            self.b.weight = self.a.weight
+
+    tied = Tied()
+    assert len(list(tied.parameters())) == 1
+    assert len(tied.state_dict()) == 2
+    tied.double()
+    assert tied.a.weight is tied.b.weight
+    assert copy.deepcopy(tied).a.weight.dtype is mytorch.float64
+
+
+def test_to_keeps_identity_and_integers():
+    block = Block()
+    block.register_buffer("count", mytorch.zeros(1, dtype=mytorch.int64))
+    weight = block.fc.weight
+    block.to(mytorch.float64)
+    assert block.fc.weight is weight
+    assert weight.dtype is mytorch.float64
+    assert block.count.dtype is mytorch.int64
+    block(mytorch.randn(2, 3, dtype=mytorch.float64)).sum().backward()
+    assert weight.grad.dtype is mytorch.float64
+    with pytest.raises(TypeError, match="only accepts floating point"):
+        block.to(mytorch.int64)
+
+
+def test_train_eval_apply_requires_grad_zero_grad():
+    block = Block()
+    assert block.eval().fc.training is False
+    assert block.train().layers[0].training is True
+    seen = []
+    block.apply(lambda m: seen.append(type(m).__name__))
+    assert seen[-1] == "Block"
+    block(mytorch.randn(2, 3)).sum().backward()
+    block.zero_grad()
+    assert block.fc.weight.grad is None
+    block.requires_grad_(False)
+    assert not any(p.requires_grad for p in block.parameters())
+
+
+def test_hooks_in_order():
+    layer = nn.Linear(2, 2)
+    calls = []
+    handles = [
+        layer.register_forward_pre_hook(lambda m, a: calls.append("pre") or (a[0] * 0,)),
+        layer.register_forward_hook(lambda m, a, o: calls.append("post") or o + 1),
+        layer.register_full_backward_hook(lambda m, gi, go: calls.append("backward") or (gi[0] * 10,)),
+    ]
+    x = mytorch.ones(1, 2, requires_grad=True)
+    out = layer(x)
+    np.testing.assert_allclose(out.numpy(force=True), layer.bias.numpy(force=True)[None] + 1, atol=1e-6)
+    out.sum().backward()
+    assert calls == ["pre", "post", "backward"]
+    for handle in handles:
+        handle.remove()
+    layer(x)
+    assert len(calls) == 3
+
+
+def test_hook_with_kwargs():
+    class Add(nn.Module):
+        def forward(self, x, *, y):
+            return x + y
+
+    add = Add()
+    add.register_forward_pre_hook(lambda m, a, k: (a, {"y": k["y"] * 2}), with_kwargs=True)
+    assert add(mytorch.ones(1), y=mytorch.ones(1)).item() == 3
+
+
+def test_attribute_errors():
+    with pytest.raises(AttributeError, match="'Block' object has no attribute 'missing'"):
+        Block().missing  # noqa: B018
+
+    class Early(nn.Module):
+        def __init__(self):
+            self.weight = nn.Parameter(mytorch.ones(1))
+
+    with pytest.raises(AttributeError, match="cannot assign parameters before Module.__init__"):
+        Early()
+    with pytest.raises(TypeError, match="cannot assign 'builtins.int' as parameter 'scale'"):
+        Block().scale = 3
+    with pytest.raises(NotImplementedError, match="forward"):
+        nn.Module()(1)
+
+
+def test_containers():
+    seq = nn.Sequential(OrderedDict(a=nn.Linear(2, 3), b=nn.ReLU()))
+    assert seq.a is seq[0]
+    assert len(seq[:1]) == 1
+    seq.append(nn.Linear(3, 1))
+    assert seq(mytorch.randn(4, 2)).shape == (4, 1)
+    d = nn.ModuleDict({"x": nn.Linear(1, 1)})
+    d["y"] = nn.ReLU()
+    assert list(d) == ["x", "y"]
+    params = nn.ParameterList([mytorch.ones(2), mytorch.zeros(3)])
+    assert len(list(params.parameters())) == 2
+    assert isinstance(params[0], nn.Parameter)
+    named = nn.ParameterDict({"w": mytorch.ones(2)})
+    assert "w" in named
+    assert next(named.named_parameters())[0] == "w"
+
+
+def test_pickle_and_deepcopy():
+    block = Block()
+    twin = pickle.loads(pickle.dumps(block))
+    x = mytorch.randn(2, 3)
+    np.testing.assert_array_equal(block(x).numpy(force=True), twin(x).numpy(force=True))
+    clone = copy.deepcopy(block)
+    clone.fc.weight.data.zero_()
+    assert block.fc.weight.abs().sum().item() > 0
+
+
+def test_auto_equals_the_written_backward():
+    x = mytorch.randn(3, 6)
+    for make in (
+        lambda **k: nn.LayerNorm(6, **k),
+        lambda **k: nn.Linear(6, 4, **k),
+        lambda **k: nn.Softmax(dim=-1, **k),
+        lambda **k: nn.Sigmoid(**k),
+        lambda **k: nn.ReLU(**k),
+        lambda **k: nn.RMSNorm(6, **k),
+    ):
+        a, b = make(), make(auto=True)
+        b.load_state_dict(a.state_dict())
+        grads = []
+        for layer in (a, b):
+            y = x.clone().requires_grad_()
+            layer(y).square().sum().backward()
+            grads.append(np.asarray(y.grad))
+        np.testing.assert_allclose(*grads, atol=1e-4)
+
+
+def test_clip_grad_norm(torch):
+    shapes = [(3, 4), (5,), (2, 2, 2)]
+    for norm_type in (2.0, 1.0, float("inf")):
+        grads = [np.random.randn(*s).astype(np.float32) for s in shapes]
+        mine = [nn.Parameter(mytorch.zeros(*s)) for s in shapes]
+        theirs = [torch.nn.Parameter(torch.zeros(*s)) for s in shapes]
+        for p, q, g in zip(mine, theirs, grads, strict=True):
+            p.grad, q.grad = mytorch.tensor(g), torch.tensor(g)
+        a = nn.utils.clip_grad_norm_(mine, 0.5, norm_type)
+        b = torch.nn.utils.clip_grad_norm_(theirs, 0.5, norm_type)
+        np.testing.assert_allclose(a.item(), b.item(), rtol=1e-5)
+        for p, q in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(np.asarray(p.grad), q.grad.numpy(), rtol=1e-5)
+    mine[0].grad.fill_(float("nan"))
+    with pytest.raises(RuntimeError, match="non-finite"):
+        nn.utils.clip_grad_norm_(mine, 1.0, error_if_nonfinite=True)
+
+
+def test_init_draws_as_torch(torch):
+    for name, kwargs in (
+        ("xavier_uniform_", {}), ("xavier_normal_", {"gain": 2.0}), ("kaiming_uniform_", {"a": 1}), ("orthogonal_", {}),
+        ("kaiming_normal_", {"mode": "fan_out", "nonlinearity": "relu"}), ("normal_", {"std": 0.1}), ("uniform_", {"a": -1, "b": 2}),
+        ("ones_", {}), ("eye_", {}), ("constant_", {"val": 3.0}),
+    ):  # fmt: skip
+        mytorch.manual_seed(1)
+        torch.manual_seed(1)
+        a = getattr(nn.init, name)(mytorch.empty(6, 5), **kwargs)
+        b = getattr(torch.nn.init, name)(torch.empty(6, 5), **kwargs)
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=2e-6, err_msg=name)
+
+
+def test_dropout():
+    drop = nn.Dropout(dropout_p=0.25)
+    x = mytorch.ones(10_000)
+    y = drop(x)
+    assert set(np.unique(y.numpy())) <= {0.0, np.float32(1 / 0.75)}
+    assert abs((y == 0).float().mean().item() - 0.25) < 0.03
+    assert drop.eval()(x) is x
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.Dropout(1.5)
+
+
+def test_fused_true_equals_fused_false():
+    x = mytorch.randn(64, 96)
+    for make in (lambda f: nn.LayerNorm(96, fused=f), lambda f: nn.GELU(fused=f), lambda f: nn.Softmax(-1, fused=f)):
+        outs = []
+        for fused in (True, False):
+            y = x.clone().requires_grad_()
+            out = make(fused)(y)
+            (out * x).sum().backward()
+            outs.append((out.numpy(force=True), np.asarray(y.grad)))
+        for a, b in zip(*outs, strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_fused_true_that_can_not_run_warns_once_and_says_why():
+    x = mytorch.randn(8, 8, dtype=mytorch.float64)
+    mytorch.ops.core._warned.clear()
+    with pytest.warns(UserWarning, match="fused=True: layer_norm uses the reference because"):
+        nn.LayerNorm(8, fused=True).double()(x)
+    nn.LayerNorm(8, fused=True).double()(x)  # warnings are errors here: the second time is silent

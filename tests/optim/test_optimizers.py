@@ -1,0 +1,204 @@
+"""Optimizers and schedules against PyTorch's."""
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.optim import lr_scheduler
+
+OPTIMIZERS = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.5, "dampening": 0.3, "maximize": True}),
+    ("Adam", {"lr": 0.01}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "betas": (0.8, 0.95)}),
+    ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True}),
+    ("AdamW", {"lr": 0.01}),
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.5, "eps": 1e-4}),
+    ("AdamW", {"lr": 0.01, "amsgrad": True}),
+]
+SHAPES = [(4, 5), (7,), (), (300, 70)]
+
+
+def _pair(torch, name, options, fused=None):
+    values = [np.asarray(np.random.randn(*s), np.float32) for s in SHAPES]
+    mine = [mytorch.nn.Parameter(mytorch.tensor(v)) for v in values]
+    theirs = [torch.nn.Parameter(torch.tensor(v)) for v in values]
+    extra = {} if fused is None else {"fused": fused}
+    return mine, theirs, getattr(mytorch.optim, name)(mine, **options, **extra), getattr(torch.optim, name)(theirs, **options)
+
+
+def _give(mine, theirs, torch):
+    for p, q in zip(mine, theirs, strict=True):
+        g = np.asarray(np.random.randn(*p.shape), np.float32)
+        p.grad, q.grad = mytorch.tensor(g), torch.tensor(g)
+
+
+def _same(mine, theirs, tol=2e-5):
+    for p, q in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(p.numpy(force=True), q.detach().numpy(), rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
+def test_hundred_steps(name, options, fused, torch):
+    mine, theirs, a, b = _pair(torch, name, options, fused)
+    for _ in range(100):
+        _give(mine, theirs, torch)
+        a.step()
+        b.step()
+    _same(mine, theirs)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS[3:])
+def test_state_dicts_are_exchanged_with_torch(name, options, torch):
+    mine, theirs, a, b = _pair(torch, name, options)
+    for _ in range(3):
+        _give(mine, theirs, torch)
+        a.step()
+        b.step()
+    fresh = getattr(mytorch.optim, name)(mine, **options)
+    fresh.load_state_dict(b.state_dict())
+    _give(mine, theirs, torch)
+    fresh.step()
+    b.step()
+    _same(mine, theirs)
+    saved = a.state_dict()
+    assert list(saved) == ["state", "param_groups"]
+    assert saved["param_groups"][0]["params"] == [0, 1, 2, 3]
+
+
+def test_groups_with_options_of_their_own(torch):
+    values = [np.random.randn(3).astype(np.float32) for _ in range(2)]
+    mine = [mytorch.nn.Parameter(mytorch.tensor(v)) for v in values]
+    theirs = [torch.nn.Parameter(torch.tensor(v)) for v in values]
+
+    def groups(p):
+        return [{"params": [p[0]], "weight_decay": 0.5}, {"params": [p[1]], "lr": 0.3}]
+
+    a, b = mytorch.optim.AdamW(groups(mine), lr=0.1), torch.optim.AdamW(groups(theirs), lr=0.1)
+    for _ in range(5):
+        _give(mine, theirs, torch)
+        a.step()
+        b.step()
+    _same(mine, theirs)
+
+
+def test_written_the_pytorch_way(torch):
+    def lion(lib):
+        class Lion(lib.optim.Optimizer):
+            def __init__(self, params, lr=1e-2, betas=(0.9, 0.99), weight_decay=0.1):
+                super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+            @lib.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        if p.grad is None:
+                            continue
+                        grad, state = p.grad, self.state[p]
+                        if len(state) == 0:
+                            state["exp_avg"] = lib.zeros_like(p)
+                        m = state["exp_avg"]
+                        p.data.mul_(1 - group["lr"] * group["weight_decay"])
+                        update = m.clone().mul_(group["betas"][0]).add(grad, alpha=1 - group["betas"][0]).sign_()
+                        p.add_(update, alpha=-group["lr"])
+                        m.mul_(group["betas"][1]).add_(grad, alpha=1 - group["betas"][1])
+
+        return Lion
+
+    values = [np.asarray(np.random.randn(*s), np.float32) for s in SHAPES]
+    mine = [mytorch.nn.Parameter(mytorch.tensor(v)) for v in values]
+    theirs = [torch.nn.Parameter(torch.tensor(v)) for v in values]
+    a, b = lion(mytorch)(mine), lion(torch)(theirs)
+    for _ in range(20):
+        _give(mine, theirs, torch)
+        a.step()
+        b.step()
+    _same(mine, theirs)
+
+
+def test_refusals():
+    p = mytorch.nn.Parameter(mytorch.ones(2))
+    with pytest.raises(ValueError, match="empty parameter list"):
+        mytorch.optim.SGD([], lr=0.1)
+    with pytest.raises(TypeError, match="iterable of Tensors"):
+        mytorch.optim.SGD(p, lr=0.1)
+    with pytest.raises(ValueError, match="Invalid learning rate"):
+        mytorch.optim.Adam([p], lr=-1)
+    with pytest.raises(ValueError, match="non-leaf"):
+        mytorch.optim.SGD([p * 2], lr=0.1)
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        mytorch.optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
+    with pytest.raises(NotImplementedError, match="differentiable=True"):
+        mytorch.optim.AdamW([p], differentiable=True)
+
+
+def test_beta_spellings_and_closure():
+    p = mytorch.nn.Parameter(mytorch.ones(2))
+    optimizer = mytorch.optim.AdamW([p], lr=0.1, beta1=0.8, beta2=0.9)
+    assert optimizer.param_groups[0]["betas"] == (0.8, 0.9)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 2
+
+
+def test_a_step_is_noticed_by_backward():
+    p = mytorch.nn.Parameter(mytorch.ones(2))
+    loss = (p * p).sum()
+    p.grad = mytorch.ones(2)
+    mytorch.optim.AdamW([p]).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        loss.backward()
+
+
+SCHEDULES = [
+    ("StepLR", {"step_size": 3, "gamma": 0.5}),
+    ("MultiStepLR", {"milestones": [2, 5, 5, 9], "gamma": 0.3}),
+    ("ConstantLR", {"factor": 0.5, "total_iters": 4}),
+    ("LinearLR", {"start_factor": 0.2, "total_iters": 7}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("PolynomialLR", {"total_iters": 12, "power": 2.0}),
+    ("CosineAnnealingLR", {"T_max": 10, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2}),
+    ("LambdaLR", {"lr_lambda": lambda e: 0.95**e}),
+    ("MultiplicativeLR", {"lr_lambda": lambda e: 0.95}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), SCHEDULES)
+def test_schedules(name, options, torch):
+    rates = []
+    for lib, schedule in ((mytorch, lr_scheduler), (torch, torch.optim.lr_scheduler)):
+        p = lib.nn.Parameter(lib.ones(1))
+        optimizer = lib.optim.SGD([{"params": [p]}, {"params": [lib.nn.Parameter(lib.ones(1))], "lr": 0.5}], lr=0.1)
+        scheduler = getattr(schedule, name)(optimizer, **options)
+        seen = []
+        for _ in range(40):
+            optimizer.step()
+            scheduler.step()
+            seen.append([g["lr"] for g in optimizer.param_groups])
+        rates.append(seen)
+    np.testing.assert_allclose(*rates, rtol=1e-9)
+
+
+def test_cosine_with_warmup():
+    p = mytorch.nn.Parameter(mytorch.ones(1))
+    optimizer = mytorch.optim.SGD([p], lr=1.0)
+    schedule = lr_scheduler.CosineLRScheduler(optimizer, max_lr=1e-3, min_lr=1e-4, total_steps=100, warmup_steps=10)
+    rates = []
+    for _ in range(101):
+        rates.append(optimizer.param_groups[0]["lr"])
+        schedule.step()
+    assert np.argmax(rates) == 10
+    assert rates[10] == 1e-3
+    assert abs(rates[100] - 1e-4) < 1e-12
+    twin = lr_scheduler.CosineLRScheduler(optimizer, 1e-3, 1e-4, 100, 10)
+    twin.load_state_dict(schedule.state_dict())
+    assert twin.step_count == 101

@@ -1,0 +1,162 @@
+"""The preparation scripts and the files they write."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mytorch.utils.data.tokens import HEADER_BYTES, TokenBlocks, TokenFileError, TokenWriter, read_header, read_tokens, write_tokens
+from mytorch.utils.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+
+
+def run(script, *args, **env):
+    return subprocess.run(
+        [sys.executable, str(ROOT / script), *map(str, args)], capture_output=True, text=True, env={**os.environ, **env}, timeout=120
+    )
+
+
+def test_prepare_text_round_trip(tmp_path):
+    source = tmp_path / "book.txt"
+    source.write_text(TEXT)
+    done = run("prepare_data/prepare_text.py", "--input_file", source, "--path_to_save", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    tokenizer = load_tokenizer(tmp_path / "out" / "tokenizer.json")
+    train, val = read_tokens(tmp_path / "out" / "train.bin"), read_tokens(tmp_path / "out" / "val.bin")
+    assert tokenizer.decode([*train, *val]) == TEXT
+    assert train.dtype == np.uint16
+    assert sorted(os.listdir(tmp_path / "out")) == ["tokenizer.json", "train.bin", "val.bin"]
+
+
+def test_prepare_shakespeare_from_a_local_copy(tmp_path):
+    source = tmp_path / "input.txt"
+    source.write_text(TEXT)
+    done = run("prepare_data/prepare_shakespeare.py", "--input_file", source, "--path_to_save", tmp_path / "out", "--test_split_pct", 0.2)
+    assert done.returncode == 0, done.stderr
+    assert "vocab size" in done.stdout
+    assert read_header(tmp_path / "out" / "val.bin")[1] == len(TEXT) - int(len(TEXT) * 0.8)
+
+
+def test_shakespeare_without_network_is_one_sentence(tmp_path):
+    proxy = {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    done = run("prepare_data/prepare_shakespeare.py", "--path_to_save", tmp_path / "out", **proxy)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "--input_file" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_and_empty_files(tmp_path):
+    done = run("prepare_data/prepare_text.py", "--input_file", tmp_path / "none.txt")
+    assert done.returncode == 1
+    assert "There is no file" in done.stderr
+    (tmp_path / "empty.txt").write_text("  \n")
+    done = run("prepare_data/prepare_text.py", "--input_file", tmp_path / "empty.txt")
+    assert done.returncode == 1
+    assert "holds no text" in done.stderr
+
+
+def test_demo_corpus_is_the_standard_library(tmp_path):
+    done = run("prepare_data/prepare_demo.py", "--path_to_save", tmp_path / "demo", "--limit", 60_000)
+    assert done.returncode == 0, done.stderr
+    tokenizer = load_tokenizer(tmp_path / "demo" / "tokenizer.json")
+    assert "def " in tokenizer.decode(read_tokens(tmp_path / "demo" / "train.bin"))
+
+
+def test_openwebtext_from_local_files(tmp_path):
+    pytest.importorskip("datasets")
+    if "TIKTOKEN_CACHE_DIR" not in os.environ:
+        pytest.skip("GPT-2's encoding is downloaded on first use; TIKTOKEN_CACHE_DIR names a copy")
+    rows = [{"text": f"Document number {i}."} for i in range(6)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(json.dumps(r) for r in rows))
+    done = run("prepare_data/prepare_owt.py", "--dataset_path", tmp_path / "docs.jsonl", "--path_to_save", tmp_path / "out",
+               "--num_proc", 2, "--test_split_pct", 0.3, HF_HOME=str(tmp_path / "hf"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    tokens = read_tokens(tmp_path / "out" / "train.bin")
+    assert (tokens == GPT2Tokenizer.end_of_text).sum() == 4
+
+
+def test_openwebtext_refuses_a_folder_without_documents(tmp_path):
+    pytest.importorskip("datasets")
+    if "TIKTOKEN_CACHE_DIR" not in os.environ:
+        pytest.skip("GPT-2's encoding is downloaded on first use; TIKTOKEN_CACHE_DIR names a copy")
+    done = run("prepare_data/prepare_owt.py", "--dataset_path", tmp_path, "--path_to_save", tmp_path / "out")
+    assert done.returncode == 1
+    assert "There are no" in done.stderr
+
+
+def test_token_files_are_refused_with_their_reason(tmp_path):
+    good = tmp_path / "good.bin"
+    write_tokens(good, np.arange(100), 100)
+    data = good.read_bytes()
+    for name, content, reason in (
+        ("short.bin", data[:10], "header alone"),
+        ("foreign.bin", b"x" * 200, "begins with"),
+        ("cut.bin", data[:-4], "truncated"),
+        ("long.bin", data + b"12", "longer than its header"),
+        ("later.bin", data[:8] + b"\x09" + data[9:], "format version 9"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TokenFileError, match=reason):
+            read_tokens(tmp_path / name)
+
+
+def test_writing_is_atomic(tmp_path):
+    path = tmp_path / "t.bin"
+    write_tokens(path, [1, 2, 3], 10)
+    with pytest.raises(RuntimeError, match="stop"), TokenWriter(path, 10) as writer:  # noqa: PT012
+        writer.write([4])
+        raise RuntimeError("stop")
+    assert read_tokens(path).tolist() == [1, 2, 3]
+    assert os.listdir(tmp_path) == ["t.bin"]
+    with pytest.raises(ValueError, match=r"must lie in \[0, 10\)"), TokenWriter(path, 10) as writer:
+        writer.write([10])
+
+
+def test_large_vocabularies_take_four_bytes(tmp_path):
+    write_tokens(tmp_path / "t.bin", [70_000], 100_000)
+    assert read_tokens(tmp_path / "t.bin").tolist() == [70_000]
+    assert (tmp_path / "t.bin").stat().st_size == HEADER_BYTES + 4
+
+
+def test_blocks_resume(tmp_path):
+    write_tokens(tmp_path / "t.bin", np.arange(1000) % 50, 50)
+    blocks = TokenBlocks(tmp_path / "t.bin", 8, seed=1)
+    x, y = blocks.batch(4)
+    np.testing.assert_array_equal(x[:, 1:], y[:, :-1])
+    state = blocks.state_dict()
+    a = blocks.batch(4)[0]
+    twin = TokenBlocks(tmp_path / "t.bin", 8)
+    twin.load_state_dict(json.loads(json.dumps(state)))
+    np.testing.assert_array_equal(a, twin.batch(4)[0])
+    with pytest.raises(ValueError, match="shorter context"):
+        TokenBlocks(tmp_path / "t.bin", 1000)
+
+
+def test_tokenizers(tmp_path):
+    tokenizer = CharTokenizer.from_text("aaabbbc", min_count=2)
+    assert tokenizer.chars == ["a", "b", RARE]
+    assert tokenizer.decode(tokenizer.encode("abz")) == "ab" + RARE
+    save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
+    assert load_tokenizer(tmp_path / "tokenizer.json").chars == tokenizer.chars
+    with pytest.raises(ValueError, match="don't include 'x'"):
+        CharTokenizer(["a"]).encode("x")
+    (tmp_path / "bad.json").write_text('{"kind": "other"}')
+    with pytest.raises(ValueError, match="describes no tokenizer"):
+        load_tokenizer(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "no target given"), (["mars"], "Unknown argument mars"), (["demo", "--nonsense"], "Unknown argument --nonsense"), (["owt"], "There is no")],
+)
+def test_train_script_refuses_and_explains(arguments, words, tmp_path):
+    done = subprocess.run(["bash", str(ROOT / "train_gpt2.sh"), *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 1
+    assert words in done.stderr

@@ -1,0 +1,390 @@
+import io
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections import OrderedDict
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+from mytorch.serialization import (
+    atomic_file,
+    atomic_write,
+    load_safetensors,
+    save_safetensors,
+    save_state_dict,
+)
+
+EVERY_DTYPE = [
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+    "uint8", "bool", "complex64",
+]  # fmt: skip
+
+
+def same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize("name", EVERY_DTYPE)
+@pytest.mark.parametrize("shape", [(), (3, 4), (0, 2)])
+def test_tensors_of_every_dtype_come_back(tmp_path, name, shape):
+    t = (mytorch.rand(shape) * 3).to(getattr(mytorch, name))
+    mytorch.save({"t": t}, tmp_path / "x.pt")
+    back = mytorch.load(tmp_path / "x.pt")["t"]
+    assert type(back) is mytorch.Tensor
+    assert same(back, t)
+
+
+def test_nested_containers_and_plain_values_come_back(tmp_path):
+    obj = {
+        "list": [1, 2.5, None, True, "text …"],
+        "tuple": (1, (2, [3])),
+        "set": {1, 2},
+        "frozen": frozenset({"a"}),
+        "ordered": OrderedDict(b=1, a=2),
+        "numbers": [float("inf"), float("-inf"), 10**30, 1e-320, 2 + 3j],
+        3: "key of another kind",
+        ("a", 1): "tuple as key",
+        "$tensor": "key that looks like a mark",
+        "bytes": b"\x00\xff",
+        "dtype": mytorch.bfloat16,
+        "size": mytorch.Size([2, 3]),
+        "device": mytorch.device("cpu"),
+        "scalar": np.float32(1.5),
+        "empty": [{}, [], ()],
+    }
+    mytorch.save(obj, tmp_path / "x.pt")
+    back = mytorch.load(tmp_path / "x.pt")
+    assert back == obj
+    assert type(back["ordered"]) is OrderedDict
+    assert type(back["tuple"]) is tuple
+    assert type(back["scalar"]) is np.float32
+    assert list(back) == list(obj)
+
+
+def test_nan_comes_back(tmp_path):
+    mytorch.save([float("nan")], tmp_path / "x.pt")
+    (value,) = mytorch.load(tmp_path / "x.pt")
+    assert value != value
+
+
+def test_parameters_buffers_arrays_and_requires_grad_come_back(tmp_path):
+    obj = {
+        "parameter": nn.Parameter(mytorch.randn(2)),
+        "frozen": nn.Parameter(mytorch.randn(2), requires_grad=False),
+        "buffer": nn.Buffer(mytorch.randn(2)),
+        "leaf": mytorch.randn(2, requires_grad=True),
+        "array": mytorch.randn(2).data,
+        "numpy": np.arange(3),
+    }
+    mytorch.save(obj, tmp_path / "x.pt")
+    back = mytorch.load(tmp_path / "x.pt")
+    for name, value in obj.items():
+        assert type(back[name]) is type(value), name
+        assert getattr(back[name], "requires_grad", None) == getattr(value, "requires_grad", None), name
+        assert same(np.asarray(getattr(back[name], "data", back[name])), np.asarray(getattr(value, "data", value)))
+
+
+def test_what_was_shared_is_written_once_and_shared_again(tmp_path):
+    t = mytorch.zeros(1000)
+    mytorch.save([t, t, t.detach()], tmp_path / "x.pt")
+    assert (tmp_path / "x.pt").stat().st_size < 6000
+    a, b, c = mytorch.load(tmp_path / "x.pt")
+    a.add_(1)
+    assert b[0] == c[0] == 1
+
+
+def test_loaded_tensors_are_writable_and_independent_of_the_file(tmp_path):
+    mytorch.save(mytorch.zeros(3), tmp_path / "x.pt")
+    t = mytorch.load(tmp_path / "x.pt")
+    t.add_(1)
+    assert (mytorch.load(tmp_path / "x.pt") == 0).all()
+
+
+def test_non_contiguous_tensors_come_back(tmp_path):
+    t = mytorch.randn(4, 6)[::2].T
+    mytorch.save(t, tmp_path / "x.pt")
+    assert (mytorch.load(tmp_path / "x.pt") == t).all()
+
+
+def test_model_and_optimizer_state_come_back(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    optimizer = mytorch.optim.AdamW(model.parameters())
+    model(mytorch.randn(5, 3)).sum().backward()
+    optimizer.step()
+    mytorch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 7}, tmp_path / "x.pt")
+    back = mytorch.load(tmp_path / "x.pt")
+    twin = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    twin.load_state_dict(back["model"])
+    other = mytorch.optim.AdamW(twin.parameters())
+    other.load_state_dict(back["optimizer"])
+    assert all((p == q).all() for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert (optimizer.state[p]["exp_avg"] == other.state[q]["exp_avg"]).all()
+
+
+def test_files_and_buffers_work_as_names_do():
+    buffer = io.BytesIO()
+    mytorch.save({"a": mytorch.ones(2)}, buffer)
+    buffer.seek(0)
+    assert (mytorch.load(buffer)["a"] == 1).all()
+
+
+def test_map_location_takes_devices_dicts_and_functions(tmp_path):
+    mytorch.save(mytorch.ones(2), tmp_path / "x.pt")
+    for where in ("cpu", mytorch.device("cpu"), {"cpu": "cpu"}, lambda tensor, name: tensor):
+        assert mytorch.load(tmp_path / "x.pt", map_location=where).device == "cpu"
+
+
+def test_what_cannot_be_saved_is_named_with_its_place_and_nothing_is_written(tmp_path):
+    with pytest.raises(TypeError, match=r"save: a\.1\.b is object, which can't be saved"):
+        mytorch.save({"a": [1, {"b": object()}]}, tmp_path / "x.pt")
+    with pytest.raises(TypeError, match=r"Linear, which can't be saved.*save its state_dict\(\) instead"):
+        mytorch.save(nn.Linear(2, 2), tmp_path / "x.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- safetensors -----------------------------------------------------------------------------------
+
+
+def test_the_safetensors_package_reads_our_files_and_we_read_its(tmp_path):
+    package = pytest.importorskip("safetensors.numpy")
+    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1, 2], np.int64), "c": np.ones((), bool)}
+    package.save_file(arrays, tmp_path / "theirs.safetensors", metadata={"who": "they"})
+    found = mytorch.load(tmp_path / "theirs.safetensors")
+    assert all(same(found[name], mytorch.from_numpy(a)) for name, a in arrays.items())
+    save_safetensors(arrays, tmp_path / "ours.safetensors", {"who": "we"})
+    back = package.load_file(tmp_path / "ours.safetensors")
+    assert all(same(back[name], a) for name, a in arrays.items())
+    mytorch.save({"x": {"y": mytorch.ones(2)}}, tmp_path / "tree.pt")
+    assert list(package.load_file(tmp_path / "tree.pt")) == ["x.y"]
+
+
+def test_the_torch_side_of_safetensors_reads_bfloat16(torch, tmp_path):
+    package = pytest.importorskip("safetensors.torch")
+    save_safetensors({"a": mytorch.tensor([1.5, -2.0]).bfloat16()}, tmp_path / "x.safetensors")
+    back = package.load_file(tmp_path / "x.safetensors")["a"]
+    assert back.dtype == torch.bfloat16
+    assert back.tolist() == [1.5, -2.0]
+    package.save_file({"a": torch.tensor([3.5], dtype=torch.bfloat16)}, tmp_path / "y.safetensors")
+    assert load_safetensors(tmp_path / "y.safetensors")["a"].numpy().dtype == ml_dtypes.bfloat16
+
+
+def test_tied_tensors_are_kept_once_and_come_back_under_all_names(tmp_path):
+    from mytorch.models import GPT2, GPT2Config
+
+    model = GPT2(GPT2Config(vocab_size=50, context_length=4, num_layers=1, num_heads=1, embed_dim=8))
+    save_state_dict(model.state_dict(), tmp_path / "x.safetensors")
+    header = json.loads((tmp_path / "x.safetensors").read_bytes()[8:].split(b"\0")[0].decode(errors="ignore").rpartition("}")[0] + "}")
+    assert sum(n.endswith(("wte.weight", "lm_head.weight")) for n in header) == 1
+    for state in (load_safetensors(tmp_path / "x.safetensors"), mytorch.load(tmp_path / "x.safetensors")):
+        assert set(state) == set(model.state_dict())
+        model.load_state_dict(state)
+
+
+def test_damaged_foreign_and_short_files_are_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_safetensors({"a": mytorch.arange(100)}, path)
+    whole = path.read_bytes()
+    for content, sentence in (
+        (b"", "not a safetensors file, or it is cut short"),
+        (whole[:20], "not a safetensors file, or it is cut short"),
+        (whole[:-1], "cut short or damaged: 'a' should span bytes 0 to 800 of 799"),
+        (b"hello, this is a text file", "not a safetensors file"),
+        (whole.replace(b'"I64"', b'"I65"'), "which can't be read"),
+        (whole.replace(b"[100]", b"[999]"), "cut short or damaged"),
+        ((8).to_bytes(8, "little") + b"{abcdefg", "its header can't be read"),
+        (pickle.dumps([1]), "bare pickle"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=sentence):
+            mytorch.load(path)
+    with pytest.raises(FileNotFoundError):
+        mytorch.load(tmp_path / "nothing")
+
+
+def test_dtypes_without_a_code_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="'a' has dtype complex128"):
+        save_safetensors({"a": mytorch.zeros(1, dtype=mytorch.complex128)}, tmp_path / "x")
+    with pytest.raises(TypeError, match="'a' is int; expected a tensor"):
+        save_safetensors({"a": 1}, tmp_path / "x")
+
+
+# -- atomicity -------------------------------------------------------------------------------------
+
+
+def test_an_error_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x"
+    atomic_write(path, b"old")
+    with pytest.raises(RuntimeError, match="halfway"), atomic_file(path) as file:  # noqa: PT012
+        file.write(b"new")
+        raise RuntimeError("halfway")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x"
+    atomic_write(path, b"old")
+    program = f"""
+import os
+from mytorch.serialization import atomic_file
+with atomic_file({str(path)!r}) as file:
+    file.write(b"new")
+    file.flush()
+    os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    assert path.read_bytes() == b"old"
+
+
+# -- PyTorch's files -------------------------------------------------------------------------------
+
+
+def test_a_pytorch_checkpoint_is_read(torch, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(5, 3)).sum().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, tmp_path / "x.pt")
+    found = mytorch.load(tmp_path / "x.pt")
+    assert found["epoch"] == 3
+    for name, t in model.state_dict().items():
+        np.testing.assert_array_equal(found["model"][name].numpy(), t.numpy())
+    twin = nn.Linear(3, 4)
+    twin.load_state_dict({k.removeprefix("0."): v for k, v in found["model"].items() if k.startswith("0.")})
+    assert found["optimizer"]["param_groups"][0]["betas"] == (0.9, 0.999)
+    np.testing.assert_array_equal(
+        found["optimizer"]["state"][0]["exp_avg"].numpy(), optimizer.state_dict()["state"][0]["exp_avg"].numpy()
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in EVERY_DTYPE if n not in ("uint16", "uint32", "uint64")])
+def test_pytorch_tensors_of_every_dtype_are_read(torch, tmp_path, name):
+    t = (torch.rand(3, 4) * 5).to(getattr(torch, name))
+    torch.save(t, tmp_path / "x.pt")
+    found = mytorch.load(tmp_path / "x.pt")
+    assert found.dtype == getattr(mytorch, name)
+    assert found.float().tolist() == t.float().tolist() if name != "complex64" else True
+
+
+def test_views_parameters_and_odd_values_of_pytorch_are_read(torch, tmp_path):
+    base = torch.arange(24.0).reshape(4, 6)
+    obj = {
+        "transposed": base.t(),
+        "slice": base[1:3, 2:5],
+        "expanded": torch.ones(3, 1).expand(3, 4),
+        "scalar": torch.tensor(3.5),
+        "empty": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "grad": torch.ones(2, requires_grad=True),
+        "size": torch.Size([1, 2]),
+        "dtype": torch.float16,
+        "device": torch.device("cpu"),
+        "set": {1, 2},
+        "nested": [(1, OrderedDict(a=torch.ones(1)))],
+        "bytes": b"\x00\xff",
+        "complex": 1 + 2j,
+    }
+    torch.save(obj, tmp_path / "x.pt")
+    found = mytorch.load(tmp_path / "x.pt")
+    for name in ("transposed", "slice", "expanded", "scalar", "empty"):
+        np.testing.assert_array_equal(found[name].numpy(), obj[name].numpy())
+    assert type(found["parameter"]) is nn.Parameter
+    assert found["grad"].requires_grad
+    assert found["size"] == (1, 2)
+    assert found["dtype"] is mytorch.float16
+    assert found["device"] == "cpu"
+    assert found["set"] == {1, 2}
+    assert found["nested"][0][1]["a"].item() == 1
+    assert found["bytes"] == b"\x00\xff"
+    assert found["complex"] == 1 + 2j
+
+
+def test_our_files_are_no_pickles_and_torch_refuses_them(torch, tmp_path):
+    mytorch.save({"a": mytorch.ones(2)}, tmp_path / "x.pt")
+    with pytest.raises(Exception):  # noqa: B017
+        torch.load(tmp_path / "x.pt", weights_only=True)
+
+
+class Evil:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('the file ran code')",)
+
+
+def zip_of(path, data, **members):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", data)
+        for name, content in members.items():
+            archive.writestr("archive/" + name, content)
+
+
+def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
+    torch.save({"a": Evil()}, tmp_path / "x.pt")
+    with pytest.raises(RuntimeError, match=r"holds a builtins\.exec, which is refused"):
+        mytorch.load(tmp_path / "x.pt")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "x.pt")
+    with pytest.raises(RuntimeError, match=r"holds a torch\.nn\.modules\.linear\.Linear, which is refused"):
+        mytorch.load(tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os system", "builtins eval", "builtins getattr", "posix system", "torch load", "torch._utils _import_dotted_name", "mytorch load"],
+)
+def test_no_global_but_the_known_ones_is_reached(tmp_path, name):
+    module, function = name.split()
+    zip_of(tmp_path / "x.pt", f"c{module}\n{function}\n(S'echo'\ntR.".encode())
+    with pytest.raises(RuntimeError, match=f"holds a {module}.{function}, which is refused"):
+        mytorch.load(tmp_path / "x.pt")
+
+
+def test_a_pickle_cannot_alter_this_library(tmp_path):
+    """BUILD sets attributes on what a global gave; what it gives is made anew for each file."""
+    data = b"ctorch._utils\n_rebuild_tensor_v2\n}S'__call__'\nS'x'\nsb."
+    zip_of(tmp_path / "x.pt", data)
+    mytorch.load(tmp_path / "x.pt")
+    from mytorch import serialization
+
+    assert not serialization._rebuild.__dict__
+
+
+def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
+    class Rebuild:
+        def __init__(self, *args):
+            self.args = args
+
+    storage = b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI4\ntQ"
+    for offset, size, stride in ((0, 9, 1), (3, 2, 1), (-1, 2, 1), (0, 2, -1), (0, 3, 2)):
+        data = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage
+        data += f"I{offset}\n(I{size}\nt(I{stride}\ntI00\nNtR.".encode()
+        zip_of(tmp_path / "x.pt", data, **{"data/0": b"\0" * 16})
+        with pytest.raises(ValueError, match="reaches beyond its storage of 4 elements"):
+            mytorch.load(tmp_path / "x.pt")
+
+
+def test_damaged_pytorch_files_are_refused(torch, tmp_path):
+    path = tmp_path / "x.pt"
+    torch.save({"a": torch.ones(100)}, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-200])
+    with pytest.raises(ValueError, match="damaged zip file"):
+        mytorch.load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(ValueError, match=r"has no data\.pkl"):
+        mytorch.load(path)
+    zip_of(path, b"\x80\x02}q\x00(")
+    with pytest.raises(ValueError, match="its pickle can't be read"):
+        mytorch.load(path)
+    zip_of(path, b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI4\ntQ.")
+    with pytest.raises(ValueError, match="storage '0' can't be read"):
+        mytorch.load(path)
+    zip_of(path, b"N.", **{"constants.pkl": b""})
+    with pytest.raises(RuntimeError, match="TorchScript"):
+        mytorch.load(path)
