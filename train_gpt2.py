@@ -71,10 +71,9 @@ def parse(argv=None):
     add("--seed", type=int, default=1337, help="of weights, dropout and batches")
     add("--device", help='"cpu", "cuda" or "cuda:N"; by default a GPU if there is one')
     args = p.parse_args(argv)
-    positive = "context_length train_iterations eval_interval eval_iterations batch_size gradient_accumulation_steps log_iter checkpoint_iterations"
-    for name in positive.split():
-        if getattr(args, name) < 1:
-            p.error(f"--{name} is {getattr(args, name)}; expected at least 1")
+    for name, value in vars(args).items():
+        if type(value) is int and value < 1 and name not in ("num_workers", "warmup_steps", "seed"):
+            p.error(f"--{name} is {value}; expected at least 1")
     return args, p
 
 
@@ -82,8 +81,6 @@ def settle_batches(args, processes, error):
     """Set args.micro_batch_size, gradient_accumulation_steps and batch_size from the flags that speak of them."""
     if args.batch_size_per_gpu is not None:
         args.micro_batch_size = args.batch_size_per_gpu
-        if args.micro_batch_size < 1:
-            error(f"--batch_size_per_gpu is {args.micro_batch_size}; expected at least 1")
     else:
         args.micro_batch_size, rest = divmod(args.batch_size, args.gradient_accumulation_steps)
         if rest:

@@ -69,7 +69,7 @@ class Policy:
         return x
 
 
-class autocast(ModeSwitch):  # noqa: N801 - PyTorch's name
+class autocast(ModeSwitch):
     """Run a block, or a decorated function, in mixed precision.
 
     Args:

@@ -135,7 +135,7 @@ def looks_like_cupy(x):
     return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "data")
 
 
-class device:  # noqa: N801 - PyTorch's name
+class device:
     """Where a tensor's memory is: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
 
     Equal to the string that names it, so `x.device == "cpu"` holds.

@@ -18,7 +18,7 @@ def _policy_from_environment():
     return _WORDS[word]
 
 
-fused_policy = ContextVar("fused_policy", default=_policy_from_environment())
+fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
 
 
 @contextmanager

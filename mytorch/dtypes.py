@@ -17,7 +17,7 @@ _BY_NUMPY = {}
 _BY_NAME = {}
 
 
-class dtype:  # noqa: N801 - the name PyTorch programs test with isinstance(x, torch.dtype)
+class dtype:
     """The kind of a tensor's elements.
 
     Attributes:
@@ -243,7 +243,7 @@ def can_cast(from_, to):
     return a.category <= b.category
 
 
-class finfo:  # noqa: N801
+class finfo:
     """Numerical limits of a floating point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
     def __init__(self, type=None):
@@ -263,7 +263,7 @@ class finfo:  # noqa: N801
         )
 
 
-class iinfo:  # noqa: N801
+class iinfo:
     """Numerical limits of an integer dtype: bits, max, min."""
 
     def __init__(self, type):

@@ -5,10 +5,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from mytorch.utils.data.tokens import write_tokens  # noqa: E402
-from mytorch.utils.tokenizer import CharTokenizer, GPT2Tokenizer, save_tokenizer  # noqa: E402
+from mytorch.utils.data.tokens import write_tokens
+from mytorch.utils.tokenizer import CharTokenizer, GPT2Tokenizer, save_tokenizer
 
 
 def fail(sentence):

@@ -180,7 +180,8 @@ def test_tied_tensors_are_kept_once_and_come_back_under_all_names(tmp_path):
 
     model = GPT2(GPT2Config(vocab_size=50, context_length=4, num_layers=1, num_heads=1, embed_dim=8))
     save_state_dict(model.state_dict(), tmp_path / "x.safetensors")
-    header = json.loads((tmp_path / "x.safetensors").read_bytes()[8:].split(b"\0")[0].decode(errors="ignore").rpartition("}")[0] + "}")
+    content = (tmp_path / "x.safetensors").read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     assert sum(n.endswith(("wte.weight", "lm_head.weight")) for n in header) == 1
     for state in (load_safetensors(tmp_path / "x.safetensors"), mytorch.load(tmp_path / "x.safetensors")):
         assert set(state) == set(model.state_dict())
@@ -335,7 +336,7 @@ def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["os system", "builtins eval", "builtins getattr", "posix system", "torch load", "torch._utils _import_dotted_name", "mytorch load"],
+    ["os system", "builtins eval", "builtins getattr", "posix system", "torch load", "torch._utils _import", "mytorch load"],
 )
 def test_no_global_but_the_known_ones_is_reached(tmp_path, name):
     module, function = name.split()
@@ -355,10 +356,6 @@ def test_a_pickle_cannot_alter_this_library(tmp_path):
 
 
 def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
-    class Rebuild:
-        def __init__(self, *args):
-            self.args = args
-
     storage = b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI4\ntQ"
     for offset, size, stride in ((0, 9, 1), (3, 2, 1), (-1, 2, 1), (0, 2, -1), (0, 3, 2)):
         data = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage

@@ -29,7 +29,7 @@ class JSONLinesTracker:
     def __init__(self, project_name, run_name=None, config=None, directory="."):
         self.path = Path(directory) / f"{run_name or project_name}.jsonl".replace(os.sep, "_")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by finish
+        self.file = open(self.path, "a", encoding="utf-8")
         if config:
             self._write({"config": plain(config)})
 

@@ -3,7 +3,7 @@
 from .mode import get_mode, reset_mode, set_anomaly, set_mode
 
 
-class detect_anomaly(set_anomaly):  # noqa: N801 - PyTorch's name
+class detect_anomaly(set_anomaly):
     """Within the block, forward ops remember their stack, and backward raises at the first NaN.
 
     Args:
@@ -17,7 +17,7 @@ class detect_anomaly(set_anomaly):  # noqa: N801 - PyTorch's name
         return type(self)()
 
 
-class set_detect_anomaly(set_anomaly):  # noqa: N801
+class set_detect_anomaly(set_anomaly):
     """Switch anomaly mode at once; back at the end when used in `with`."""
 
     def __init__(self, mode, check_nan=True):

@@ -33,7 +33,7 @@ class Mode:
         return Mode(**{**fields, **changes})
 
 
-_mode = ContextVar("mytorch_mode", default=Mode())
+_mode = ContextVar("mytorch_mode", default=Mode())  # noqa: B039 - a Mode is never changed
 get_mode = _mode.get
 
 
@@ -115,21 +115,21 @@ class _Bare(ModeSwitch):
         super().__init__()
 
 
-class no_grad(_Bare):  # noqa: N801 - PyTorch's names throughout
+class no_grad(_Bare):
     """Run a block, or a decorated function, without recording operations."""
 
     def _changes(self):
         return {"grad": False}
 
 
-class enable_grad(_Bare):  # noqa: N801
+class enable_grad(_Bare):
     """Record operations again, inside `no_grad`."""
 
     def _changes(self):
         return {"grad": True, "inference": False}
 
 
-class inference_mode(ModeSwitch):  # noqa: N801
+class inference_mode(ModeSwitch):
     """As `no_grad`; `inference_mode(False)` changes nothing but leaves an outer inference mode."""
 
     def __new__(cls, mode=True):
@@ -148,7 +148,7 @@ class inference_mode(ModeSwitch):  # noqa: N801
         return {"grad": not self.mode, "inference": self.mode}
 
 
-class set_grad_enabled(ModeSwitch):  # noqa: N801
+class set_grad_enabled(ModeSwitch):
     """Switch recording on or off: at once when called, and back at the end when used in `with`."""
 
     def __init__(self, mode):
@@ -171,7 +171,7 @@ class set_grad_enabled(ModeSwitch):  # noqa: N801
         return super().__call__(function)
 
 
-class set_anomaly(ModeSwitch):  # noqa: N801
+class set_anomaly(ModeSwitch):
     """Whether backward names the forward op that a failing gradient came from; see `detect_anomaly`."""
 
     def __init__(self, mode=True):

@@ -195,7 +195,7 @@ class GPT2(nn.Module):
         Raises:
             ValueError: more positions than the context has room for.
         """
-        B, T = input.shape
+        T = input.shape[1]
         start = 0 if cache is None else cache.length
         if start + T > self.config.context_length:
             raise ValueError(

@@ -377,7 +377,7 @@ class ParameterDict(Module):
 
     def fromkeys(self, keys, default=None):
         """A ParameterDict with one value for several keys."""
-        return ParameterDict({k: default for k in keys})
+        return ParameterDict(dict.fromkeys(keys, default))
 
     def keys(self):
         """The keys."""

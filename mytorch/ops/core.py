@@ -119,7 +119,7 @@ class Plan:
         self.ports = 0
         self.vjp = rule.vjp
         if rule.vjp is not None:
-            wanted = {i: rule.vjp for i in self.needed}
+            wanted = dict.fromkeys(self.needed, rule.vjp)
         else:
             wanted = {i: rule.formulas[op.inputs[i]] for i in self.needed if op.inputs[i] in rule.formulas}
         names = []

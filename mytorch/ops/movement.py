@@ -59,7 +59,7 @@ def view(input, *shape, **named):
     """
     from .. import dtypes
 
-    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype) or "dtype" in named:
+    if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
         return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
     wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
     out = _reshape(input, shape=wanted)

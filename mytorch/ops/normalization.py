@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from ..dtypes import finfo
-
 from .core import op
 
 

@@ -404,7 +404,7 @@ def _logsumexp(xp, input, *, dim=None, keepdim=False):
     peak = xp.max(input, axis=axis, keepdims=True)
     peak = xp.where(xp.isfinite(peak), peak, input.dtype.type(0))
     total = xp.log(xp.sum(xp.exp(input - peak), axis=axis, keepdims=True)) + peak
-    return total if keepdim or dim is None and input.ndim == 0 else xp.squeeze(total, axis)
+    return total if keepdim or (dim is None and input.ndim == 0) else xp.squeeze(total, axis)
 
 
 _logsumexp.grad(

@@ -90,7 +90,7 @@ def test_seed_repeats_and_leaves_the_global_generator_alone(model):
 
 def test_stream_yields_one_token_a_row_as_they_are_made(model):
     x = prompt()
-    tokens = [t for t in model.stream(x, 7, seed=2)]
+    tokens = list(model.stream(x, 7, seed=2))
     assert [tuple(t.shape) for t in tokens] == [(2,)] * 7
     assert (mytorch.stack(tokens, 1) == model.generate(x, 7, seed=2)[:, 5:]).all()
 

@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mytorch.utils.data.tokens import HEADER_BYTES, TokenBlocks, TokenFileError, TokenWriter, read_header, read_tokens, write_tokens
+from mytorch.utils.data.tokens import (
+    HEADER_BYTES,
+    TokenBlocks,
+    TokenFileError,
+    TokenWriter,
+    read_header,
+    read_tokens,
+    write_tokens,
+)
 from mytorch.utils.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]

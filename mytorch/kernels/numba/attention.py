@@ -8,6 +8,7 @@ half that is masked. Kept for backward: the probabilities, as the reference does
 import math
 
 import numpy as np
+
 from ..threads import split
 from .common import exp, is_float32, kernel
 

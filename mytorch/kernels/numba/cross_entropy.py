@@ -5,6 +5,7 @@ gradient, so the logits are read once each way.
 """
 
 import numpy as np
+
 from ..threads import split
 from .common import exp, is_float32, kernel
 

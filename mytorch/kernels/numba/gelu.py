@@ -5,6 +5,7 @@ than reading it back from memory.
 """
 
 import numpy as np
+
 from ..threads import split
 from .common import erf, exp, flat, is_float32, kernel
 

@@ -6,6 +6,7 @@ and the gradients of weight and bias are column sums of g * h and g, kept per th
 """
 
 import numpy as np
+
 from ..threads import pieces_for, split
 from .common import is_float32, kernel
 

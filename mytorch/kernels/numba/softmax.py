@@ -5,6 +5,7 @@ division. Backward: gx = out * (g - sum(g * out)).
 """
 
 import numpy as np
+
 from ..threads import split
 from .common import exp, is_float32, kernel
 

@@ -40,7 +40,7 @@ class TokenWriter:
 
     def __enter__(self):
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
-        self._file = open(self._temporary, "wb")  # noqa: SIM115 - closed in __exit__
+        self._file = open(self._temporary, "wb")
         self._file.write(b"\0" * HEADER_BYTES)
         return self
 
