@@ -104,11 +104,11 @@ def test_gradients_of_parameters_are_float32_and_near_the_full_ones(dtype):
 def test_a_weight_is_cast_once_in_a_block_and_anew_when_changed(monkeypatch):
     from mytorch import amp
 
-    casts = []
+    casts = []  # of the weight
     real = amp.to_dtype
 
     def counting(x, dtype):
-        casts.append(x)
+        casts.extend([x] if x is w else [])
         return real(x, dtype=dtype)
 
     monkeypatch.setattr(amp, "to_dtype", counting)
