@@ -67,9 +67,18 @@ def _numpy_matmul(a, b):
     return np.matmul(a, b)
 
 
+def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
+    """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
+    added up in float32."""
+    if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
+        return np.asarray(np.add.reduce(x, axis, np.float32, None, keepdims)).astype(x.dtype)
+    return np.add.reduce(x, axis, dtype, None, keepdims)
+
+
 numpy_ns = Namespace(
     np,
     matmul=_numpy_matmul,
+    sum=_numpy_sum,
     erf=special.erf,
     scatter_add=_numpy_scatter_add,
     einsum=_numpy_einsum,
