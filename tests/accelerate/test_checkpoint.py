@@ -1,0 +1,253 @@
+import json
+import pickle
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+from mytorch.accelerate import Accelerator
+from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.optim.lr_scheduler import CosineLRScheduler
+from mytorch.utils.data import DataLoader, TensorDataset
+
+
+class Run:
+    """A small training run with everything that must be restored: dropout, a shuffled loader, a schedule, batch norm
+    statistics, accumulation, a scaler."""
+
+    def __init__(self, precision="no", workers=0, seed=0):
+        mytorch.manual_seed(99)
+        x = mytorch.randn(37, 6)
+        dataset = TensorDataset(x, (x[:, 0] * x[:, 1] > 0).long())
+        mytorch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.3), nn.LayerNorm(16), nn.Linear(16, 2))
+        model.register_buffer("seen", mytorch.zeros(()))
+        optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+        scheduler = CosineLRScheduler(optimizer, 1e-2, 1e-4, 200, 10)
+        loader = DataLoader(dataset, batch_size=5, shuffle=True, num_workers=workers)
+        self.accelerator = Accelerator(
+            gradient_accumulation_steps=2, mixed_precision=precision, scaler_options={"growth_interval": 7}
+        )
+        self.model, self.optimizer, self.loader, self.scheduler = self.accelerator.prepare(
+            model, optimizer, loader, scheduler
+        )
+        self.losses = []
+
+    def train(self, steps):
+        while True:
+            for x, y in self.loader:
+                loss = nn.functional.cross_entropy(self.model(x), y)
+                self.accelerator.backward(loss)
+                self.accelerator.clip_grad_norm_(1.0)
+                self.optimizer.step()
+                self.scheduler.step()
+                self.optimizer.zero_grad()
+                self.losses.append(loss.item())
+                if self.accelerator.sync_grad:
+                    self.model.seen += 1
+                    steps -= 1
+                    if not steps:
+                        return self
+
+    def state(self):
+        rng = mytorch.get_rng_state().numpy().tobytes()
+        return {name: t.numpy().copy() for name, t in self.model.state_dict().items()}, rng
+
+
+def assert_same(a, b):
+    (weights, rng), (other_weights, other_rng) = a.state(), b.state()
+    for name, w in weights.items():
+        np.testing.assert_array_equal(w, other_weights[name], err_msg=name)
+    assert rng == other_rng
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16", "fp16"])
+def test_two_hundred_steps_are_one_hundred_saved_loaded_and_one_hundred_more(tmp_path, precision):
+    whole = Run(precision).train(200)
+    first = Run(precision).train(100)
+    first.accelerator.save_state(tmp_path / "checkpoint")
+    second = Run(precision, seed=5)
+    mytorch.randn(17)  # wherever the generator may be
+    second.accelerator.load_state(tmp_path / "checkpoint")
+    second.train(100)
+    assert first.losses + second.losses == whole.losses
+    assert_same(second, whole)
+    assert second.model.seen.item() == 200
+
+
+def test_workers_change_nothing_in_resuming(tmp_path):
+    whole = Run(workers=2).train(12)
+    first = Run(workers=2).train(5)
+    first.accelerator.save_state(tmp_path / "checkpoint")
+    second = Run(workers=2, seed=5)
+    second.accelerator.load_state(tmp_path / "checkpoint")
+    second.train(7)
+    assert first.losses + second.losses == whole.losses
+    assert_same(second, whole)
+
+
+def test_saving_disturbs_nothing(tmp_path):
+    whole = Run().train(10)
+    other = Run().train(5)
+    other.accelerator.save_state(tmp_path / "checkpoint")
+    other.train(5)
+    # the interrupted loop began a new epoch, so only its first part is comparable
+    assert other.losses[:10] == whole.losses[:10]
+
+
+def test_numpys_and_pythons_generators_continue_too(tmp_path):
+    run = Run()
+    run.accelerator.save_state(tmp_path / "c")
+    expected = np.random.rand(3).tolist(), random.random()
+    run.accelerator.load_state(tmp_path / "c")
+    assert (np.random.rand(3).tolist(), random.random()) == expected
+
+
+def test_the_promised_files_are_there_and_none_is_a_pickle(tmp_path, capsys):
+    run = Run("fp16").train(2)
+    run.accelerator.register_for_checkpointing(Counter(4))
+    run.accelerator.save_state(tmp_path / "c")
+    assert capsys.readouterr().out == f"Saving Checkpoint to {tmp_path / 'c'}\n"
+    names = {p.name for p in (tmp_path / "c").iterdir()}
+    assert names == {
+        "model.safetensors", "optimizer.bin", "scheduler.bin", "dataloader_0.bin", "mp_config.bin",
+        "random_states_0.bin", "custom_checkpoint_0.bin", "accelerator.json",
+    }  # fmt: skip
+    for name in names:
+        with pytest.raises(Exception):  # noqa: B017
+            pickle.loads((tmp_path / "c" / name).read_bytes())
+    assert set(mytorch.load(tmp_path / "c" / "model.safetensors")) == set(run.model.state_dict())
+    assert mytorch.load(tmp_path / "c" / "mp_config.bin")["scale"] == run.accelerator.scaler.get_scale()
+
+
+class Counter:
+    def __init__(self, n):
+        self.n = n
+
+    def state_dict(self):
+        return {"n": self.n}
+
+    def load_state_dict(self, state):
+        self.n = state["n"]
+
+
+def test_registered_objects_come_back_and_others_are_refused(tmp_path):
+    accelerator = Accelerator()
+    counter = Counter(4)
+    accelerator.register_for_checkpointing(counter)
+    accelerator.save_state(tmp_path / "c")
+    counter.n = 0
+    accelerator.load_state(tmp_path / "c")
+    assert counter.n == 4
+    with pytest.raises(ValueError, match="object has no state_dict and load_state_dict"):
+        accelerator.register_for_checkpointing(object())
+
+
+def test_several_models_and_optimizers_get_numbered_files(tmp_path):
+    accelerator = Accelerator()
+    models = [nn.Linear(2, 2), nn.Linear(3, 3)]
+    accelerator.prepare(*models, *[mytorch.optim.SGD(m.parameters(), lr=0.1) for m in models])
+    accelerator.save_state(tmp_path / "c")
+    assert {"model.safetensors", "model_1.safetensors", "optimizer.bin", "optimizer_1.bin"} <= {
+        p.name for p in (tmp_path / "c").iterdir()
+    }
+    kept = [m.weight.detach().clone() for m in models]
+    with mytorch.no_grad():
+        for m in models:
+            m.weight.zero_()
+    accelerator.load_state(tmp_path / "c")
+    assert all((m.weight == k).all() for m, k in zip(models, kept, strict=True))
+
+
+def test_the_model_alone_can_be_saved_and_loaded(tmp_path):
+    run = Run().train(3)
+    run.accelerator.save_state(tmp_path / "c", save_model_only=True)
+    assert {p.name for p in (tmp_path / "c").iterdir()} == {"model.safetensors", "accelerator.json"}
+    other = Run(seed=5)
+    other.accelerator.load_state(tmp_path / "c")
+    assert (other.model[0].weight == run.model[0].weight).all()
+    assert other.scheduler.step_count == 0
+    run.accelerator.save_model(run.model, tmp_path / "m")
+    assert [p.name for p in (tmp_path / "m").iterdir()] == ["model.safetensors"]
+
+
+def test_only_the_newest_numbered_checkpoints_are_kept(tmp_path):
+    accelerator = Accelerator(total_limit=2)
+    (tmp_path / "checkpoint_x").mkdir()
+    for n in (900, 1, 2, 10):  # 900: of an older run
+        accelerator.save_state(tmp_path / f"checkpoint_{n}")
+    accelerator.save_state(tmp_path / "final_checkpoint")
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint_2", "checkpoint_10", "checkpoint_x", "final_checkpoint"}
+    assert newest_checkpoint(tmp_path).name == "final_checkpoint"
+    accelerator.save_state(tmp_path / "checkpoint_3", total_limit=1)
+    assert newest_checkpoint(tmp_path).name == "checkpoint_3"
+    assert not is_complete(tmp_path / "checkpoint_10")
+
+
+def test_a_checkpoint_is_replaced_whole_and_foreign_files_in_it_are_kept(tmp_path):
+    run = Run("fp16")
+    run.accelerator.save_state(tmp_path / "c")
+    (tmp_path / "c" / "notes.txt").write_text("mine")
+    plain = Accelerator()
+    plain.save_state(tmp_path / "c")
+    assert {p.name for p in (tmp_path / "c").iterdir()} == {"notes.txt", "accelerator.json", "random_states_0.bin"}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_an_error_while_saving_leaves_the_old_checkpoint(tmp_path):
+    run = Run()
+    run.accelerator.save_state(tmp_path / "c")
+    before = (tmp_path / "c" / "model.safetensors").read_bytes()
+    run.train(2)
+    run.accelerator.register_for_checkpointing(Counter(object()))
+    with pytest.raises(TypeError, match="can't be saved"):
+        run.accelerator.save_state(tmp_path / "c")
+    assert (tmp_path / "c" / "model.safetensors").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_process_killed_while_replacing_leaves_a_whole_checkpoint(tmp_path, after):
+    """Killed after the first rename (the old one is away) or the second (the new one is there)."""
+    program = f"""
+import os, sys
+from pathlib import Path
+from mytorch.accelerate import Accelerator
+accelerator = Accelerator()
+accelerator.save_state({str(tmp_path / "c")!r})
+real, count = os.rename, 0
+def rename(a, b):
+    global count
+    real(a, b)
+    count += 1
+    if count == {after}:
+        os._exit(9)
+os.rename = rename
+accelerator.save_state({str(tmp_path / "c")!r})
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 9
+    accelerator = Accelerator()
+    accelerator.load_state(tmp_path / "c")
+    accelerator.save_state(tmp_path / "c")
+    assert is_complete(tmp_path / "c")
+
+
+def test_missing_directories_and_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no directory"):
+        Accelerator().load_state(tmp_path / "nothing")
+    Accelerator().save_state(tmp_path / "c")
+    run = Run()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing; prepare the same objects"):
+        run.accelerator.load_state(tmp_path / "c")
+
+
+def test_a_later_version_is_refused(tmp_path):
+    Accelerator().save_state(tmp_path / "c")
+    meta = json.loads((tmp_path / "c" / "accelerator.json").read_text())
+    (tmp_path / "c" / "accelerator.json").write_text(json.dumps({**meta, "version": 99}))
+    with pytest.raises(ValueError, match="written by a later version"):
+        Accelerator().load_state(tmp_path / "c")
