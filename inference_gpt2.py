@@ -23,7 +23,7 @@ def parse(argv=None):
     add = p.add_argument
     add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face GPT-2 directory")
     add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
-    add("--prompt", "--start", dest="prompt", default="\n", help="text to continue; FILE:path takes a file's")
+    add("--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's")
     add("--max_tokens_gen", type=int, help="tokens to make; by default as many as the context has room for")
     add("--num_samples", type=int, default=1, help="how many continuations")
     add("--temperature", type=float, default=1.0, help="below 1 bolder in what is likely, above 1 wilder; 0 the likeliest")
@@ -88,6 +88,24 @@ def load(args):
     return model.to(args.device, dtype).eval(), tokenizer
 
 
+def read_prompt(given, tokenizer):
+    """The text to continue, and its tokens.
+
+    Raises:
+        ValueError: it is empty, or the tokenizer has no token for a character of it.
+    """
+    if given is None:
+        try:
+            return "\n", tokenizer.encode("\n")
+        except ValueError:  # a vocabulary of characters without line breaks
+            return tokenizer.decode([0]), [0]
+    text = Path(given.removeprefix("FILE:")).read_text(encoding="utf-8") if given.startswith("FILE:") else given
+    tokens = tokenizer.encode(text)
+    if not tokens:
+        raise ValueError("the prompt is empty; give at least one character.")
+    return text, tokens
+
+
 class Printer:
     """Prints tokens as they come; bytes of one character that are split over tokens wait for each other."""
 
@@ -107,12 +125,8 @@ class Printer:
 
 def main(argv=None):
     args = parse(argv)
-    if args.prompt.startswith("FILE:"):
-        args.prompt = Path(args.prompt.removeprefix("FILE:")).read_text(encoding="utf-8")
     model, tokenizer = load(args)
-    prompt = tokenizer.encode(args.prompt)
-    if not prompt:
-        raise ValueError("the prompt is empty; give at least one character.")
+    text, prompt = read_prompt(args.prompt, tokenizer)
     context = model.config.context_length
     count = args.max_tokens_gen if args.max_tokens_gen is not None else max(context - len(prompt), 1)
     start = mytorch.tensor([prompt], device=args.device)
@@ -125,7 +139,7 @@ def main(argv=None):
     for sample in range(args.num_samples):
         if sample:
             print("\n" + "-" * 15)
-        sys.stdout.write(args.prompt)
+        sys.stdout.write(text)
         show = Printer(tokenizer)
         tokens = model.stream(
             start,

@@ -1,0 +1,394 @@
+"""train_gpt2.py and inference_gpt2.py, run as a user runs them."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.accelerate.checkpoint import is_complete
+from mytorch.models import GPT2, GPT2Config
+from mytorch.utils.data.tokens import write_tokens
+from mytorch.utils.tokenizer import CharTokenizer, save_tokenizer
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+train_gpt2 = script("train_gpt2")
+inference_gpt2 = script("inference_gpt2")
+
+
+@pytest.fixture
+def data(tmp_path):
+    text = "the cat sat on the mat, and the dog sat on the log. " * 60
+    tokenizer = CharTokenizer.from_text(text)
+    tokens = np.array(tokenizer.encode(text))
+    folder = tmp_path / "data"
+    write_tokens(folder / "train.bin", tokens[:2500], tokenizer.vocab_size)
+    write_tokens(folder / "val.bin", tokens[2500:], tokenizer.vocab_size)
+    save_tokenizer(tokenizer, folder / "tokenizer.json")
+    return folder
+
+
+def flags(data, **changes):
+    options = {
+        "project_name": "p",
+        "working_directory": data.parent / "work",
+        "path_to_data": data,
+        "model_size": "demo",
+        "context_length": 16,
+        "batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "train_iterations": 20,
+        "warmup_steps": 2,
+        "eval_interval": 10,
+        "eval_iterations": 2,
+        "log_iter": 5,
+        "max_lr": 3e-3,
+        **changes,
+    }
+    out = []
+    for name, value in options.items():
+        if value is True:
+            out.append(f"--{name}")
+        elif value not in (None, False):
+            out += [f"--{name}", str(value)]
+    return out
+
+
+def train(data, **changes):
+    return train_gpt2.main(flags(data, **changes))
+
+
+def weights(folder):
+    return {name: t.numpy() for name, t in mytorch.load(folder / "model.safetensors").items()}
+
+
+def assert_same_weights(a, b):
+    first, second = weights(a), weights(b)
+    assert set(first) == set(second)
+    for name, w in first.items():
+        np.testing.assert_array_equal(w, second[name], err_msg=name)
+
+
+def test_a_run_learns_and_leaves_what_was_promised(data, capsys):
+    assert train(data, train_iterations=60) == 0
+    out = capsys.readouterr().out
+    work = data.parent / "work" / "p"
+    assert {p.name for p in work.iterdir()} >= {"final_checkpoint", "log.jsonl", "model_meta.json", "tokenizer.json"}
+    assert (work / "loss.png").is_file() == (importlib.util.find_spec("matplotlib") is not None)
+    assert re.search(r"^Total Trainable Parameters: [\d,]+$", out, re.M)
+    line = r"^Iter: +5 \| Loss: +[\d.]+ \| LR: +2\.\d\de-03 \| GradNorm: +[\d.]+ \| Toks/Sec: +\d+$"
+    assert re.search(line, out, re.M)
+    for sentence in ("Evaluating!", "Validation Loss:", "Completed Training!!!"):
+        assert sentence in out
+    records = [json.loads(text) for text in (work / "log.jsonl").read_text().splitlines()]
+    losses = [r["loss"] for r in records if "loss" in r]
+    assert len(losses) == 12
+    assert losses[-1] < losses[0] - 0.5
+    assert [r["iteration"] for r in records if "validation_loss" in r] == [10, 20, 30, 40, 50, 60]
+    assert not [p for p in work.rglob("*") if p.suffix == ".pkl"]
+    meta = json.loads((work / "model_meta.json").read_text())
+    assert GPT2Config.from_dict(meta["model"]).context_length == 16
+
+
+def test_resuming_is_exact_to_the_last_bit(data):
+    options = {"dropout_p": 0.1, "use_bias": True, "num_workers": 0}
+    assert train(data, **options) == 0
+    assert train(data, **options, project_name="q", checkpoint_iterations=12) == 0
+    work = data.parent / "work"
+    assert is_complete(work / "q" / "checkpoint_12")
+    for i, name in enumerate(("checkpoint_12", "checkpoint_12/", str(work / "q" / "checkpoint_12") + "/")):
+        assert train(data, **options, project_name="q", resume_from_checkpoint=name) == 0
+        assert_same_weights(work / "p" / "final_checkpoint", work / "q" / "final_checkpoint")
+        if i == 0:
+            (a, b) = ([json.loads(x) for x in (work / n / "log.jsonl").read_text().splitlines()] for n in "pq")
+            for record in a + b:
+                record.pop("tokens_per_second", None)
+            assert a == b
+
+
+def test_mixed_precision_resumes_exactly_and_keeps_its_scale(data):
+    options = {"mixed_precision": "bf16", "train_iterations": 6, "eval_interval": 6}
+    assert train(data, **options) == 0
+    assert train(data, **options, project_name="q", checkpoint_iterations=3) == 0
+    assert train(data, **options, project_name="q", resume_from_checkpoint="checkpoint_3") == 0
+    work = data.parent / "work"
+    assert_same_weights(work / "p" / "final_checkpoint", work / "q" / "final_checkpoint")
+    assert train(data, train_iterations=2, eval_interval=2, mixed_precision="fp16", project_name="r") == 0
+    assert (work / "r" / "final_checkpoint" / "mp_config.bin").is_file()
+
+
+def test_workers_accumulation_and_checkpointing_change_no_weight(data):
+    short = {"train_iterations": 5, "eval_interval": 5}
+    assert train(data, **short) == 0
+    work = data.parent / "work"
+    assert train(data, **short, project_name="workers", num_workers=2) == 0
+    assert_same_weights(work / "p" / "final_checkpoint", work / "workers" / "final_checkpoint")
+    assert train(data, **short, project_name="recompute", enable_gradient_checkpointing=True) == 0
+    first, second = weights(work / "p" / "final_checkpoint"), weights(work / "recompute" / "final_checkpoint")
+    for name, w in first.items():
+        np.testing.assert_allclose(w, second[name], rtol=1e-3, atol=1e-5)
+
+
+def test_only_the_newest_checkpoint_is_kept_unless_asked(data):
+    short = {"train_iterations": 6, "eval_interval": 6, "checkpoint_iterations": 2}
+    train(data, **short)
+    train(data, **short, project_name="all", always_save_checkpoint=True)
+    work = data.parent / "work"
+    assert sorted(p.name for p in (work / "p").glob("checkpoint_*")) == ["checkpoint_4"]
+    assert sorted(p.name for p in (work / "all").glob("checkpoint_*")) == ["checkpoint_2", "checkpoint_4"]
+
+
+def test_run_names_get_folders_of_their_own(data):
+    train(data, train_iterations=2, run_name="first")
+    assert (data.parent / "work" / "p" / "first" / "final_checkpoint").is_dir()
+    assert inference_gpt2.find_project(data.parent / "work" / "p")[0].name == "first"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 0), (signal.SIGTERM, 2)])
+def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, number, workers):
+    work = data.parent / "work"
+    options = {"train_iterations": 150, "eval_interval": 150, "log_iter": 1, "num_workers": workers}
+    command = [sys.executable, "-u", str(ROOT / "train_gpt2.py"), *flags(data, **options)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("Iter:     20 "):
+                process.send_signal(number)
+                break
+        rest = process.stdout.read()
+        assert process.wait(60) == 128 + number, rest
+    assert "--resume_from_checkpoint latest" in rest
+    (left,) = work.joinpath("p").glob("checkpoint_*")
+    assert is_complete(left)
+    assert 20 <= int(left.name.removeprefix("checkpoint_")) < 150
+    assert train(data, **options, resume_from_checkpoint="latest") == 0
+    assert train(data, **options, project_name="whole") == 0
+    assert_same_weights(work / "p" / "final_checkpoint", work / "whole" / "final_checkpoint")
+
+
+# -- flags -----------------------------------------------------------------------------------------
+
+
+def parsed(*argv):
+    args, parser = train_gpt2.parse(["--path_to_data", "x", *argv])
+    train_gpt2.settle_batches(args, 1, parser.error)
+    return args
+
+
+def test_defaults_are_the_documented_ones():
+    args = parsed()
+    expected = {
+        "project_name": "GPT2Trainer", "run_name": None, "working_directory": "work_dir", "checkpoint_iterations": 10000,
+        "always_save_checkpoint": False, "resume_from_checkpoint": None, "context_length": 1024, "model_size": "base",
+        "dropout_p": 0.0, "use_bias": False, "fused": False, "train_iterations": 150000, "eval_interval": 2000,
+        "eval_iterations": 200, "batch_size": 256, "gradient_accumulation_steps": 16, "max_lr": 6e-4, "min_lr": 6e-5,
+        "warmup_steps": 2000, "weight_decay": 0.1, "max_grad_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "log_iter": 100,
+        "mixed_precision": "no", "micro_batch_size": 16,
+    }  # fmt: skip
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+def test_the_batch_is_settled_from_whichever_flags_speak_of_it():
+    args = parsed("--batch_size", "32", "--gradient_accumulation_steps", "4")
+    assert (args.micro_batch_size, args.batch_size) == (8, 32)
+    args = parsed("--batch_size_per_gpu", "5", "--gradient_accumulation_steps", "4")
+    assert (args.micro_batch_size, args.batch_size) == (5, 20)
+    args = parsed("--batch_size_per_gpu", "8", "--tokens_per_batch", "491520", "--context_length", "1024")
+    assert (args.gradient_accumulation_steps, args.batch_size) == (60, 480)
+    assert parsed("--mixed_precision").mixed_precision == "fp16"
+    assert parsed("--mixed_precision", "bf16").mixed_precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--batch_size", "10", "--gradient_accumulation_steps", "4"], "--batch_size 10 is not divisible by"),
+        (["--batch_size", "0"], "--batch_size is 0; expected at least 1"),
+        (["--batch_size_per_gpu", "-1"], "--batch_size_per_gpu is -1"),
+        (["--model_size", "huge"], "invalid choice: 'huge'"),
+    ],
+)
+def test_bad_flags_end_with_a_sentence(capsys, argv, sentence):
+    with pytest.raises(SystemExit) as stop:
+        parsed(*argv)
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_more_warm_up_than_iterations_is_refused(data, capsys):
+    with pytest.raises(SystemExit):
+        train(data, warmup_steps=21)
+    assert "--warmup_steps 21 exceeds --train_iterations 20" in capsys.readouterr().err
+
+
+def test_chinchilla_sets_the_iterations(data, capsys, monkeypatch):
+    stopped = []
+    monkeypatch.setattr(train_gpt2, "CosineLRScheduler", lambda *args: stopped.append(args) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(data, use_chinchilla=True)
+    parameters = int(re.search(r"Parameters: ([\d,]+)", capsys.readouterr().out)[1].replace(",", ""))
+    assert stopped[0][3] == -(-20 * parameters // (4 * 16))
+
+
+def test_flags_of_the_model_reach_it(data, monkeypatch):
+    seen = []
+    monkeypatch.setattr(train_gpt2, "GPT2", lambda config: seen.append(config) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(data, fused=True, use_bias=True, dropout_p=0.25, enable_gradient_checkpointing=True, activation="gelu_tanh")
+    (config,) = seen
+    assert (config.fused, config.use_bias, config.dropout_p) == (True, True, 0.25)
+    assert config.gradient_checkpointing
+    assert config.activation == "gelu_tanh"
+    assert config.vocab_size == 15
+
+
+def test_missing_data_and_checkpoints_are_named(data, tmp_path):
+    def failing(*argv):
+        command = [sys.executable, str(ROOT / "train_gpt2.py"), *map(str, argv)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert found.returncode == 1
+        assert "Traceback" not in found.stderr
+        return found.stderr
+
+    assert "There is no" in failing("--path_to_data", tmp_path / "none")
+    assert "There is no checkpoint in" in failing(*flags(data, resume_from_checkpoint="latest"))
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint checkpoint_7"):
+        train(data, resume_from_checkpoint="checkpoint_7")
+    with pytest.raises(ValueError, match=r"too few for a context of 4000; use a longer text"):
+        train(data, context_length=4000)
+
+
+def test_batches_are_blocks_of_the_file_with_targets_one_token_on(data):
+    blocks = train_gpt2.RandomBlocks(data / "train.bin", 16, 8, 100, seed=1)
+    x, y = blocks[3]
+    assert x.shape == y.shape == (8, 16)
+    assert x.dtype == np.int64
+    np.testing.assert_array_equal(x[:, 1:], y[:, :-1])
+    np.testing.assert_array_equal(blocks[3][0], x)
+    assert (blocks[4][0] != x).any()
+    text = np.array(blocks.tokens)
+    assert all(any((text[s : s + 16] == row).all() for s in range(len(text) - 16)) for row in x)
+    starts = {tuple(row) for i in range(100) for row in blocks[i][0]}
+    assert len(starts) > 40
+    with pytest.raises(IndexError):
+        blocks[100]
+
+
+def test_reading_a_batch_costs_little_of_a_step(data):
+    blocks = train_gpt2.RandomBlocks(data / "train.bin", 16, 12, 1000, seed=1)
+    began = time.perf_counter()
+    for i in range(200):
+        blocks[i]
+    assert (time.perf_counter() - began) / 200 < 1e-3
+
+
+# -- inference_gpt2.py -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(data):
+    assert train(data, train_iterations=40, eval_interval=40) == 0
+    return data.parent / "work" / "p"
+
+
+def sample(capsys, *argv):
+    capsys.readouterr()
+    assert inference_gpt2.main([str(a) for a in argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_sampling_is_repeatable_with_a_seed_and_the_cache_changes_nothing(project, capsys):
+    options = ["--prompt", "the ", "--max_tokens_gen", 40, "--seed", 1, "--temperature", 0.8, "--topk", 15]
+    text = sample(capsys, f"{project}/", *options)
+    assert text.startswith("the ")
+    assert len(text) == len("the ") + 40 + 1
+    assert sample(capsys, project, *options) == text
+    assert sample(capsys, project, *options, "--disable_cache") == text
+    assert sample(capsys, project, *options, "--fused") == text
+    assert sample(capsys, project, *options[:4], "--seed", 2) != text
+
+
+def test_every_inference_flag_does_its_part(project, capsys):
+    text = sample(capsys, project, "--start", "the", "--num_samples", 2, "--topp", 0.9, "--repetition_penalty", 1.1, "--fp16",
+                  "--compute_tok_per_sec", "--device", "cpu")  # fmt: skip
+    first, second = text.split("\n---------------\n")
+    assert first.startswith("the")
+    assert second.startswith("the")
+    assert re.search(r"^Tokens/Sec: [\d.]+ \(26 tokens in [\d.]+ s\)$", text, re.M)
+    greedy = sample(capsys, project, "--temperature", 0, "--max_tokens_gen", 5, "--bf16")
+    assert greedy == sample(capsys, project, "--temperature", 0, "--max_tokens_gen", 5, "--fp32")
+    prompt = project / "prompt.txt"
+    prompt.write_text("the dog")
+    assert sample(capsys, project, "--prompt", f"FILE:{prompt}", "--max_tokens_gen", 1).startswith("the dog")
+
+
+def test_the_newest_checkpoint_is_found_or_the_named_one(data, project):
+    assert inference_gpt2.find_checkpoint(project, None).name == "final_checkpoint"
+    train(data, train_iterations=45, eval_interval=45, checkpoint_iterations=42, resume_from_checkpoint="latest")
+    assert inference_gpt2.find_checkpoint(project, "checkpoint_42") == project / "checkpoint_42"
+    assert inference_gpt2.find_project(project / "checkpoint_42") == (project, project / "checkpoint_42")
+    with pytest.raises(FileNotFoundError, match="There is no checkpoint nothing"):
+        inference_gpt2.find_checkpoint(project, "nothing")
+    with pytest.raises(FileNotFoundError, match="There is no directory"):
+        inference_gpt2.find_project(project / "none")
+    with pytest.raises(FileNotFoundError, match=r"holds no model_meta\.json"):
+        inference_gpt2.find_project(data)
+
+
+def test_an_unknown_character_in_the_prompt_ends_with_a_sentence(project):
+    command = [sys.executable, str(ROOT / "inference_gpt2.py"), str(project), "--prompt", "Ω"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert found.returncode == 1
+    assert found.stderr.startswith("inference_gpt2.py: the tokenizer's 15 characters don't include")
+
+
+def test_a_hugging_face_directory_is_sampled_from(tmp_path, capsys, monkeypatch):
+    class Words:
+        kind, vocab_size = "gpt2", 20
+
+        def encode(self, text):
+            return [1, 2]
+
+        def decode(self, tokens):
+            return "".join(f" {t}" for t in tokens)
+
+    monkeypatch.setattr(inference_gpt2, "GPT2Tokenizer", Words)
+    model = GPT2(GPT2Config(vocab_size=32, context_length=8, num_layers=1, num_heads=1, embed_dim=8))
+    model.save_pretrained(tmp_path / "hf")
+    text = sample(capsys, tmp_path / "hf", "--prompt", "a", "--max_tokens_gen", 30, "--seed", 0)
+    numbers = [int(t) for t in text[1:].split()]
+    assert len(numbers) == 30
+    assert max(numbers) < 20
+
+
+def test_bytes_of_one_character_wait_for_each_other(capsys):
+    class Bytes:
+        kind = "gpt2"
+
+        def decode(self, tokens):
+            return bytes(tokens).decode(errors="replace")
+
+    show = inference_gpt2.Printer(Bytes())
+    for i, byte in enumerate("aé…".encode()):
+        show(byte, last=i == 5)
+    assert capsys.readouterr().out == "aé…"
