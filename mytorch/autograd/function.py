@@ -259,8 +259,11 @@ class Function(metaclass=_Meta):
             elif not isinstance(value, Tensor):
                 grads[i] = Tensor._wrap(value)
         ctx._node.node = node
-        with enable_grad() if recorded else no_grad():
-            results = cls.backward(ctx, *grads)
+        try:
+            with enable_grad() if recorded else no_grad():
+                results = cls.backward(ctx, *grads)
+        finally:
+            ctx._node.node = None
         results = results if isinstance(results, (tuple, list)) else (results,)
         if len(results) > len(node.parents) and all(r is None for r in results[len(node.parents) :]):
             results = results[: len(node.parents)]

@@ -1,3 +1,4 @@
+import gc
 import json
 
 import numpy as np
@@ -116,6 +117,28 @@ def test_gradient_checkpointing_changes_no_gradient_even_with_dropout():
         gradients.append([p.grad._array for p in model.parameters()])
     for plain, recomputed in zip(*gradients, strict=True):
         np.testing.assert_allclose(recomputed, plain, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("changes", [{}, {"dropout_p": 0.1}, {"gradient_checkpointing": True}])
+def test_training_leaves_nothing_to_the_garbage_collector(changes):
+    model = tiny(**changes)
+    optimizer = mytorch.optim.AdamW(model.parameters())
+    x = tokens(2, 8)
+
+    def step():
+        model(x, x).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            step()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_fused_is_handed_to_every_layer_that_knows_it():
