@@ -1,53 +1,168 @@
 """Layers: modules that hold parameters and call ops."""
 
 from . import functional, init, utils
-from .activation import GELU, ReLU, Sigmoid, Softmax, Tanh
-from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .dropout import Dropout
-from .embedding import Embedding
-from .linear import Bilinear, Flatten, Identity, Linear, Unflatten
-from .loss import CrossEntropyLoss
-from .module import Module
-from .normalization import LayerNorm, RMSNorm
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from .activation import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    ReLUSquared,
+    RReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmax2d,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
+from .containers import (
+    ModuleDict,
+    ModuleList,
+    ParameterDict,
+    ParameterList,
+    Sequential,
+)
+from .conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from .dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
+from .embedding import (
+    Embedding,
+)
+from .linear import (
+    Bilinear,
+    Flatten,
+    Identity,
+    Linear,
+    Unflatten,
+)
+from .loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CosineSimilarity,
+    CrossEntropyLoss,
+    CTCLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MarginRankingLoss,
+    MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    NLLLoss,
+    PairwiseDistance,
+    PoissonNLLLoss,
+    SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
+)
+from .module import (
+    Module,
+)
+from .normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    CrossMapLRN2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+    SyncBatchNorm,
+)
+from .padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
+from .parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+)
+from .pool import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
+from .vision import (
+    ChannelShuffle,
+    Fold,
+    PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
 
 # The older texts' spellings.
 GeLU = GELU
 SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
-
-__all__ = [
-    "GELU",
-    "Bilinear",
-    "Buffer",
-    "CrossEntropy",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "GeLU",
-    "Identity",
-    "LayerNorm",
-    "Layernorm",
-    "Linear",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "RMSNorm",
-    "ReLU",
-    "Sequential",
-    "Sigmoid",
-    "SoftMax",
-    "Softmax",
-    "Tanh",
-    "Unflatten",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "functional",
-    "init",
-    "utils",
-]

@@ -1,7 +1,9 @@
 """Activation layers: each applies the function of its name."""
 
+from ..ops.creation import full
 from . import functional as F
 from .module import Module
+from .parameter import Parameter
 
 
 class ReLU(Module):
@@ -75,3 +77,103 @@ class Softmax(Module):
 
     def extra_repr(self):
         return f"dim={self.dim}"
+
+
+def _layer(name, function, *, arguments=(), inplace=False, named=True):
+    """A layer from a function: `arguments` are (name, default) pairs kept as attributes and passed on."""
+    names = [n for n, _ in arguments]
+
+    def __init__(self, *args, **kwargs):
+        Module.__init__(self)
+        kwargs.pop("fused", None) if kwargs.get("fused") is None else setattr(self, "fused", kwargs.pop("fused"))
+        allowed = [*names, "inplace"] if inplace else names
+        if len(args) > len(allowed):
+            raise TypeError(f"{name}() takes {len(allowed)} arguments, got {len(args)}.")
+        given = {**dict(zip(allowed, args, strict=False)), **kwargs}
+        for n in given:
+            if n not in allowed:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
+        for n, default in arguments:
+            if default is ... and n not in given:
+                raise TypeError(f"{name}() missing required argument: '{n}'")
+            setattr(self, n, given.get(n, default))
+        if inplace:
+            self.inplace = given.get("inplace", False)
+
+    def forward(self, input):
+        options = {n: getattr(self, n) for n in names}
+        if inplace:
+            options["inplace"] = self.inplace
+        return getattr(F, function)(input, **options)
+
+    def extra_repr(self):
+        text = ", ".join(f"{n}={getattr(self, n)}" if named else f"{getattr(self, n)}" for n in names)
+        return text + ((", " if text else "") + "inplace=True" if inplace and self.inplace else "")
+
+    doc = f"Applies `F.{function}` elementwise." if function not in ("softmin", "log_softmax", "glu") else f"Applies `F.{function}`."
+    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
+    return type(name, (Module,), body)
+
+
+LeakyReLU = _layer("LeakyReLU", "leaky_relu", arguments=[("negative_slope", 0.01)], inplace=True)
+ELU = _layer("ELU", "elu", arguments=[("alpha", 1.0)], inplace=True)
+CELU = _layer("CELU", "celu", arguments=[("alpha", 1.0)], inplace=True)
+SELU = _layer("SELU", "selu", inplace=True)
+SiLU = _layer("SiLU", "silu", inplace=True)
+Mish = _layer("Mish", "mish", inplace=True)
+ReLU6 = _layer("ReLU6", "relu6", inplace=True)
+Hardsigmoid = _layer("Hardsigmoid", "hardsigmoid", inplace=True)
+Hardswish = _layer("Hardswish", "hardswish", inplace=True)
+Hardtanh = _layer("Hardtanh", "hardtanh", arguments=[("min_val", -1.0), ("max_val", 1.0)], inplace=True)
+Hardshrink = _layer("Hardshrink", "hardshrink", arguments=[("lambd", 0.5)], named=False)
+Softshrink = _layer("Softshrink", "softshrink", arguments=[("lambd", 0.5)], named=False)
+Tanhshrink = _layer("Tanhshrink", "tanhshrink")
+Threshold = _layer("Threshold", "threshold", arguments=[("threshold", ...), ("value", ...)], inplace=True)
+Softplus = _layer("Softplus", "softplus", arguments=[("beta", 1.0), ("threshold", 20.0)])
+Softsign = _layer("Softsign", "softsign")
+LogSigmoid = _layer("LogSigmoid", "logsigmoid")
+Softmin = _layer("Softmin", "softmin", arguments=[("dim", None)])
+LogSoftmax = _layer("LogSoftmax", "log_softmax", arguments=[("dim", None)])
+GLU = _layer("GLU", "glu", arguments=[("dim", -1)])
+ReLUSquared = _layer("ReLUSquared", "relu_squared")
+
+
+class RReLU(Module):
+    """A leaky relu with a slope drawn at random while training."""
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input):
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self):
+        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
+
+
+class PReLU(Module):
+    """A leaky relu whose slope is learnt. Source: He et al., 2015."""
+
+    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.init = init
+        self.weight = Parameter(full((num_parameters,), float(init), device=device, dtype=dtype))
+
+    def forward(self, input):
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self):
+        return f"num_parameters={self.num_parameters}"
+
+
+class Softmax2d(Module):
+    """softmax over the channels of (N, C, H, W)."""
+
+    def forward(self, input):
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D instead)")
+        return F.softmax(input, -3)

@@ -29,3 +29,40 @@ class Dropout(_Dropout):
 
     def forward(self, input):
         return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class _ChannelDropout(_Dropout):
+    dims = 2
+
+    def forward(self, input):
+        return getattr(F, f"dropout{self.dims}d")(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_ChannelDropout):
+    """Whole channels of (N, C, L) zeroed with probability p. Source: Tompson et al., 2015."""
+
+    dims = 1
+
+
+class Dropout2d(_ChannelDropout):
+    """Whole channels of (N, C, H, W) zeroed with probability p."""
+
+
+class Dropout3d(_ChannelDropout):
+    """Whole channels of (N, C, D, H, W) zeroed with probability p."""
+
+    dims = 3
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps the mean and variance of selu's outputs. Source: Klambauer et al., 2017."""
+
+    def forward(self, input):
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """AlphaDropout of whole channels."""
+
+    def forward(self, input):
+        return F.feature_alpha_dropout(input, self.p, self.training)

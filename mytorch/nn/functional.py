@@ -1,15 +1,118 @@
 """The functional twins of the layers: names of ops as `F`, and the few composites that are no op."""
 
 from .. import dtypes
-from ..ops.activation import gelu, log_softmax, relu, sigmoid, silu, softmax, tanh
+from ..ops.activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    gumbel_softmax,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    mish,
+    prelu,
+    relu6,
+    rrelu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softmin,
+    softplus,
+    softshrink,
+    softsign,
+    tanh,
+    tanhshrink,
+    threshold,
+)
+from ..ops.activation import relu as _relu
 from ..ops.attention import scaled_dot_product_attention
+from ..ops.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from ..ops.core import op
 from ..ops.creation import arange, zeros
+from ..ops.elementwise import where
 from ..ops.embedding import embedding
 from ..ops.linalg import _linear
-from ..ops.loss import cross_entropy
-from ..ops.normalization import layer_norm, rms_norm
+from ..ops.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cosine_similarity,
+    cross_entropy,
+    ctc_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+    pairwise_distance,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from ..ops.movement import cat
+from ..ops.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
+from ..ops.padding import pad
+from ..ops.pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
 from ..ops.random import bernoulli_mask
+from ..ops.resample import (
+    affine_grid,
+    channel_shuffle,
+    fold,
+    grid_sample,
+    interpolate,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+    upsample,
+)
 from ..tensor import Tensor
 
 
@@ -89,6 +192,76 @@ def dropout(input, p=0.5, training=True, inplace=False):
     return _drop(input, tuple(input.shape), p, training, inplace, "dropout")
 
 
+def relu(input, inplace=False):
+    """max(input, 0); `inplace` writes it into the input."""
+    return input.relu_() if inplace else _relu(input)
+
+
+def _channel_dropout(d):
+    def dropout(input, p=0.5, training=True, inplace=False):
+        shape = (*tuple(input.shape)[: input.ndim - d], *(1,) * d)
+        return _drop(input, shape, p, training, inplace, f"dropout{d}d")
+
+    dropout.__name__ = dropout.__qualname__ = f"dropout{d}d"
+    dropout.__doc__ = f"Whole channels, all of their last {d} axes, zeroed with probability p while training."
+    return dropout
+
+
+dropout1d, dropout2d, dropout3d = (_channel_dropout(d) for d in (1, 2, 3))
+
+
+def _alpha(input, p, training, shape):
+    """Dropout to selu's negative limit, with the scale and shift that keep mean and variance."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0.0:
+        return input
+    limit = -1.7580993408473766
+    kept = Tensor._wrap(bernoulli_mask(input, shape, p) != 0)
+    scale = ((1 - p) * (1 + p * limit**2)) ** -0.5 if p < 1 else 0.0
+    return where(kept, input, limit) * scale + (-limit * p * scale)
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """Dropout for selu networks. Source: Klambauer et al., 2017."""
+    return _alpha(input, p, training, tuple(input.shape))
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """`alpha_dropout` of whole channels."""
+    return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
+
+
+def rmsnorm(input, weight=None, eps=None, training=True, *, fused=None):
+    """RMS norm over the last axis."""
+    return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused)
+
+
+def precompute_rotary_cos_sin(head_dim, max_position_embeddings, base=10000.0):
+    """Tables (cos, sin), each (max_position_embeddings, head_dim), of the rotary angles. Source: Su et al., 2021."""
+    frequencies = base ** (arange(0, head_dim, 2).float() * (-1.0 / head_dim))
+    angles = arange(max_position_embeddings).float().unsqueeze(1) * frequencies
+    angles = cat([angles, angles], dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def _rotate_half(x):
+    a, b = x.chunk(2, -1)
+    return cat([-b, a], dim=-1)
+
+
+def apply_rotary_pos_embed(q, k, cos, sin, unsqueeze_dim=1, *, fused=None):
+    """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`."""
+    if cos.ndim == 3:  # (B, T, D): an axis for the heads
+        cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+
+
+def hardtanh_(input, min_val=-1.0, max_val=1.0):
+    """In-place version of `hardtanh`."""
+    return hardtanh(input, min_val, max_val, True)
+
+
 def one_hot(tensor, num_classes=-1):
     """Class indices (…) as an int64 tensor (…, num_classes) with a single 1 in each row.
 
@@ -117,21 +290,112 @@ def one_hot(tensor, num_classes=-1):
 
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
+    "apply_rotary_pos_embed",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
     "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
     "embedding",
+    "feature_alpha_dropout",
+    "fold",
+    "gaussian_nll_loss",
     "gelu",
+    "glu",
+    "grid_sample",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "instance_norm",
+    "interpolate",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
+    "local_response_norm",
     "log_softmax",
+    "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "mish",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "normalize",
     "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
+    "precompute_rotary_cos_sin",
+    "prelu",
     "relu",
+    "relu6",
     "relu_squared",
     "rms_norm",
+    "rmsnorm",
+    "rrelu",
     "scaled_dot_product_attention",
+    "selu",
     "sigmoid",
     "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
     "tanh",
+    "tanhshrink",
+    "threshold",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+    "unfold",
+    "upsample",
 ]

@@ -7,7 +7,8 @@ import numpy as np
 from .. import dtypes
 from .bind import public
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, where
+from .inplace import overwrite
 from .reduction import normalize_dim
 
 
@@ -112,8 +113,7 @@ _silu.grad(input=_silu_grad)
 @public(method=False, function=False)
 def silu(input, inplace=False, *, fused=None):
     """input * sigmoid(input), also called swish."""
-    out = _silu(input, fused=fused)
-    return input.copy_(out) if inplace else out
+    return _maybe_inplace(input, _silu(input, fused=fused), inplace)
 
 
 # -- softmax -------------------------------------------------------------------------------------------------------
@@ -187,3 +187,213 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
     return _log_softmax(input, dim=normalize_dim(dim, input.ndim), fused=fused)
+
+
+# -- more rectifiers and squashing functions -------------------------------------------------------------------
+# Each is a record of forward and gradient; the function after it has PyTorch's arguments.
+
+
+def _activation(gradient, **kwargs):
+    """A record from a forward, with its gradient; `fused` is accepted by all."""
+
+    def make(forward):
+        return op(**kwargs)(forward).grad(input=gradient)
+
+    return make
+
+
+@_activation(lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), name="leaky_relu")
+def _leaky_relu(xp, input, *, slope):
+    return xp.where(input > 0, input, input * slope)
+
+
+@public(method=False, function=False)
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """input where positive, else negative_slope * input."""
+    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope), inplace)
+
+
+def _maybe_inplace(input, out, inplace):
+    """`inplace=True` writes the result into the input."""
+    return overwrite(input, out, "inplace=True") if inplace else out
+
+
+@_activation(
+    lambda g, input, alpha, scale, rate, xp: g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate)),
+    name="elu",
+)
+def _elu(xp, input, *, alpha, scale=1.0, rate=1.0):
+    low = xp.expm1(xp.minimum(input, input.dtype.type(0)) * rate)
+    return xp.where(input > 0, input * scale, low * (alpha * scale))
+
+
+def elu(input, alpha=1.0, inplace=False):
+    """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016."""
+    return _maybe_inplace(input, _elu(input, alpha=alpha), inplace)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017."""
+    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha), inplace)
+
+
+def selu(input, inplace=False):
+    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
+    return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805), inplace)
+
+
+def prelu(input, weight):
+    """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
+    if weight.numel() > 1:
+        if input.ndim < 2 or input.shape[1] != weight.numel():
+            raise RuntimeError(f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} and input of shape {tuple(input.shape)}.")
+        weight = weight.reshape(1, -1, *(1,) * (input.ndim - 2))
+    return where(input > 0, input, input * weight.reshape(weight.shape if weight.numel() > 1 else ()))
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise."""
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slopes = input.detach().clone().uniform_(lower, upper)
+    return _maybe_inplace(input, where(input >= 0, input, input * slopes), inplace)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """input limited to [min_val, max_val]; the gradient is 0 at the bounds."""
+    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val), inplace)
+
+
+@_activation(lambda g, input, low, high, xp: xp.where((input > low) & (input < high), g, 0.0), name="hardtanh")
+def _hardtanh(xp, input, *, low, high):
+    return xp.clip(input, input.dtype.type(low), input.dtype.type(high))
+
+
+def relu6(input, inplace=False):
+    """input limited to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+@_activation(lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0), name="hardsigmoid")
+def _hardsigmoid(xp, input):
+    return xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1))
+
+
+def hardsigmoid(input, inplace=False):
+    """input / 6 + 1 / 2, limited to [0, 1]."""
+    return _maybe_inplace(input, _hardsigmoid(input), inplace)
+
+
+@_activation(
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)), name="hardswish"
+)
+def _hardswish(xp, input):
+    return input * xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1))
+
+
+def hardswish(input, inplace=False):
+    """input * hardsigmoid(input). Source: Howard et al., 2019."""
+    return _maybe_inplace(input, _hardswish(input), inplace)
+
+
+@_activation(lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0), name="hardshrink")
+def _hardshrink(xp, input, *, lambd):
+    return xp.where((input > lambd) | (input < -lambd), input, input.dtype.type(0))
+
+
+@public(method=False, inplace=False)
+def hardshrink(input, lambd=0.5):
+    """input where its magnitude is above lambd, else 0."""
+    return _hardshrink(input, lambd=lambd)
+
+
+@_activation(lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0), name="softshrink")
+def _softshrink(xp, input, *, lambd):
+    return xp.where(input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0)))
+
+
+def softshrink(input, lambd=0.5):
+    """input drawn towards 0 by lambd."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return _softshrink(input, lambd=lambd)
+
+
+def tanhshrink(input):
+    """input - tanh(input)."""
+    return input - tanh(input)
+
+
+@_activation(lambda g, input, level, xp: xp.where(input > level, g, 0.0), name="threshold")
+def _threshold(xp, input, *, level, value):
+    return xp.where(input > level, input, input.dtype.type(value))
+
+
+@public(method=False, inplace=False)
+def threshold(input, threshold, value, inplace=False):
+    """input where it is above the threshold, else value."""
+    return _maybe_inplace(input, _threshold(input, level=threshold, value=value), inplace)
+
+
+def _sigmoid_of(xp, x):
+    return xp.tanh(x * 0.5) * 0.5 + 0.5
+
+
+@_activation(
+    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)), name="softplus"
+)
+def _softplus(xp, input, *, beta, limit):
+    scaled = input * beta
+    soft = (xp.log1p(xp.exp(-xp.absolute(scaled))) + xp.maximum(scaled, input.dtype.type(0))) / beta
+    return xp.where(scaled > limit, input, soft)
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta * input)) / beta; input itself above threshold / beta."""
+    return _softplus(input, beta=beta, limit=threshold)
+
+
+def softsign(input):
+    """input / (1 + |input|)."""
+    return input / (input.abs() + 1.0)
+
+
+@_activation(lambda g, input, xp: g * _sigmoid_of(xp, -input), name="logsigmoid")
+def _logsigmoid(xp, input):
+    return xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input)))
+
+
+def logsigmoid(input):
+    """log(sigmoid(input)), without overflow."""
+    return _logsigmoid(input)
+
+
+def mish(input, inplace=False):
+    """input * tanh(softplus(input)). Source: Misra, 2019."""
+    return _maybe_inplace(input, input * tanh(softplus(input)), inplace)
+
+
+def glu(input, dim=-1):
+    """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017."""
+    if input.ndim == 0 or input.shape[dim] % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}")
+    a, b = input.chunk(2, dim)
+    return a * sigmoid(b)
+
+
+def softmin(input, dim=None, dtype=None):
+    """softmax(-input)."""
+    return softmax(-input, dim, dtype)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """A sample of a relaxed one-hot variable; `hard` rounds it, with the gradient of the soft one. Source: Jang et al., 2017."""
+    uniform = logits.detach().clone().uniform_(0, 1)
+    gumbels = -(-(uniform.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
+    soft = softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return soft
+    best = soft.detach().argmax(dim, keepdim=True)
+    one_hot = soft.detach() * 0
+    one_hot = one_hot.scatter(dim, best, 1.0)
+    return one_hot - soft.detach() + soft

@@ -70,6 +70,12 @@ def _swapped(caller):
     return swapped
 
 
+def _attribute(name, get):
+    """A property of Tensor and Array that computes."""
+    for cls in (Tensor, Array):
+        setattr(cls, name, property(get))
+
+
 def attach(namespace):
     """Bind every public definition: methods to Tensor and Array, functions to `namespace`."""
     for name, function in METHODS.items():

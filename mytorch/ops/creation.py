@@ -10,7 +10,7 @@ from .._array import Array, as_raw
 from ..backend import CPU, as_device, device, ndarray, on, to_device
 from ..errors import kind
 from ..tensor import Tensor
-from .bind import public
+from .bind import PUBLIC, _attribute, public
 from .core import op
 from .elementwise import cast
 from .inplace import adopt, check_writable
@@ -110,8 +110,6 @@ def _factory(name, maker, text):
 
 
 def _name(function, name):
-    from .bind import PUBLIC
-
     function.__name__ = function.__qualname__ = name
     PUBLIC[name] = function
     return function
@@ -552,13 +550,6 @@ def fill_(self, value):
 def zero_(self):
     """Fill with 0; returns self."""
     return fill_(self, 0)
-
-
-def _attribute(name, get):
-    """A property of Tensor and Array that computes."""
-    prop = property(get)
-    for cls in (Tensor, Array):
-        setattr(cls, name, prop)
 
 
 _attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))

@@ -307,6 +307,20 @@ def erf(xp, input):
 erf.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sqrt(math.pi))))
 
 
+@public(name="xlogy")
+@op(dtype="float", name="xlogy")
+def _xlogy(xp, input, other):
+    """input * log(other), and 0 where input is 0."""
+    return xp.where(input == 0, xp.where(other != other, other, 0.0), input * xp.log(other))
+
+
+_xlogy.grad(
+    input=lambda g, input, other, xp: g * xp.where((input == 0) & (other <= 0), 0.0, xp.log(other)),
+    other=lambda g, input, other: g * (input / other),
+)
+xlogy = _xlogy.caller
+
+
 # -- trigonometry ----------------------------------------------------------------------------------------
 
 

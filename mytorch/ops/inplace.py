@@ -65,14 +65,18 @@ def in_place(caller, name):
                 into(x, *operands, out=x)
                 array._bump()
                 return self
-        result = caller(self, *args, **kwargs)
-        _keep_original(self, result)
-        adopt(self, result, name)
-        return self
+        return overwrite(self, caller(self, *args, **kwargs), name)
 
     twin.__name__ = twin.__qualname__ = name
     twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
     return twin
+
+
+def overwrite(self, result, name):
+    """Make `self` hold a result that was computed from it; returns self."""
+    check_writable(self, name)
+    _keep_original(self, result)
+    return adopt(self, result, name)
 
 
 def _keep_original(self, result):

@@ -1,15 +1,18 @@
 """Losses: cross-entropy in full; the others are added beside it."""
 
 import math
+import warnings
+from itertools import pairwise
 
 import numpy as np
 
 from .._array import Array
-from ..backend import ndarray
+from ..backend import ndarray, xp_of
 from ..tensor import Tensor
-from .activation import log_softmax
+from .activation import log_softmax, logsigmoid
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, minimum, where, xlogy
+from .movement import cat, stack
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32")
@@ -183,3 +186,325 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing):
     return total / (math.prod(input.shape) / classes) if reduction == "mean" else total
 
 
+
+
+# -- the other losses -----------------------------------------------------------------------------------------
+
+
+def reduce(losses, reduction):
+    """The mean or sum of losses, or all of them."""
+    check_reduction(reduction)
+    return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
+
+
+def _legacy(reduction, size_average, reduce_):
+    """PyTorch's older arguments for the reduction."""
+    if size_average is None and reduce_ is None:
+        return reduction
+    if reduce_ is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def _match(input, target, name):
+    if tuple(input.shape) != tuple(target.shape):
+        warnings.warn(
+            f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """The negative of the log-probability of each target class.
+
+    Args:
+        input: log-probabilities (C,), (N, C) or (N, C, d1, …). target: class indices. weight: (C,).
+    """
+    reduction = _legacy(reduction, size_average, reduce)
+    check_reduction(reduction)
+    single = input.ndim == 1
+    rows = input.unsqueeze(0) if single else input
+    classes = rows.shape[1]
+    index = class_indices(target, "nll_loss")
+    index = index.reshape(1) if single else index
+    if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
+        raise ValueError(f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}.")
+    _check_classes(index, classes, ignore_index, "nll_loss")
+    xp = xp_of(index)
+    kept = index != ignore_index
+    safe = xp.where(kept, index, 0)
+    picked = rows.gather(1, Tensor._wrap(safe).unsqueeze(1)).squeeze(1)
+    weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
+    if weight is not None:
+        weights = weights * weight[Tensor._wrap(safe)]
+    losses = -picked * weights
+    if reduction == "none":
+        return losses.squeeze(0) if single else losses
+    total = losses.sum()
+    return total / weights.sum() if reduction == "mean" else total
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """(input - target)^2."""
+    _match(input, target, "mse_loss")
+    squares = (input - target).square()
+    if weight is not None:
+        squares = squares * weight
+    return _reduce(squares, _legacy(reduction, size_average, reduce))
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """|input - target|."""
+    _match(input, target, "l1_loss")
+    distances = (input - target).abs()
+    return _reduce(distances if weight is None else distances * weight, _legacy(reduction, size_average, reduce))
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015."""
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
+    if beta == 0:
+        return l1_loss(input, target, size_average, reduce, reduction)
+    _match(input, target, "smooth_l1_loss")
+    d = (input - target).abs()
+    return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), _legacy(reduction, size_average, reduce))
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964."""
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
+    _match(input, target, "huber_loss")
+    d = (input - target).abs()
+    losses = where(d < delta, d.square() * 0.5, (d - 0.5 * delta) * delta)
+    return _reduce(losses if weight is None else losses * weight, reduction)
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
+
+    Raises:
+        ValueError: shapes differ.
+        RuntimeError: probabilities outside [0, 1].
+    """
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size.")
+    raw = raw_of(input)
+    if isinstance(raw, ndarray) and raw.size and not ((raw >= 0) & (raw <= 1)).all():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
+
+
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term."""
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
+    if pos_weight is None:
+        losses = (1 - target) * input - logsigmoid(input)
+    else:
+        losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
+    return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size."""
+    if log_target:
+        losses = target.exp() * (target - input)
+    else:
+        losses = xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        return losses.sum() / input.shape[0]
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+    """The negative log-likelihood of counts under Poisson rates (or their logarithms)."""
+    losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        losses = losses + where(target > 1, stirling, 0.0)
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """The negative log-likelihood of targets under normal distributions of the given means and variances."""
+    if not isinstance(var, (Tensor, Array)):
+        var = input * 0 + var
+    elif tuple(var.shape) != tuple(input.shape) and var.ndim == input.ndim - 1:
+        var = var.unsqueeze(-1)
+    if bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    held = var.detach().clamp(min=eps)
+    var = var + (held - var.detach())
+    losses = (var.log() + (input - target).square() / var) * 0.5
+    return _reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    """input where target is 1; max(0, margin - input) where it is -1."""
+    losses = where(target == 1, input, 0.0) + where(target == -1, (margin - input).clamp(min=0), 0.0)
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input))."""
+    return _reduce((-target * input).exp().log1p(), _legacy(reduction, size_average, reduce))
+
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """max(0, -target * (input1 - input2) + margin)."""
+    return _reduce((-target * (input1 - input2) + margin).clamp(min=0), _legacy(reduction, size_average, reduce))
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
+    b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
+    return (a * b).sum(dim)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """1 - cos where target is 1; max(0, cos - margin) where it is -1."""
+    dim = input1.ndim - 1
+    dots = (input1 * input2).sum(dim)
+    tiny = 1e-12
+    cos = dots / ((input1.square().sum(dim) + tiny) * (input2.square().sum(dim) + tiny)).sqrt()
+    losses = where(target == 1, 1 - cos, 0.0) + where(target == -1, (cos - margin).clamp(min=0), 0.0)
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of x1 - x2 + eps along the last axis."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
+):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Source: Balntas et al., 2016."""
+
+    def distance(a, b):
+        return pairwise_distance(a, b, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap,
+        reduction=_legacy(reduction, size_average, reduce),
+    )  # fmt: skip
+
+
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
+    """`triplet_margin_loss` with a distance of one's own."""
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum.caller(far, distance(positive, negative))
+    return _reduce((near - far + margin).clamp(min=0), reduction)
+
+
+def multi_margin_loss(
+    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
+    rows = input.unsqueeze(0) if input.ndim == 1 else input
+    index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
+    gaps = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    gaps = gaps if p == 1 else gaps.square()
+    if weight is not None:
+        gaps = gaps * weight[index]
+    others = Tensor._wrap(xp_of(raw_of(rows)).arange(rows.shape[1])) != index
+    losses = where(others, gaps, 0.0).sum(1) / rows.shape[1]
+    losses = losses.squeeze(0) if input.ndim == 1 else losses
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """The mean over classes of the binary cross-entropies with logits."""
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    losses = (losses if weight is None else losses * weight).mean(-1)
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Hinges between every target class (listed up to the first -1) and every other class."""
+    rows = input.unsqueeze(0) if input.ndim == 1 else input
+    index = raw_of(target).reshape(rows.shape[0], -1)
+    xp = xp_of(index)
+    listed = xp.cumprod(index >= 0, axis=1).astype(bool)
+    is_target = xp.zeros(index.shape, bool)
+    where_rows, where_columns = xp.nonzero(listed)
+    is_target[where_rows, index[where_rows, where_columns]] = True
+    safe = Tensor._wrap(xp.where(listed, index, 0))
+    picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
+    gaps = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
+    counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
+    losses = where(counted, gaps, 0.0).sum((1, 2)) / rows.shape[1]
+    losses = losses.squeeze(0) if input.ndim == 1 else losses
+    return _reduce(losses, _legacy(reduction, size_average, reduce))
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """The negative log-probability of label sequences, summed over all alignments.
+
+    Args:
+        log_probs: (T, N, C) or (T, C). targets: (N, S), or all of them joined in one axis.
+        input_lengths, target_lengths: how much of each is used. blank: the class of "nothing".
+        zero_infinity: count impossible alignments as 0.
+
+    Source: Graves et al., 2006. Composed of ops, step by step, so autograd differentiates it.
+    """
+    single = log_probs.ndim == 2
+    logits = log_probs.unsqueeze(1) if single else log_probs
+    steps, batch, _ = logits.shape
+    lengths_in = [int(v) for v in np.atleast_1d(np.asarray(raw_of(input_lengths)))]
+    lengths_out = [int(v) for v in np.atleast_1d(np.asarray(raw_of(target_lengths)))]
+    labels = np.asarray(raw_of(targets))
+    if labels.ndim == 1 and not single:
+        starts = np.cumsum([0, *lengths_out])
+        rows = [labels[a:b] for a, b in pairwise(starts)]
+    else:
+        rows = [row[:n] for row, n in zip(np.atleast_2d(labels), lengths_out, strict=True)]
+    width = 2 * max(lengths_out, default=0) + 1
+    extended = np.full((batch, width), blank, np.int64)
+    for i, row in enumerate(rows):
+        extended[i, 1 : 2 * len(row) : 2] = row
+    may_skip = np.zeros((batch, width), bool)
+    may_skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
+    emissions = logits.gather(2, Tensor._wrap(np.broadcast_to(extended, (steps, batch, width)).copy()))
+    low = -1e30  # stands for log(0), so that no gradient is NaN
+    first = np.full((batch, width), False)
+    first[:, :2] = True
+    alpha = where(Tensor._wrap(first), emissions[0], low)
+    skip = Tensor._wrap(may_skip)
+    history = [alpha]
+    for t in range(1, steps):
+        shifted = cat([alpha[:, :1] * 0 + low, alpha[:, :-1]], 1)
+        skipped = cat([alpha[:, :2] * 0 + low, alpha[:, :-2]], 1)[:, :width]
+        arrivals = stack([alpha, shifted, where(skip, skipped, low)], 0)
+        alpha = (arrivals.logsumexp(0) + emissions[t]).clamp(min=low)
+        history.append(alpha)
+    losses = []
+    for i in range(batch):
+        last = history[lengths_in[i] - 1][i]
+        end = 2 * lengths_out[i]
+        total = last[end : end + 1] if end == 0 else last[end - 1 : end + 1]
+        losses.append(-total.logsumexp(0))
+    loss = stack(losses)
+    impossible = loss > 1e29
+    if zero_infinity:
+        loss = where(impossible, 0.0, loss)
+    elif bool(impossible.any()):
+        loss = where(impossible, math.inf, loss)
+    if reduction == "mean":
+        return (loss / Tensor._wrap(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype))).mean()
+    loss = loss.squeeze(0) if single and reduction == "none" else loss
+    return _reduce(loss, reduction)
+
+
+_reduce = reduce

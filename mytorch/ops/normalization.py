@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 
+from ..backend import Namespace, xp_of
 from ..dtypes import finfo
 from .core import op
+from .padding import pad
+from .pool import avg_pool1d
 
 
 def _flat(xp, x, width):
@@ -110,3 +113,154 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, fused=None):
 
     width = _width(input, normalized_shape, weight, None, "rms_norm")
     return _rms_norm(input, weight, width=width, eps=finfo(input.dtype).eps if eps is None else eps, fused=fused)
+
+
+# -- statistics over the batch ------------------------------------------------------------------------------
+
+
+def _channels(xp, p, ndim):
+    """A per-channel vector shaped to multiply (N, C, …)."""
+    return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
+
+
+@op(name="batch_norm", residuals=("mean", "rstd"), autocast="float32", promoted=("input",))
+def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
+    """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
+    x = _wide(xp, input)
+    axes = (0, *range(2, len(input.shape)))
+    if stats is not None and isinstance(xp, Namespace):
+        mean, var = (s.reshape((1, -1) + (1,) * (x.ndim - 2)) for s in stats)
+        centred = x - mean
+    else:
+        mean = xp.mean(x, axis=axes, keepdims=True)
+        centred = x - mean
+        var = xp.mean(centred * centred, axis=axes, keepdims=True)
+    rstd = 1.0 / xp.sqrt(var + eps)
+    if weight is not None:
+        out = centred * (rstd * _channels(xp, weight, len(input.shape)))
+    else:
+        out = centred * rstd
+    if bias is not None:
+        out = out + _channels(xp, bias, len(input.shape))
+    return xp.astype(out, input.dtype), mean, rstd
+
+
+def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
+    x, g = _wide(xp, input), _wide(xp, g)
+    axes = (0, *range(2, len(input.shape)))
+    n = math.prod(input.shape) // max(input.shape[1], 1)
+    normed = (x - mean) * rstd
+    g_sum = xp.sum(g, axis=axes, keepdims=True)
+    gn_sum = xp.sum(g * normed, axis=axes, keepdims=True)
+    gx = None
+    if needs[0]:
+        scale = rstd if weight is None else rstd * _channels(xp, weight, len(input.shape))
+        gx = (g - (g_sum + normed * gn_sum) * (1.0 / n)) * scale
+    return (
+        gx,
+        xp.reshape(gn_sum, (-1,)) if needs[1] else None,
+        xp.reshape(g_sum, (-1,)) if needs[2] else None,
+    )
+
+
+_batch_norm.vjp(_batch_norm_vjp)
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
+
+    Args:
+        input: (N, C) or (N, C, …).
+        running_mean, running_var: used in evaluation; in training updated in place (unbiased variance) by
+            `running = (1 - momentum) * running + momentum * batch`.
+        training: use the batch's own statistics.
+
+    Raises:
+        ValueError: training on a single value per channel.
+    Source: Ioffe and Szegedy, 2015.
+    """
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
+        shape = (1, -1) + (1,) * (input.ndim - 2)
+        scale = (running_var + eps).rsqrt()
+        scale = scale if weight is None else scale * weight
+        shift = -running_mean * scale
+        shift = shift if bias is None else shift + bias
+        return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
+    n = math.prod(input.shape) // max(input.shape[1], 1)
+    if n <= 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
+    raw = input._data._array
+    xp = xp_of(raw)
+    x = _wide(xp, raw)
+    axes = (0, *range(2, raw.ndim))
+    mean = x.mean(axis=axes)
+    var = x.var(axis=axes)
+    for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
+        if running is not None:
+            kept = running._data._array
+            kept *= 1 - momentum
+            kept += (momentum * batch).astype(kept.dtype)
+            running._data._bump()
+    return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var))
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
+    """Normalise each sample's channels in groups, then scale and shift each channel.
+
+    Raises:
+        RuntimeError: the channels can't be divided into num_groups.
+    Source: Wu and He, 2018.
+    """
+    if input.ndim < 2 or input.shape[1] % num_groups:
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
+            f"and num_groups={num_groups}"
+        )
+    rows = input.reshape(input.shape[0], num_groups, -1)
+    out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape)
+    return _affine(out, weight, bias)
+
+
+def _affine(out, weight, bias):
+    shape = (1, -1) + (1,) * (out.ndim - 2)
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
+
+    Raises:
+        ValueError: a single position, in training.
+    """
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if math.prod(input.shape[2:]) <= 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
+    if running_mean is not None:
+        flat = input.detach().reshape(*input.shape[:2], -1)
+        for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):
+            running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
+    rows = input.reshape(input.shape[0], input.shape[1], -1)
+    return _affine(_layer_norm(rows, width=rows.shape[-1], eps=eps).reshape(input.shape), weight, bias)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012."""
+
+    if input.ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    squares = (input * input).movedim(1, -1)
+    flat = squares.reshape(-1, 1, squares.shape[-1])
+
+    means = avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1).reshape(squares.shape).movedim(-1, 1)
+    return input / (means * alpha + k) ** beta
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """input / max(its p-norm along dim, eps)."""
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)

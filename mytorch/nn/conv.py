@@ -1,0 +1,154 @@
+"""Convolution layers in one, two and three dimensions, and transposed ones."""
+
+import math
+
+from ..ops.conv import several
+from ..ops.creation import empty
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+
+class _Conv(Module):
+    """What the convolution layers share.
+
+    Args:
+        in_channels, out_channels: both divisible by groups.
+        kernel_size, stride, padding, dilation: a number, or one for each axis; padding may be "same" or "valid".
+        groups: how many blocks of channels are convolved separately.
+        bias: whether a number is added for each output channel.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        fused: use a fused kernel where there is one.
+    """
+
+    dims = 2
+    transposed = False
+
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
+        padding_mode="zeros", device=None, dtype=None, *, fused=None,
+    ):  # fmt: skip
+        super().__init__()
+        self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self.fused = fused
+
+    def _setup(self, ins, outs, kernel, stride, padding, dilation, groups, bias, padding_mode, device, dtype):
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if ins % groups:
+            raise ValueError("in_channels must be divisible by groups")
+        if outs % groups:
+            raise ValueError("out_channels must be divisible by groups")
+        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ValueError(f"padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='{padding_mode}'")
+        d, name = self.dims, type(self).__name__
+        self.in_channels, self.out_channels, self.groups = ins, outs, groups
+        self.kernel_size, self.stride, self.dilation = (several(v, d, name) for v in (kernel, stride, dilation))
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"Invalid padding string {padding!r}, should be one of same, valid")
+            if padding == "same" and any(s != 1 for s in self.stride):
+                raise ValueError("padding='same' is not supported for strided convolutions")
+            self.padding = padding
+        else:
+            self.padding = several(padding, d, name)
+        self.padding_mode = padding_mode
+        shape = (ins, outs // groups) if self.transposed else (outs, ins // groups)
+        self.weight = Parameter(empty(*shape, *self.kernel_size, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(outs, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Uniform in ±1/sqrt(fan in), weight and bias."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
+            if fan_in:
+                init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def forward(self, input):
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            if padding == "same":
+                total = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+                widths = [w for t in reversed(total) for w in (t // 2, t - t // 2)]
+            else:
+                widths = [w for p in reversed(padding if padding != "valid" else (0,) * self.dims) for w in (p, p)]
+            input, padding = F.pad(input, widths, mode=self.padding_mode), 0
+        conv = getattr(F, f"conv{self.dims}d")
+        return conv(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, fused=self.fused)
+
+    def extra_repr(self):
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if isinstance(self.padding, str) or any(self.padding):
+            text += f", padding={self.padding}"
+        if any(d != 1 for d in self.dilation):
+            text += f", dilation={self.dilation}"
+        if any(getattr(self, "output_padding", ())):
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
+
+
+class Conv1d(_Conv):
+    """Convolution of (N, C, L)."""
+
+    dims = 1
+
+
+class Conv2d(_Conv):
+    """Convolution of (N, C, H, W)."""
+
+
+class Conv3d(_Conv):
+    """Convolution of (N, C, D, H, W)."""
+
+    dims = 3
+
+
+class _ConvTranspose(_Conv):
+    transposed = True
+
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
+        dilation=1, padding_mode="zeros", device=None, dtype=None,
+    ):  # fmt: skip
+        Module.__init__(self)
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        self.output_padding = several(output_padding, self.dims, type(self).__name__)
+        self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+
+    def forward(self, input, output_size=None):
+        extra = self.output_padding
+        if output_size is not None:
+            sizes = tuple(output_size)[-self.dims :]
+            least = [
+                (n - 1) * s - 2 * p + d * (k - 1) + 1
+                for n, s, p, d, k in zip(input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
+            ]
+            extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
+            if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):
+                raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}")
+        conv = getattr(F, f"conv_transpose{self.dims}d")
+        return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of (N, C, L)."""
+
+    dims = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of (N, C, H, W)."""
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of (N, C, D, H, W)."""
+
+    dims = 3

@@ -1,0 +1,114 @@
+"""Complex numbers: parts, conjugates, polar form, and views of pairs of reals.
+
+The gradient of a real loss with respect to z = x + iy is dL/dx + i dL/dy, as in PyTorch.
+"""
+
+import numpy as np
+
+from ..tensor import Tensor
+from .bind import _attribute, public
+from .core import op
+from .movement import stack
+
+
+@op(dtype="same", view=True, name="view_as_complex")
+def _as_complex(xp, input):
+    kind = np.complex128 if input.dtype == np.float64 else np.complex64
+    return xp.ascontiguousarray(input).view(kind)[..., 0]
+
+
+@op(dtype="same", view=True, name="view_as_real")
+def _as_real(xp, input):
+    x = xp.ascontiguousarray(input)
+    return x.view(np.float64 if x.dtype == np.complex128 else np.float32).reshape(*x.shape, 2)
+
+
+_as_complex.grad(input=lambda g, xp: xp.call(_as_real, g))
+_as_real.grad(input=lambda g, xp: xp.call(_as_complex, g))
+
+
+@public(inplace=False)
+def view_as_complex(input):
+    """Pairs of reals in the last axis as complex numbers."""
+    if not input.shape or input.shape[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, got {tuple(input.shape)}")
+    return _as_complex(input)
+
+
+@public(inplace=False)
+def view_as_real(input):
+    """Complex numbers as pairs of reals in a new last axis."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return _as_real(input)
+
+
+@public(inplace=False)
+def real(input):
+    """The real part; a real tensor is its own."""
+    return view_as_real(input).select(-1, 0) if input.dtype.is_complex else input
+
+
+@public(inplace=False)
+def imag(input):
+    """The imaginary part."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view_as_real(input).select(-1, 1)
+
+
+@public(method=False)
+def complex(real, imag):
+    """real + i imag."""
+    return view_as_complex(_stack_pair(real, imag))
+
+
+def _stack_pair(a, b):
+
+
+    return stack([a.expand(*np.broadcast_shapes(tuple(a.shape), tuple(b.shape))), b.expand(*np.broadcast_shapes(tuple(a.shape), tuple(b.shape)))], -1)
+
+
+@public(method=False)
+def polar(abs, angle):
+    """abs * exp(i angle)."""
+    return complex(abs * angle.cos(), abs * angle.sin())
+
+
+@op(dtype="same", name="conj")
+def _conj(xp, input):
+    return xp.conjugate(input)
+
+
+_conj.grad(input=lambda g, xp: xp.call(_conj, g))
+
+
+@public(inplace=False, names=("conj_physical",))
+def conj(input):
+    """The complex conjugate; a real tensor is its own."""
+    return _conj(input) if input.dtype.is_complex else input
+
+
+@public(inplace=False)
+def resolve_conj(input):
+    """input: conjugates are never lazy here."""
+    return input
+
+
+@public(inplace=False)
+def resolve_neg(input):
+    """input: negations are never lazy here."""
+    return input
+
+
+@public(inplace=False)
+def angle(input):
+    """The angle of a complex number; 0 or pi for a real one."""
+    if input.dtype.is_complex:
+        pairs = view_as_real(input)
+        return pairs.select(-1, 1).atan2(pairs.select(-1, 0))
+    return Tensor._wrap(np.angle(input._data._array).astype(input._data._array.dtype))
+
+
+_attribute("real", real)
+_attribute("imag", imag)

@@ -1,0 +1,255 @@
+"""Convolutions in one, two and three dimensions, and transposed ones.
+
+A convolution is a matrix product: every window of the input becomes a column, and the weight multiplies the
+columns. Three ops, each linear in both its inputs, are one another's gradients:
+
+    convolve(x, w)            the convolution itself
+    convolve_input(g, w)      its gradient for x: columns of wᵀ g, added back where their windows lay
+    convolve_weight(g, x)     its gradient for w: g times the columns of x, transposed
+
+so second derivatives need nothing more, and a transposed convolution is `convolve_input` as a forward.
+"""
+
+import math
+
+from ..errors import shapes
+from .core import op
+from .padding import pad
+
+
+def _padded(xp, x, padding):
+    """x with zeros around its spatial axes."""
+    if not any(padding):
+        return x
+    return xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding)))
+
+
+def out_size(n, k, stride, padding, dilation):
+    """The length of an axis of n after a window of k has slid over it."""
+    return (n + 2 * padding - dilation * (k - 1) - 1) // stride + 1
+
+
+def windows(xp, x, kernel, stride, dilation):
+    """(N, C, *kernel, *out): every window of a padded (N, C, *spatial) array, as a view."""
+    d = len(kernel)
+    out = [(n - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(x.shape[2:])]
+    strides = x.strides
+    shape = (*x.shape[:2], *kernel, *out)
+    steps = (*strides[:2], *(strides[2 + i] * dilation[i] for i in range(d)), *(strides[2 + i] * stride[i] for i in range(d)))
+    return xp.lib.stride_tricks.as_strided(x, shape, steps)
+
+
+def _columns(xp, x, kernel, stride, padding, dilation, groups):
+    """(N, G, C/G * prod(kernel), prod(out)): the windows as columns."""
+    n, c = x.shape[:2]
+    if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
+        return x.reshape(n, groups, c // groups, -1)
+    view = windows(xp, _padded(xp, x, padding), kernel, stride, dilation)
+    return view.reshape(n, groups, c // groups * math.prod(kernel), -1)
+
+
+def taps(kernel):
+    """Every position within a window."""
+    positions = [()]
+    for k in kernel:
+        positions = [(*p, i) for p in positions for i in range(k)]
+    return positions
+
+
+def tap_slices(position, out, stride, dilation):
+    """Where the given position of every window lies in the padded array: a strided slice for each axis."""
+    return tuple(
+        slice(p * dilation[i], p * dilation[i] + (out[i] - 1) * stride[i] + 1, stride[i]) for i, p in enumerate(position)
+    )
+
+
+@op(name="convolution", autocast="half")
+def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
+    """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
+    kernel = weight.shape[2:]
+    out = [out_size(n, k, *geometry) for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)]
+    columns = _columns(xp, input, kernel, stride, padding, dilation, groups)
+    rows = weight.reshape(1, groups, weight.shape[0] // groups, -1)
+    result = xp.matmul(rows, columns).reshape(input.shape[0], weight.shape[0], *out)
+    if bias is not None:
+        result += bias.reshape(-1, *(1,) * len(kernel))
+    return result
+
+
+@op(name="convolution_input")
+def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
+    """The gradient of a convolution's input of the given spatial `shape`."""
+    kernel, out = weight.shape[2:], g.shape[2:]
+    n = g.shape[0]
+    rows = weight.reshape(1, groups, weight.shape[0] // groups, -1)
+    columns = xp.matmul(xp.swapaxes(rows, -1, -2), g.reshape(n, groups, weight.shape[0] // groups, -1))
+    channels = weight.shape[1] * groups
+    columns = columns.reshape(n, channels, math.prod(kernel), *out)
+    if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
+        result = columns.reshape(n, channels, *shape)
+    else:
+        padded = xp.zeros((n, channels, *(s + 2 * p for s, p in zip(shape, padding, strict=True))), g.dtype)
+        for t, position in enumerate(taps(kernel)):
+            padded[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
+        inner = tuple(slice(p, p + s) for p, s in zip(padding, shape, strict=True))
+        result = padded[(slice(None), slice(None), *inner)]
+    if bias is not None:
+        result = result + bias.reshape(-1, *(1,) * len(kernel))
+    return result
+
+
+@op(name="convolution_weight")
+def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
+    """The gradient of a convolution's weight."""
+    n, channels = input.shape[:2]
+    outs = g.shape[1]
+    columns = _columns(xp, input, kernel, stride, padding, dilation, groups)
+    rows = g.reshape(n, groups, outs // groups, -1)
+    product = xp.sum(xp.matmul(rows, xp.swapaxes(columns, -1, -2)), axis=0)
+    return product.reshape(outs, channels // groups, *kernel)
+
+
+def _over_positions(xp, g):
+    return xp.sum(g, axis=(0, *range(2, len(g.shape))))
+
+
+convolve.grad(
+    input=lambda g, weight, shapes, stride, padding, dilation, groups, xp: xp.call(
+        convolve_input, g, weight, shape=tuple(shapes[0][2:]), stride=stride, padding=padding, dilation=dilation, groups=groups
+    ),
+    weight=lambda g, input, shapes, stride, padding, dilation, groups, xp: xp.call(
+        convolve_weight, g, input, kernel=tuple(shapes[1][2:]), stride=stride, padding=padding, dilation=dilation, groups=groups
+    ),
+    bias=lambda g, xp: _over_positions(xp, g),
+)
+def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups, needs, xp):
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return (
+        xp.call(convolve, up, weight, **geometry) if needs[0] else None,
+        xp.call(convolve_weight, g, up, kernel=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
+        _over_positions(xp, up) if needs[2] else None,
+    )
+
+
+convolve_input.vjp(_convolve_input_vjp)
+
+
+def _convolve_weight_vjp(up, g, input, shapes, stride, padding, dilation, groups, needs, xp):
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return (
+        xp.call(convolve, input, up, **geometry) if needs[0] else None,
+        xp.call(convolve_input, g, up, shape=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
+    )
+
+
+convolve_weight.vjp(_convolve_weight_vjp)
+
+
+def several(value, d, name):
+    """A number, or d of them, as a tuple of d ints.
+
+    Raises:
+        RuntimeError: another count.
+    """
+    if isinstance(value, (tuple, list)):
+        if len(value) == 1:
+            value = tuple(value) * d
+        if len(value) != d:
+            raise RuntimeError(f"{name}: expected one number or {d}, got {tuple(value)}.")
+        return tuple(int(v) for v in value)
+    return (int(value),) * d
+
+
+def _convolution(d):
+    name = f"conv{d}d"
+
+    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None):
+        stride, dilation = several(stride, d, name), several(dilation, d, name)
+        single = input.ndim == d + 1
+        if single:
+            input = input.unsqueeze(0)
+        if input.ndim != d + 2 or weight.ndim != d + 2:
+            raise RuntimeError(f"{name}: expected a {d + 1}-d or {d + 2}-d input and a {d + 2}-d weight, got shapes {shapes(input, weight)}.")
+        if input.shape[1] != weight.shape[1] * groups:
+            raise RuntimeError(
+                f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have "
+                f"{weight.shape[1] * groups} channels, but got {input.shape[1]} channels instead"
+            )
+        if weight.shape[0] % groups:
+            raise RuntimeError(f"{name}: {weight.shape[0]} output channels can't be divided into {groups} groups.")
+        if isinstance(padding, str):
+            input, padding = _named_padding(input, padding, weight.shape[2:], stride, dilation, name)
+        padding = several(padding, d, name)
+        for n, k, p, dil in zip(input.shape[2:], weight.shape[2:], padding, dilation, strict=True):
+            if n + 2 * p < dil * (k - 1) + 1:
+                raise RuntimeError(
+                    f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
+                    "can't be greater than actual input size"
+                )
+        out = convolve(input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused)
+        return out.squeeze(0) if single else out
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"""The {d}-d convolution (cross-correlation) of input with weight.
+
+    Args:
+        input: (N, C, {"…" if d > 1 else "L"}) or without N. weight: (O, C / groups, *kernel). bias: (O,).
+        stride, padding, dilation: a number or {d}; padding may be "valid" or "same".
+
+    Raises:
+        RuntimeError: channels, groups or sizes that don't fit.
+    """
+    return conv
+
+
+def _named_padding(input, padding, kernel, stride, dilation, name):
+    if padding == "valid":
+        return input, 0
+    if padding != "same":
+        raise ValueError(f"{name}: Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    total = [dil * (k - 1) for dil, k in zip(dilation, kernel, strict=True)]
+    if any(t % 2 for t in total):  # the odd one goes behind, as in PyTorch
+        widths = [w for t in reversed(total) for w in (0, t % 2)]
+        input = pad(input, widths)
+    return input, tuple(t // 2 for t in total)
+
+
+def _transposed(d):
+    name = f"conv_transpose{d}d"
+
+    def conv_transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
+        extra = several(output_padding, d, name)
+        single = input.ndim == d + 1
+        if single:
+            input = input.unsqueeze(0)
+        if input.ndim != d + 2 or weight.ndim != d + 2 or input.shape[1] != weight.shape[0]:
+            raise RuntimeError(
+                f"{name}: given weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {weight.shape[0]} channels"
+            )
+        if any(e >= max(s, dil) for e, s, dil in zip(extra, stride, dilation, strict=True)):
+            raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {extra} with stride {stride} and dilation {dilation}")
+        shape = tuple(
+            (n - 1) * s - 2 * p + dil * (k - 1) + e + 1
+            for n, k, s, p, dil, e in zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True)
+        )
+        out = convolve_input(input, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        return out.squeeze(0) if single else out
+
+    conv_transpose.__name__ = conv_transpose.__qualname__ = name
+    conv_transpose.__doc__ = f"""The {d}-d transposed convolution: the gradient of a convolution for its input, as a forward.
+
+    Args:
+        input: (N, C, …) or without N. weight: (C, O / groups, *kernel). bias: (O,).
+        output_padding: added to one side of the output's size.
+
+    Raises:
+        RuntimeError: channels or sizes that don't fit.
+    """
+    return conv_transpose
+
+
+conv1d, conv2d, conv3d = (_convolution(d) for d in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (_transposed(d) for d in (1, 2, 3))

@@ -1,0 +1,64 @@
+"""Padding: constants, reflections, copies of the edge, wrap-around; negative widths crop."""
+
+import numpy as np
+
+from .core import op
+from .indexing import _index
+
+
+@op(dtype="same", name="pad")
+def _pad(xp, input, *, widths, value=0.0):
+    return xp.pad(input, widths, constant_values=input.dtype.type(value))
+
+
+@op(dtype="same", name="unpad")
+def _unpad(xp, g, *, widths):
+    """The inner part of a padded array."""
+    return g[tuple(slice(a, n - b) for (a, b), n in zip(widths, g.shape, strict=True))]
+
+
+_pad.grad(input=lambda g, widths, xp: xp.call(_unpad, g, widths=widths))
+_unpad.grad(g=lambda g, widths, xp: xp.call(_pad, g, widths=widths))
+
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def pad(input, pad, mode="constant", value=None):
+    """input with `pad` = (last axis before, after, second to last before, after, …) elements added.
+
+    Args:
+        mode: "constant" (with `value`), "reflect", "replicate" or "circular". Negative widths crop.
+
+    Raises:
+        RuntimeError: an odd number of widths, more than the axes, or too wide for the mode.
+        NotImplementedError: a mode that is not known.
+    """
+    widths = [int(w) for w in pad]
+    if len(widths) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(widths) // 2 > input.ndim:
+        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got padding length {len(widths)} and input of dimension {input.ndim}")
+    if mode not in ("constant", *_MODES):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + [
+        (widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)
+    ]
+    if any(w < 0 for w in widths):
+        crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, input.shape, strict=True))
+        if any(s.stop < s.start for s in crop):
+            raise RuntimeError(f"pad: the widths {widths} crop more than the shape {tuple(input.shape)} has.")
+        input = input[crop]
+        pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
+    if not any(a or b for a, b in pairs):
+        return input.clone()
+    if mode == "constant":
+        return _pad(input, widths=tuple(pairs), value=0.0 if value is None else value)
+    for (a, b), n in zip(pairs, input.shape, strict=True):
+        limit = n - 1 if mode == "reflect" else n
+        if mode != "replicate" and max(a, b) > limit:
+            raise RuntimeError(f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}")
+    for axis, (a, b) in enumerate(pairs):
+        if a or b:  # each axis is a lookup of its own elements
+            order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])
+            input = _index(input, index=(slice(None),) * axis + (order,))
+    return input

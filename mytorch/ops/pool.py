@@ -1,0 +1,378 @@
+"""Pooling over windows: maxima, means, powers; adaptive forms; unpooling.
+
+A window has few positions, so each op goes through them one by one and handles all windows at once: position t
+of every window is a strided slice of the input.
+"""
+
+import math
+
+import numpy as np
+
+from ..backend import xp_of
+from ..tensor import Tensor
+from .conv import several, tap_slices, taps
+from .core import op
+from .movement import stack
+
+
+def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):
+    """The number of windows along each axis."""
+    out = []
+    for n, k, s, p, d in zip(shape, kernel, stride, padding, dilation, strict=True):
+        reach = n + 2 * p - d * (k - 1) - 1
+        count = (-(-reach // s) if ceil_mode else reach // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:  # a window must begin inside the input or its left padding
+            count -= 1
+        out.append(count)
+    return tuple(out)
+
+
+def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
+    """x with `fill` around it, so that every window fits."""
+    widths = [(0, 0), (0, 0)]
+    for n, o, k, s, p, d in zip(x.shape[2:], out, kernel, stride, padding, dilation, strict=True):
+        need = (o - 1) * s + d * (k - 1) + 1
+        widths.append((p, max(need - n - p, 0)))
+    if any(a or b for a, b in widths):
+        x = xp.pad(x, widths, constant_values=x.dtype.type(fill))
+    return x
+
+
+@op(dtype="same", outputs=("out", "chosen"), name="max_pool")
+def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
+    """The maximum of each window, and which position it was at."""
+    low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
+    x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
+    best = chosen = None
+    for t, position in enumerate(taps(kernel)):
+        value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
+        if best is None:
+            best, chosen = value.copy(), xp.zeros(value.shape, np.int16)
+        else:
+            better = (value > best) | (value != value)
+            xp.copyto(best, value, where=better)
+            xp.copyto(chosen, xp.asarray(t, np.int16), where=better)
+    return best, chosen
+
+
+def _within(position, out, x_shape, stride, padding, dilation):
+    """For one position: the windows in which it lies inside the input, and where it lies there."""
+    inside, there = [], []
+    for p, o, n, s, pad, d in zip(position, out, x_shape, stride, padding, dilation, strict=True):
+        offset = p * d - pad
+        first = max(0, -(offset // s)) if offset < 0 else 0
+        last = min(o, (n - 1 - offset) // s + 1)
+        last = max(last, first)
+        inside.append(slice(first, last))
+        begin = first * s + offset
+        there.append(slice(begin, begin + max((last - first - 1) * s + 1, 0), s) if last > first else slice(0, 0))
+    return (slice(None), slice(None), *inside), (slice(None), slice(None), *there)
+
+
+@op(dtype="same", name="max_pool_backward")
+def _max_pool_scatter(xp, g, *, chosen, shape, kernel, stride, padding, dilation):
+    """Each window's gradient, added to the position that was chosen."""
+    gx = xp.zeros(shape, g.dtype)
+    for t, position in enumerate(taps(kernel)):
+        inside, there = _within(position, g.shape[2:], shape[2:], stride, padding, dilation)
+        gx[there] += g[inside] * (chosen[inside] == t)
+    return gx
+
+
+@op(dtype="same", name="max_pool_gather")
+def _max_pool_pick(xp, x, *, chosen, kernel, stride, padding, dilation):
+    """The element of each window at the position that was chosen."""
+    out = xp.zeros(chosen.shape, x.dtype)
+    for t, position in enumerate(taps(kernel)):
+        inside, there = _within(position, chosen.shape[2:], x.shape[2:], stride, padding, dilation)
+        out[inside] += x[there] * (chosen[inside] == t)
+    return out
+
+
+_max_pool.grad(
+    input=lambda g, chosen, shape, kernel, stride, padding, dilation, xp: xp.call(
+        _max_pool_scatter, g, chosen=chosen, shape=shape, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+    )
+)
+_max_pool_scatter.grad(
+    g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
+        _max_pool_pick, g, chosen=chosen, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+    )
+)
+
+
+def _flat_positions(chosen, shape, kernel, stride, padding, dilation):
+    """Positions within windows as positions in the flattened spatial axes, int64: PyTorch's indices."""
+    d = len(kernel)
+    within = np.unravel_index(chosen.astype(np.int64), kernel)
+    flat = 0
+    for i in range(d):
+        o = np.arange(chosen.shape[2 + i]).reshape((-1,) + (1,) * (d - 1 - i))
+        flat = flat * shape[2 + i] + (o * stride[i] - padding[i] + within[i] * dilation[i])
+    return flat
+
+
+def _batched(input, d, name):
+    """(input with a batch axis, whether it was added)."""
+    if input.ndim == d + 1:
+        return input.unsqueeze(0), True
+    if input.ndim != d + 2:
+        raise RuntimeError(f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor, got shape {tuple(input.shape)}.")
+    return input, False
+
+
+def _max_pooling(d):
+    name = f"max_pool{d}d"
+
+    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
+        stride = kernel if stride is None or stride == [] else several(stride, d, name)
+        if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+            raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
+        x, single = _batched(input, d, name)
+        out_size = _sizes(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+        if any(o <= 0 for o in out_size):
+            raise RuntimeError(f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small.")
+        geometry = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+        out, chosen = _max_pool(x, out_size=out_size, **geometry)
+        out = out.squeeze(0) if single else out
+        if not return_indices:
+            return out
+        indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
+        return out, indices.squeeze(0) if single else indices
+
+    max_pool.__name__ = max_pool.__qualname__ = name
+    max_pool.__doc__ = f"""The maximum of each window of the last {d} axes.
+
+    Args:
+        kernel_size, stride, padding, dilation: a number or {d}; the stride is the window's size by default.
+        ceil_mode: let the last window reach over the edge. return_indices: also give where the maxima were.
+    """
+    return max_pool
+
+
+@op(dtype="same", name="avg_pool")
+def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
+    """The sum of each window, times `scale` (a number or an array of the output's spatial shape)."""
+    one = (1,) * len(kernel)
+    x = _enclose(xp, input, out_size, kernel, stride, padding, one, 0)
+    total = None
+    for position in taps(kernel):
+        value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, one))]
+        total = value.copy() if total is None else total + value
+    return (total * scale).astype(input.dtype, copy=False)
+
+
+@op(dtype="same", name="avg_pool_backward")
+def _sum_pool_spread(xp, g, *, shape, kernel, stride, padding, scale):
+    """Each window's gradient, times `scale`, added to all its positions."""
+    gx = xp.zeros(shape, g.dtype)
+    scaled = (g * scale).astype(g.dtype, copy=False)
+    one = (1,) * len(kernel)
+    for position in taps(kernel):
+        inside, there = _within(position, g.shape[2:], shape[2:], stride, padding, one)
+        gx[there] += scaled[inside]
+    return gx
+
+
+_sum_pool.grad(
+    input=lambda g, shape, kernel, stride, padding, scale, xp: xp.call(
+        _sum_pool_spread, g, shape=shape, kernel=kernel, stride=stride, padding=padding, scale=scale
+    )
+)
+_sum_pool_spread.grad(
+    g=lambda g, shapes, kernel, stride, padding, scale, xp: xp.call(
+        _sum_pool, g, out_size=tuple(shapes[0][2:]), kernel=kernel, stride=stride, padding=padding, scale=scale
+    )
+)
+
+
+def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
+    """How many elements each window's mean is over."""
+    counts = np.ones(())
+    for n, o, k, s, p in zip(shape, out_size, kernel, stride, padding, strict=True):
+        begin = np.arange(o) * s - p
+        end = np.minimum(begin + k, n + p)
+        if not count_include_pad:
+            begin, end = np.maximum(begin, 0), np.minimum(end, n)
+        counts = counts[..., None] * (end - begin)
+    return counts
+
+
+def _avg_pooling(d):
+    name = f"avg_pool{d}d"
+
+    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        kernel, padding = several(kernel_size, d, name), several(padding, d, name)
+        stride = kernel if stride is None or stride == [] else several(stride, d, name)
+        if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+            raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
+        if divisor_override == 0:
+            raise RuntimeError("divisor must be not zero")
+        x, single = _batched(input, d, name)
+        out_size = _sizes(x.shape[2:], kernel, stride, padding, (1,) * d, ceil_mode)
+        if any(o <= 0 for o in out_size):
+            raise RuntimeError(f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}.")
+        if divisor_override:
+            scale = 1.0 / divisor_override
+        elif not ceil_mode and (count_include_pad or not any(padding)):
+            scale = 1.0 / math.prod(kernel)
+        else:
+            scale = 1.0 / _counts(x.shape[2:], out_size, kernel, stride, padding, count_include_pad)
+        out = _sum_pool(x, out_size=out_size, kernel=kernel, stride=stride, padding=padding, scale=scale)
+        return out.squeeze(0) if single else out
+
+    avg_pool.__name__ = avg_pool.__qualname__ = name
+    avg_pool.__doc__ = f"""The mean of each window of the last {d} axes.
+
+    Args:
+        kernel_size, stride, padding: a number or {d}; the stride is the window's size by default.
+        count_include_pad: count padded zeros as elements. divisor_override: divide by this instead.
+    """
+    return avg_pool
+
+
+max_pool1d, max_pool2d, max_pool3d = (_max_pooling(d) for d in (1, 2, 3))
+avg_pool1d, avg_pool2d, avg_pool3d = (_avg_pooling(d) for d in (1, 2, 3))
+
+
+def lp_pool(input, norm_type, kernel_size, stride, ceil_mode, d):
+    """(sum of x^p over each window)^(1/p)."""
+    average = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[d]
+    k = math.prod(several(kernel_size, d, "lp_pool"))
+    means = average(input**norm_type, kernel_size, stride, 0, ceil_mode)
+    return (means.sign() * means.abs().relu() * k) ** (1.0 / norm_type)
+
+
+def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The norm_type-norm of each window of the last axis."""
+    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 1)
+
+
+def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The norm_type-norm of each window of the last two axes."""
+    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 2)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The norm_type-norm of each window of the last three axes."""
+    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 3)
+
+
+# -- adaptive: as many windows as asked for ------------------------------------------------------------------
+
+
+def _targets(input, output_size, d, name):
+    sizes = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * d
+    if len(sizes) != d or input.ndim not in (d + 1, d + 2):
+        raise RuntimeError(f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}.")
+    return tuple(n if s is None else int(s) for s, n in zip(sizes, input.shape[-d:], strict=True))
+
+
+def bounds(n, out):
+    """Begin and end of each of `out` windows that together cover an axis of n."""
+    return [(i * n // out, -((-(i + 1) * n) // out)) for i in range(out)]
+
+
+def averaging_matrix(n, out):
+    """(out, n): row i takes the mean of window i."""
+    matrix = np.zeros((out, n))
+    for i, (a, b) in enumerate(bounds(n, out)):
+        matrix[i, a:b] = 1.0 / (b - a)
+    return matrix
+
+
+def along(input, axis, matrix):
+    """A (out, n) matrix applied along one axis, which becomes `out` long."""
+    raw = input._data._array
+    weights = Tensor._wrap(xp_of(raw).asarray(matrix.astype(raw.dtype)))
+    if axis in (-1, input.ndim - 1):
+        return input @ weights.T
+    moved = input.transpose(axis, -1)
+    return (moved @ weights.T).transpose(axis, -1)
+
+
+def _adaptive_avg(d):
+    name = f"adaptive_avg_pool{d}d"
+
+    def adaptive(input, output_size):
+        sizes = _targets(input, output_size, d, name)
+        spatial = tuple(input.shape[-d:])
+        if all(s == 1 for s in sizes):
+            return input.mean(tuple(range(-d, 0)), keepdim=True)
+        if all(n % s == 0 for n, s in zip(spatial, sizes, strict=True)):
+            window = tuple(n // s for n, s in zip(spatial, sizes, strict=True))
+            return {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[d](input, window)
+        for i, (n, s) in enumerate(zip(spatial, sizes, strict=True)):
+            if n != s:
+                input = along(input, input.ndim - d + i, averaging_matrix(n, s))
+        return input
+
+    adaptive.__name__ = adaptive.__qualname__ = name
+    adaptive.__doc__ = f"The means of as many windows of the last {d} axes as `output_size` says (None keeps an axis)."
+    return adaptive
+
+
+def _adaptive_max(d):
+    name = f"adaptive_max_pool{d}d"
+
+    def adaptive(input, output_size, return_indices=False):
+        sizes = _targets(input, output_size, d, name)
+        spatial = tuple(input.shape[-d:])
+        if all(n % s == 0 for n, s in zip(spatial, sizes, strict=True)):
+            window = tuple(n // s for n, s in zip(spatial, sizes, strict=True))
+            return {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}[d](input, window, return_indices=return_indices)
+        values, places = _uneven_max(input, sizes, d)
+        return (values, places) if return_indices else values
+
+    adaptive.__name__ = adaptive.__qualname__ = name
+    adaptive.__doc__ = f"The maxima of as many windows of the last {d} axes as `output_size` says (None keeps an axis)."
+    return adaptive
+
+
+def _uneven_max(input, sizes, d):
+    """Maxima of windows of unequal sizes, one window at a time, with their flat positions."""
+    spatial = tuple(input.shape[-d:])
+    lead = tuple(input.shape[:-d])
+    numbers = np.arange(math.prod(spatial)).reshape(spatial)
+    values, places = [], []
+    for cell in np.ndindex(*sizes):
+        window = tuple(slice(*bounds(n, s)[i]) for n, s, i in zip(spatial, sizes, cell, strict=True))
+        part = input[(..., *window)].reshape(*lead, -1)
+        best = part.max(-1)
+        values.append(best.values)
+        places.append(Tensor._wrap(numbers[window].reshape(-1)[best.indices._data._array]))
+    return stack(values, -1).reshape(*lead, *sizes), stack(places, -1).reshape(*lead, *sizes)
+
+
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive_avg(d) for d in (1, 2, 3))
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive_max(d) for d in (1, 2, 3))
+
+
+# -- unpooling --------------------------------------------------------------------------------------------------
+
+
+def _unpooling(d):
+    name = f"max_unpool{d}d"
+
+    def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        kernel, padding = several(kernel_size, d, name), several(padding, d, name)
+        stride = kernel if stride is None else several(stride, d, name)
+        if output_size is None:
+            size = tuple(
+                (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-d:], stride, padding, kernel, strict=True)
+            )
+        else:
+            size = tuple(output_size)[-d:]
+        lead = tuple(input.shape[:-d])
+        flat = input.reshape(*lead, -1)
+        out = input.new_zeros(*lead, math.prod(size))
+        return out.scatter(-1, indices.reshape(*lead, -1), flat).reshape(*lead, *size)
+
+    max_unpool.__name__ = max_unpool.__qualname__ = name
+    max_unpool.__doc__ = f"Maxima of {d}-d windows put back where `indices` say that they came from, zeros elsewhere."
+    return max_unpool
+
+
+max_unpool1d, max_unpool2d, max_unpool3d = (_unpooling(d) for d in (1, 2, 3))
+

@@ -1,0 +1,275 @@
+"""Changing resolution: interpolation, sampling on a grid, pixel shuffles, unfolding into patches.
+
+Interpolation along an axis is a product with a matrix of weights, one row for each output element; separable
+kinds are one product for each axis.
+"""
+
+import math
+
+import numpy as np
+
+from ..tensor import Tensor
+from .conv import several, tap_slices, taps, windows
+from .core import op
+from .elementwise import where
+from .padding import pad
+from .pool import along, averaging_matrix
+
+_DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+
+
+def _sources(n, out, scale, align_corners):
+    """The (fractional) source position of each output element."""
+    i = np.arange(out)
+    if align_corners:
+        return i * ((n - 1) / (out - 1)) if out > 1 else np.zeros(out)
+    return (i + 0.5) * scale - 0.5
+
+
+def _linear_matrix(n, out, scale, align_corners):
+    at = np.clip(_sources(n, out, scale, align_corners), 0, n - 1)
+    low = np.floor(at).astype(int)
+    share = at - low
+    matrix = np.zeros((out, n))
+    rows = np.arange(out)
+    np.add.at(matrix, (rows, low), 1 - share)
+    np.add.at(matrix, (rows, np.minimum(low + 1, n - 1)), share)
+    return matrix
+
+
+def _cubic_matrix(n, out, scale, align_corners):
+    at = _sources(n, out, scale, align_corners)
+    low = np.floor(at).astype(int)
+    t = at - low
+    a = -0.75  # the coefficient of PyTorch and OpenCV
+
+    def near(x):
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x):
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    matrix = np.zeros((out, n))
+    rows = np.arange(out)
+    for offset, weight in ((-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))):
+        np.add.at(matrix, (rows, np.clip(low + offset, 0, n - 1)), weight)
+    return matrix
+
+
+def _nearest(n, out, scale, exact):
+    at = (np.arange(out) + (0.5 if exact else 0.0)) * scale
+    return np.minimum(np.floor(at).astype(np.int64), n - 1)
+
+
+def interpolate(
+    input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False
+):
+    """input (N, C, …) with its spatial axes resized to `size`, or by `scale_factor`.
+
+    Args:
+        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
+        align_corners: whether the corner elements keep their places.
+
+    Raises:
+        ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
+        NotImplementedError: antialias, or an unknown mode.
+    """
+    d = input.ndim - 2
+    if antialias:
+        raise NotImplementedError("interpolate: antialias=True is not supported.")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("only one of size or scale_factor should be defined" if size is not None else "either size or scale_factor should be defined")
+    if mode in _DIMS and _DIMS[mode] != d:
+        raise NotImplementedError(f"Got {input.ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
+    if mode not in (*_DIMS, "nearest", "nearest-exact", "area"):
+        raise NotImplementedError(f"interpolate: unknown mode {mode!r}.")
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+    spatial = tuple(input.shape[2:])
+    if size is not None:
+        out = several(size, d, "interpolate")
+        scales = [n / o for n, o in zip(spatial, out, strict=True)]
+    else:
+        factors = tuple(scale_factor) if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * d
+        out = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+        scales = [1 / f if not recompute_scale_factor else n / o for f, n, o in zip(factors, spatial, out, strict=True)]
+    for i, (n, o, scale) in enumerate(zip(spatial, out, scales, strict=True)):
+        axis = 2 + i
+        if mode.startswith("nearest"):
+            index = _nearest(n, o, scale, mode == "nearest-exact")
+            if n != o or (index != np.arange(n)).any():
+                input = input[(slice(None),) * axis + (index,)]
+        elif n != o or mode == "bicubic":
+            if mode == "area":
+                matrix = averaging_matrix(n, o)
+            else:
+                matrix = (_cubic_matrix if mode == "bicubic" else _linear_matrix)(n, o, scale, bool(align_corners))
+            input = along(input, axis, matrix)
+    return input
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """The older name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+# -- channels and pixels -----------------------------------------------------------------------------------------
+
+
+def pixel_shuffle(input, upscale_factor):
+    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016."""
+    r = upscale_factor
+    *lead, c, h, w = input.shape
+    if c % (r * r):
+        raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}")
+    x = input.reshape(*lead, c // (r * r), r, r, h, w)
+    n = len(lead)
+    x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return x.reshape(*lead, c // (r * r), h * r, w * r)
+
+
+def pixel_unshuffle(input, downscale_factor):
+    """(…, C, H r, W r) to (…, C r², H, W)."""
+    r = downscale_factor
+    *lead, c, h, w = input.shape
+    if h % r or w % r:
+        raise RuntimeError(f"pixel_unshuffle expects height and width to be divisible by downscale_factor, got {h}x{w} and {r}")
+    x = input.reshape(*lead, c, h // r, r, w // r, r)
+    n = len(lead)
+    x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return x.reshape(*lead, c * r * r, h // r, w // r)
+
+
+def channel_shuffle(input, groups):
+    """The channels dealt out in `groups` piles. Source: Zhang et al., 2018."""
+    n, c, *rest = input.shape
+    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
+
+
+# -- patches ---------------------------------------------------------------------------------------------------------
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows)."""
+    kernel, dilation, padding, stride = (several(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride))
+    single = input.ndim == 3
+    x = input.unsqueeze(0) if single else input
+    x = pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
+    out = _windows(x, kernel=kernel, stride=stride, dilation=dilation)
+    return out.squeeze(0) if single else out
+
+
+@op(dtype="same", name="unfold_windows")
+def _windows(xp, input, *, kernel, stride, dilation):
+    view = windows(xp, input, kernel, stride, dilation)
+    return view.reshape(input.shape[0], input.shape[1] * math.prod(kernel), -1)
+
+
+@op(dtype="same", name="fold_windows")
+def _overlap(xp, g, *, shape, kernel, stride, dilation):
+    """Columns added back where their windows lay, in an array of `shape`."""
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(shape[2:], kernel, stride, dilation, strict=True)]
+    columns = g.reshape(shape[0], shape[1], math.prod(kernel), *out)
+    result = xp.zeros(shape, g.dtype)
+    for t, position in enumerate(taps(kernel)):
+        result[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
+    return result
+
+
+_windows.grad(
+    input=lambda g, shape, kernel, stride, dilation, xp: xp.call(
+        _overlap, g, shape=tuple(shape), kernel=kernel, stride=stride, dilation=dilation
+    )
+)
+_overlap.grad(
+    g=lambda g, kernel, stride, dilation, xp: xp.call(_windows, g, kernel=kernel, stride=stride, dilation=dilation)
+)
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """The inverse walk of `unfold`: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
+    size, kernel, dilation, padding, stride = (
+        several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
+    )
+    single = input.ndim == 2
+    x = input.unsqueeze(0) if single else input
+    padded = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
+    shape = (x.shape[0], x.shape[1] // math.prod(kernel), *padded)
+    out = _overlap(x, shape=shape, kernel=kernel, stride=stride, dilation=dilation)
+    out = out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+    return out.squeeze(0) if single else out
+
+
+# -- sampling on a grid ----------------------------------------------------------------------------------------------
+
+
+def affine_grid(theta, size, align_corners=False):
+    """The (N, H, W, 2) grid of positions in [-1, 1] that a batch of 2 x 3 matrices maps an image's pixels to."""
+    n, _, h, w = size
+
+    def axis(count):
+        points = np.linspace(-1, 1, count)
+        return points if align_corners else points * ((count - 1) / count)
+
+    y, x = np.meshgrid(axis(h), axis(w), indexing="ij")
+    base = np.stack([x, y, np.ones_like(x)], -1).reshape(1, h * w, 3)
+    points = Tensor._wrap(np.broadcast_to(base, (n, h * w, 3)).astype(theta._data._array.dtype))
+    return (points @ theta.transpose(1, 2)).reshape(n, h, w, 2)
+
+
+def _reflect(x, low, high):
+    """x reflected at both borders until it lies between them."""
+    span = high - low
+    if span == 0:
+        return x * 0
+    x = (x - low).abs()
+    turns = (x.detach() / span).floor()
+    rest = x - turns * span
+    even = (turns % 2) == 0
+    return where(even, rest + low, high - rest)
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """input (N, C, H, W) sampled at the positions (N, h, w, 2) in `grid`, x and y in [-1, 1].
+
+    Args:
+        mode: "bilinear" or "nearest".
+        padding_mode: what lies outside: "zeros", "border" or "reflection".
+
+    Source: Jaderberg et al., 2015.
+    """
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection") or input.ndim != 4:
+        raise NotImplementedError(f"grid_sample: mode={mode!r}, padding_mode={padding_mode!r} for a {input.ndim}-d input is not supported.")
+    n, c, height, width = input.shape
+
+    def unnormalise(g, size):
+        return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
+
+    def settle(x, size):
+        if padding_mode == "border":
+            return x.clamp(0, size - 1)
+        if padding_mode == "reflection":
+            x = _reflect(x, 0.0, size - 1.0) if align_corners else _reflect(x, -0.5, size - 0.5)
+            return x.clamp(0, size - 1)
+        return x
+
+    x, y = settle(unnormalise(grid[..., 0], width), width), settle(unnormalise(grid[..., 1], height), height)
+    flat = input.reshape(n, c, height * width)
+
+    def take(ix, iy):
+        inside = (ix >= 0) & (ix <= width - 1) & (iy >= 0) & (iy <= height - 1)
+        index = (iy.clamp(0, height - 1) * width + ix.clamp(0, width - 1)).long().reshape(n, 1, -1)
+        values = flat.gather(2, index.expand(n, c, index.shape[-1])).reshape(n, c, *x.shape[1:])
+        return where(inside.unsqueeze(1), values, 0.0)
+
+    if mode == "nearest":
+        return take(x.detach().round(), y.detach().round())
+    x0, y0 = x.detach().floor(), y.detach().floor()
+    wx, wy = (x - x0).unsqueeze(1), (y - y0).unsqueeze(1)
+    return (
+        take(x0, y0) * (1 - wx) * (1 - wy)
+        + take(x0 + 1, y0) * wx * (1 - wy)
+        + take(x0, y0 + 1) * (1 - wx) * wy
+        + take(x0 + 1, y0 + 1) * wx * wy
+    )
+

@@ -1,0 +1,170 @@
+"""Recurrent layers over a whole sequence in one op, with the gradient through time written out.
+
+The input's part of every gate, for all steps at once, is one matrix product made outside (`F.linear`); what is
+left inside the loop is one small product with the hidden state. `sizes[t]` rows take part in step t: rows of
+a packed batch are sorted by length, so they are the first ones.
+"""
+
+
+from .core import op
+
+
+def _sigmoid(xp, x):
+    return xp.tanh(x * 0.5) * 0.5 + 0.5
+
+
+def _steps(count, reverse):
+    return range(count - 1, -1, -1) if reverse else range(count)
+
+
+def _put(xp, parts, order):
+    """Results of steps in the order of time."""
+    return xp.stack([parts[t] for t in order], 0)
+
+
+def _mix(xp, new, old, n):
+    """New values for the first n rows, old ones for the rest."""
+    return new if n == old.shape[0] else xp.concatenate([new, old[n:]], 0)
+
+
+def _rest(xp, x, rows):
+    """x followed by zeros, to have `rows` rows."""
+    if x.shape[0] == rows:
+        return x
+    return xp.concatenate([x, xp.zeros((rows - x.shape[0], *x.shape[1:]), x.dtype)], 0)
+
+
+@op(name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"), autocast="float32")
+def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
+    """One direction of one LSTM layer.
+
+    Inputs: x (T, N, 4H), the gates' part from the input and biases; h (N, P), c (N, H); weight (4H, P);
+    projection (P, H) or None. Gates are in the order i, f, g, o.
+    """
+    width = c.shape[1]
+    outs, gates, cells, hiddens = {}, {}, {}, {}
+    for t in _steps(x.shape[0], reverse):
+        n = sizes[t]
+        cells[t], hiddens[t] = c, h
+        z = x[t][:n] + xp.matmul(h[:n], xp.transpose(weight))
+        i, f = _sigmoid(xp, z[:, :width]), _sigmoid(xp, z[:, width : 2 * width])
+        g, o = xp.tanh(z[:, 2 * width : 3 * width]), _sigmoid(xp, z[:, 3 * width :])
+        new_c = f * c[:n] + i * g
+        new_h = o * xp.tanh(new_c)
+        if projection is not None:
+            new_h = xp.matmul(new_h, xp.transpose(projection))
+        gates[t] = _rest(xp, xp.concatenate([i, f, g, o], 1), x.shape[1])
+        outs[t] = _rest(xp, new_h, x.shape[1])
+        h, c = _mix(xp, new_h, h, n), _mix(xp, new_c, c, n)
+    order = range(x.shape[0])
+    return _put(xp, outs, order), h, c, _put(xp, gates, order), _put(xp, cells, order), _put(xp, hiddens, order)
+
+
+def _lstm_vjp(g, x, weight, projection, shapes, gates, cells, hiddens, sizes, reverse, needs, xp):
+    g_out, g_h, g_c = (a.copy() for a in g)
+    width = cells.shape[2]
+    gx = xp.zeros(shapes[0], gates.dtype)
+    g_weight = xp.zeros(shapes[3], gates.dtype)
+    g_projection = None if projection is None else xp.zeros(projection.shape, gates.dtype)
+    for t in reversed(list(_steps(shapes[0][0], reverse))):
+        n = sizes[t]
+        i, f, c, o = (gates[t][:n, k * width : (k + 1) * width] for k in range(4))
+        before = cells[t][:n]
+        tanh_c = xp.tanh(f * before + i * c)
+        gh = g_h[:n] + g_out[t][:n]
+        if projection is not None:
+            g_projection += xp.matmul(xp.transpose(gh), o * tanh_c)
+            gh = xp.matmul(gh, projection)
+        gc = g_c[:n] + gh * o * (1 - tanh_c * tanh_c)
+        gz = xp.concatenate(
+            [gc * c * i * (1 - i), gc * before * f * (1 - f), gc * i * (1 - c * c), gh * tanh_c * o * (1 - o)], 1
+        )
+        gx[t][:n] = gz
+        g_weight += xp.matmul(xp.transpose(gz), hiddens[t][:n])
+        g_h[:n] = xp.matmul(gz, weight)
+        g_c[:n] = gc * f
+    return gx, g_h, g_c, g_weight, g_projection
+
+
+lstm_layer.vjp(_lstm_vjp)
+
+
+@op(name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="float32")
+def gru_layer(xp, x, h, weight, bias, *, sizes, reverse=False):
+    """One direction of one GRU layer: x (T, N, 3H) from the input, h (N, H), weight (3H, H), bias (3H,).
+
+    Gates are in the order r, z, n; the hidden part of n, bias included, is multiplied by r.
+    """
+    width = h.shape[1]
+    outs, gates, hiddens = {}, {}, {}
+    for t in _steps(x.shape[0], reverse):
+        n = sizes[t]
+        hiddens[t] = h
+        inner = xp.matmul(h[:n], xp.transpose(weight)) + bias
+        rz = _sigmoid(xp, x[t][:n, : 2 * width] + inner[:, : 2 * width])
+        r, z = rz[:, :width], rz[:, width:]
+        new = xp.tanh(x[t][:n, 2 * width :] + r * inner[:, 2 * width :])
+        out = new + z * (h[:n] - new)
+        gates[t] = _rest(xp, xp.concatenate([r, z, new, inner[:, 2 * width :]], 1), x.shape[1])
+        outs[t] = _rest(xp, out, x.shape[1])
+        h = _mix(xp, out, h, n)
+    order = range(x.shape[0])
+    return _put(xp, outs, order), h, _put(xp, gates, order), _put(xp, hiddens, order)
+
+
+def _gru_vjp(g, weight, shapes, gates, hiddens, sizes, reverse, xp):
+    g_out, g_h = (a.copy() for a in g)
+    width = hiddens.shape[2]
+    gx = xp.zeros(shapes[0], gates.dtype)
+    g_weight, g_bias = xp.zeros(shapes[2], gates.dtype), xp.zeros(shapes[3], gates.dtype)
+    for t in reversed(list(_steps(shapes[0][0], reverse))):
+        n = sizes[t]
+        r, z, new, inner = (gates[t][:n, k * width : (k + 1) * width] for k in range(4))
+        h = hiddens[t][:n]
+        gh = g_h[:n] + g_out[t][:n]
+        g_new = gh * (1 - z) * (1 - new * new)
+        gz = gh * (h - new) * z * (1 - z)
+        gr = g_new * inner * r * (1 - r)
+        gx[t][:n] = xp.concatenate([gr, gz, g_new], 1)
+        g_inner = xp.concatenate([gr, gz, g_new * r], 1)
+        g_weight += xp.matmul(xp.transpose(g_inner), h)
+        g_bias += xp.sum(g_inner, axis=0)
+        g_h[:n] = gh * z + xp.matmul(g_inner, weight)
+    return gx, g_h, g_weight, g_bias
+
+
+gru_layer.vjp(_gru_vjp)
+
+
+@op(name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="float32")
+def rnn_layer(xp, x, h, weight, *, sizes, reverse=False, relu=False):
+    """One direction of one plain recurrent layer: h = tanh(x[t] + h weightᵀ), or relu."""
+    outs, hiddens = {}, {}
+    for t in _steps(x.shape[0], reverse):
+        n = sizes[t]
+        hiddens[t] = h
+        z = x[t][:n] + xp.matmul(h[:n], xp.transpose(weight))
+        new = xp.maximum(z, 0.0) if relu else xp.tanh(z)
+        outs[t] = _rest(xp, new, x.shape[1])
+        h = _mix(xp, new, h, n)
+    order = range(x.shape[0])
+    out = _put(xp, outs, order)
+    return out, h, out, _put(xp, hiddens, order)
+
+
+def _rnn_vjp(g, weight, shapes, outs, hiddens, sizes, reverse, relu, xp):
+    g_out, g_h = (a.copy() for a in g)
+    gx, g_weight = xp.zeros(shapes[0], outs.dtype), xp.zeros(shapes[2], outs.dtype)
+    for t in reversed(list(_steps(shapes[0][0], reverse))):
+        n = sizes[t]
+        out = outs[t][:n]
+        gh = g_h[:n] + g_out[t][:n]
+        gz = gh * (out > 0) if relu else gh * (1 - out * out)
+        gx[t][:n] = gz
+        g_weight += xp.matmul(xp.transpose(gz), hiddens[t][:n])
+        g_h[:n] = xp.matmul(gz, weight)
+    return gx, g_h, g_weight
+
+
+rnn_layer.vjp(_rnn_vjp)
+

@@ -1,0 +1,301 @@
+"""Writing along an axis, and at positions: scatter, index_add and their kin, take and put, masked_scatter."""
+
+import numpy as np
+
+from ..backend import ndarray, xp_of
+from ..tensor import Tensor
+from .bind import METHODS, public
+from .core import op
+from .elementwise import cast, where
+from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros
+from .inplace import adopt, check_writable
+from .reduction import normalize_dim
+
+
+@op(name="scatter", dtype="same")
+def _scatter(xp, input, src, *, index, dim):
+    out = input.copy()
+    xp.put_along_axis(out, index, src[tuple(slice(n) for n in index.shape)], axis=dim)
+    return out
+
+
+def _without(g, index, dim, xp):
+    mask = np.ones(g.shape, bool)
+    np.put_along_axis(mask, index, False, axis=dim)
+    return xp.where(xp.asarray(mask), g, 0.0)
+
+
+def _cropped(g, index, dim, shapes, xp):
+    picked = xp.call(_gather, g, index=index, dim=dim)
+    return picked if tuple(picked.shape) == tuple(shapes[1]) else xp.call(_embed, picked, shape=tuple(shapes[1]))
+
+
+@op(name="embed", dtype="same")
+def _embed(xp, src, *, shape):
+    """src in the first corner of zeros of `shape`."""
+    out = xp.zeros(shape, src.dtype)
+    out[tuple(slice(n) for n in src.shape)] = src
+    return out
+
+
+_embed.grad(src=lambda g, shapes, xp: g[tuple(slice(n) for n in shapes[0])])
+_scatter.grad(input=_without, src=_cropped)
+
+
+def _source(input, src, index, name):
+    """The values to scatter: a tensor at least as large as the index, or a number."""
+    if isinstance(src, (int, float, bool)):
+        raw = _raw(input)
+        return Tensor._wrap(xp_of(raw).full(index.shape, src, raw.dtype))
+    if src.dtype is not input.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if any(a > b for a, b in zip(index.shape, src.shape, strict=False)):
+        raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}")
+    return src
+
+
+def _checked(input, dim, index, name):
+    d = normalize_dim(dim, input.ndim)
+    raw = _index_raw(index, name)
+    if raw.ndim != input.ndim:
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
+    if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
+        raise RuntimeError(f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}")
+    return d, raw
+
+
+@public()
+def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+    """input with src (a tensor or a number) written at `index` along `dim`.
+
+    Args:
+        reduce: None, "add" or "multiply".
+    """
+    src = value if src is None else src
+    if reduce is not None:
+        return scatter_reduce(input, dim, index, _source(input, src, _index_raw(index, "scatter"), "scatter"), {"add": "sum", "multiply": "prod"}[reduce])
+    d, raw = _checked(input, dim, index, "scatter")
+    return _scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d)
+
+
+@public()
+def scatter_add(input, dim, index, src):
+    """input with src added at `index` along `dim`; indices may repeat."""
+    d, raw = _checked(input, dim, index, "scatter_add")
+    src = _source(input, src, raw, "scatter_add")
+    if tuple(src.shape) != raw.shape:
+        src = src[tuple(slice(n) for n in raw.shape)]
+    return input + _scatter_zeros(src, index=raw, dim=d, shape=tuple(input.shape))
+
+
+@public()
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
+    """input with src reduced into it at `index` along `dim`: "sum", "prod", "mean", "amax" or "amin".
+
+    Args:
+        include_self: whether the elements of input take part where something arrives.
+    """
+    d, raw = _checked(input, dim, index, "scatter_reduce")
+    src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
+    shape = tuple(input.shape)
+    hits = _scatter_zeros(Tensor._wrap(np.ones(raw.shape, _raw(input).dtype)), index=raw, dim=d, shape=shape)
+    touched = hits > 0
+    if reduce in ("sum", "mean"):
+        base = input if include_self else where(touched, 0, input).to(input.dtype)
+        total = base + _scatter_zeros(src, index=raw, dim=d, shape=shape)
+        if reduce == "sum":
+            return total
+        count = where(touched, hits + (1 if include_self else 0), 1).to(input.dtype)
+        return total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor").to(input.dtype)
+    if reduce not in ("prod", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    return _Reduced.apply(input, src, raw, d, reduce, include_self)
+
+
+class _Reduced:
+    """scatter_reduce for products and extremes: values by NumPy's unbuffered ufuncs, gradients by lookup."""
+
+    ufuncs = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+    @classmethod
+    def apply(cls, input, src, index, dim, reduce, include_self):
+        x, values = _raw(input), _raw(src)
+        start = x.copy()
+        grid = _grid(xp_of(x), index, dim)
+        if not include_self:
+            low = {"prod": 1, "amax": -np.inf, "amin": np.inf}[reduce]
+            if x.dtype.kind in "iu" and reduce != "prod":
+                low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
+            start[grid] = low
+        out = start.copy()
+        cls.ufuncs[reduce].at(out, grid, values)
+        if not input.requires_grad and not src.requires_grad:
+            return Tensor._wrap(out)
+        result = Tensor._wrap(out)
+        spread = result[tuple(Tensor._wrap(g) if isinstance(g, ndarray) else g for g in grid)]
+        if reduce == "prod":
+            share_src = spread / src.detach()
+            share_in = result / where(input.detach() == 0, 1, input.detach())
+        else:
+            mine = (input.detach() == result).to(input.dtype)
+            if not include_self:
+                mine = mine * Tensor._wrap((start == x).astype(x.dtype))
+            theirs = (src.detach() == spread).to(input.dtype)
+            ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
+            ties = where(ties == 0, 1, ties).to(input.dtype)
+            share_in = mine / ties
+            share_src = theirs / _gather(ties, index=index, dim=dim)
+        if not include_self:
+            kept = np.ones(x.shape, bool)
+            kept[grid] = False
+            share_in = share_in * Tensor._wrap(kept.astype(x.dtype)) if reduce != "prod" else Tensor._wrap(kept.astype(x.dtype))
+        linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
+        return linear + (result - linear.detach())
+
+
+# -- along an axis, by a 1-d index ---------------------------------------------------------------------------------
+
+
+def _at(input, dim, index):
+    d = normalize_dim(dim, input.ndim)
+    raw = _index_raw(index, "index").reshape(-1)
+    return d, raw, (slice(None),) * d + (raw,)
+
+
+@public()
+def index_add(input, dim, index, source, *, alpha=1):
+    """input with alpha * source added to its slices at `index` along `dim`; indices may repeat."""
+    _, _, where_ = _at(input, dim, index)
+    source = source if alpha == 1 else source * alpha
+    return input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape))
+
+
+@public()
+def index_copy(input, dim, index, source):
+    """input with its slices at `index` along `dim` replaced by source's."""
+    d, raw, _ = _at(input, dim, index)
+    shape = [1] * input.ndim
+    shape[d] = -1
+    full = np.broadcast_to(raw.reshape(shape), source.shape)
+    return _scatter(input, source, index=np.ascontiguousarray(full), dim=d)
+
+
+@public()
+def index_fill(input, dim, index, value):
+    """input with its slices at `index` along `dim` filled with one value."""
+    d, raw, _ = _at(input, dim, index)
+    mask = np.zeros(input.shape[d], bool)
+    mask[raw] = True
+    shape = [1] * input.ndim
+    shape[d] = -1
+    return where(Tensor._wrap(mask.reshape(shape)), value, input)
+
+
+def index_put_(self, indices, values, accumulate=False):
+    """self[indices] = values in place, or += with every repetition counted."""
+    where_ = tuple(i if i is not None else slice(None) for i in indices)
+    if not accumulate:
+        self[where_] = values
+        return self
+    check_writable(self, "index_put_")
+    raws = tuple(_raw(i) if hasattr(i, "dtype") else i for i in where_)
+    region = _raw(self)[raws].shape
+    values = values.expand(region) if tuple(values.shape) != region else values
+    return adopt(self, self + _put_index(values, index=raws, shape=tuple(self.shape)), "index_put_")
+
+
+METHODS["index_put_"] = index_put_
+
+
+@public(inplace=False)
+def index_put(input, indices, values, accumulate=False):
+    """A copy of input with values written (or added) at the given index tensors."""
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+# -- by flat position ------------------------------------------------------------------------------------------------
+
+
+@public(inplace=False)
+def take(input, index):
+    """The elements at positions in the flattened input."""
+    flat = input.reshape(-1)
+    return flat[index.reshape(-1)].reshape(index.shape)
+
+
+@public(inplace=False)
+def put(input, index, source, accumulate=False):
+    """input with source written (or added) at positions in the flattened input."""
+    return put_(input.clone(), index, source, accumulate)
+
+
+def put_(self, index, source, accumulate=False):
+    """In-place version of `put`."""
+    flat = self.reshape(-1)
+    index_put_(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
+    return self
+
+
+METHODS["put_"] = put_
+
+
+@public(inplace=False)
+def take_along_dim(input, indices, dim=None):
+    """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast."""
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1)).reshape(indices.shape)
+    d = normalize_dim(dim, input.ndim)
+    lead = np.broadcast_shapes(
+        tuple(1 if i == d else n for i, n in enumerate(input.shape)), tuple(1 if i == d else n for i, n in enumerate(indices.shape))
+    )
+    wide = tuple(input.shape[d] if i == d else n for i, n in enumerate(lead))
+    picks = tuple(indices.shape[d] if i == d else n for i, n in enumerate(lead))
+    return input.expand(*wide).gather(d, indices.expand(*picks))
+
+
+@public()
+def masked_scatter(input, mask, source):
+    """input with the elements of source, in order, where the mask is True."""
+    mask = mask.expand(*input.shape) if tuple(mask.shape) != tuple(input.shape) else mask
+    raw = _raw(mask)
+    count = int(raw.sum())
+    if source.numel() < count:
+        raise RuntimeError(f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}.")
+    positions = np.zeros(raw.shape, np.int64)
+    positions[raw] = np.arange(count)
+    picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else input
+    return where(mask, picked, input)
+
+
+@public(inplace=False)
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin"."""
+    d, raw, _ = _at(input, dim, index)
+    shape = [1] * input.ndim
+    shape[d] = -1
+    full = np.ascontiguousarray(np.broadcast_to(raw.reshape(shape), source.shape))
+    return scatter_reduce(input, d, Tensor._wrap(full), source, reduce, include_self=include_self)
+
+
+def _scattered_view(view):
+    """The functional twin of writing through a view: select_scatter and its kin."""
+
+    def write(input, src, *args, **kwargs):
+        out = input.clone()
+        view(out, *args, **kwargs).copy_(src)
+        return out
+
+    return write
+
+
+select_scatter = public(name="select_scatter", inplace=False)(_scattered_view(lambda t, dim, index: t.select(dim, index)))
+select_scatter.__doc__ = "A copy of input with the slice at `index` along `dim` replaced by src."
+slice_scatter = public(name="slice_scatter", inplace=False)(
+    _scattered_view(lambda t, dim=0, start=None, end=None, step=1: t[(slice(None),) * normalize_dim(dim, t.ndim) + (slice(start, end, step),)])
+)
+slice_scatter.__doc__ = "A copy of input with the slice start:end:step along `dim` replaced by src."
+diagonal_scatter = public(name="diagonal_scatter", inplace=False)(
+    _scattered_view(lambda t, offset=0, dim1=0, dim2=1: t.diagonal(offset, dim1, dim2))
+)
+diagonal_scatter.__doc__ = "A copy of input with a diagonal replaced by src."
+

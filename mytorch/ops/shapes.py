@@ -1,0 +1,434 @@
+"""More movement: joining and splitting by direction, selecting, repeating, diagonals, grids of indices."""
+
+import itertools
+import math
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array
+from ..tensor import Tensor
+from .bind import METHODS, public
+from .core import op
+from .creation import arange
+from .indexing import _index, _put_index, _raw
+from .movement import as_shape, cat, flip, split, stack, transpose
+from .movement import squeeze as _squeeze
+from .movement import t as _t
+from .movement import unsqueeze as _unsqueeze
+from .reduction import normalize_dim
+
+
+def _tensors(tensors):
+    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+
+
+def _at_least(n):
+    def grow(*tensors):
+        several = not (len(tensors) == 1 and isinstance(tensors[0], (Tensor, Array)))
+        out = []
+        for t in _tensors(tensors):
+            if t.ndim < 1:
+                t = t.reshape(1)
+            if n >= 2 and t.ndim < 2:
+                t = t.unsqueeze(0)
+            if n >= 3 and t.ndim < 3:
+                t = t.unsqueeze(-1)
+            out.append(t)
+        return tuple(out) if several else out[0]
+
+    grow.__name__ = f"atleast_{n}d"
+    grow.__doc__ = f"The tensor (or each of several) with at least {n} axes."
+    return public(inplace=False, method=False)(grow)
+
+
+atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
+
+
+@public(method=False)
+def hstack(tensors):
+    """Joined along the second axis (the first, for vectors)."""
+    tensors = [atleast_1d(t) for t in tensors]
+    return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@public(method=False, names=("row_stack",))
+def vstack(tensors):
+    """Joined along the first axis, vectors as rows."""
+    return cat([atleast_2d(t) for t in tensors], 0)
+
+
+@public(method=False)
+def dstack(tensors):
+    """Joined along the third axis."""
+    return cat([atleast_3d(t) for t in tensors], 2)
+
+
+@public(method=False)
+def column_stack(tensors):
+    """Joined along the second axis, vectors as columns."""
+    return cat([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors], 1)
+
+
+@public(inplace=False)
+def tensor_split(input, indices_or_sections, dim=0):
+    """Pieces along an axis: nearly equal ones, or cut at the given indices."""
+    d = normalize_dim(dim, input.ndim)
+    n = input.shape[d]
+    if isinstance(indices_or_sections, (Tensor, Array)):
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, int):
+        size, extra = divmod(n, indices_or_sections)
+        return split(input, [size + 1] * extra + [size] * (indices_or_sections - extra), d)
+    cuts = [0, *(slice(None, i).indices(n)[1] for i in indices_or_sections), n]
+    return tuple(narrow(input, d, a, b - a if b > a else 0) for a, b in itertools.pairwise(cuts))
+
+
+def _directed(name, axis_of):
+    def directed(input, indices_or_sections):
+        return tensor_split(input, indices_or_sections, axis_of(input))
+
+    directed.__name__ = name
+    directed.__doc__ = f"`tensor_split` along the axis of `{name}`."
+    return public(inplace=False)(directed)
+
+
+hsplit = _directed("hsplit", lambda t: 0 if t.ndim == 1 else 1)
+vsplit = _directed("vsplit", lambda t: 0)
+dsplit = _directed("dsplit", lambda t: 2)
+
+
+@public(inplace=False)
+def narrow(input, dim, start, length):
+    """`length` elements from `start` along `dim`, as a view."""
+    d = normalize_dim(dim, input.ndim)
+    n = input.shape[d]
+    start = int(start)
+    start += n if start < 0 else 0
+    if not 0 <= start <= n or start + length > n or length < 0:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return _index(input, index=(slice(None),) * d + (slice(start, start + length),))
+
+
+@public(inplace=False)
+def select(input, dim, index):
+    """The slice at `index` along `dim`, without that axis, as a view."""
+    d = normalize_dim(dim, input.ndim)
+    index = int(index)
+    if not -input.shape[d] <= index < input.shape[d]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {d}")
+    return _index(input, index=(slice(None),) * d + (index,))
+
+
+@op(dtype="same", view=True, name="unfold")
+def _unfold(xp, input, *, dim, size, step):
+    count = (input.shape[dim] - size) // step + 1
+    shape = (*input.shape[:dim], count, *input.shape[dim + 1 :], size)
+    strides = (*input.strides[:dim], input.strides[dim] * step, *input.strides[dim + 1 :], input.strides[dim])
+    return xp.lib.stride_tricks.as_strided(input, shape, strides)
+
+
+@op(dtype="same", name="unfold_backward")
+def _unfold_add(xp, g, *, shape, dim, size, step):
+    out = xp.zeros(shape, g.dtype)
+    lead = (slice(None),) * dim
+    for i in range(size):
+        out[(*lead, slice(i, i + (g.shape[dim] - 1) * step + 1, step))] += g[..., i]
+    return out
+
+
+_unfold.grad(input=lambda g, shape, dim, size, step, xp: xp.call(_unfold_add, g, shape=tuple(shape), dim=dim, size=size, step=step))
+_unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, size=size, step=step))
+
+
+@public(function=False, inplace=False)
+def unfold(self, dimension, size, step):
+    """All windows of `size` along an axis, `step` apart, as a new last axis; a view."""
+    d = normalize_dim(dimension, self.ndim)
+    if size > self.shape[d] or step <= 0:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {self.shape[d]} but size is {size}")
+    return _unfold(self, dim=d, size=int(size), step=int(step))
+
+
+@op(dtype="same", view=True, name="as_strided")
+def _as_strided(xp, input, *, size, stride, offset):
+    base = input.reshape(-1)[offset:]
+    return xp.lib.stride_tricks.as_strided(base, size, tuple(s * input.itemsize for s in stride))
+
+
+def _as_strided_grad(g, shape, size, stride, offset, xp):
+    place = np.full(size, offset)
+    for axis, s in enumerate(stride):
+        place = place + (np.arange(size[axis]) * s).reshape([-1 if i == axis else 1 for i in range(len(size))])
+    flat = xp.call(_put_index, xp.reshape(g, (-1,)), index=(place.reshape(-1),), shape=(math.prod(shape),))
+    return xp.reshape(flat, shape)
+
+
+_as_strided.grad(input=_as_strided_grad)
+
+
+@public(inplace=False)
+def as_strided(input, size, stride, storage_offset=None):
+    """A view of the elements that lie at the given strides, in elements, from an offset."""
+    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=int(storage_offset or 0))
+
+
+@public(inplace=False)
+def roll(input, shifts, dims=None):
+    """The elements moved along axes, those that leave at the end coming in at the beginning."""
+    if dims is None:
+        return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
+    shifts = shifts if isinstance(shifts, (tuple, list)) else (shifts,)
+    dims = dims if isinstance(dims, (tuple, list)) else (dims,)
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    for s, d in zip(shifts, dims, strict=True):
+        input = _rolled(input, s, normalize_dim(d, input.ndim))
+    return input
+
+
+def _rolled(input, shift, dim):
+    n = input.shape[dim]
+    if n == 0 or shift % n == 0:
+        return input.clone()
+    cut = n - shift % n
+    return cat([narrow(input, dim, cut, n - cut), narrow(input, dim, 0, cut)], dim)
+
+
+@public(inplace=False)
+def rot90(input, k=1, dims=(0, 1)):
+    """Turned by 90 degrees k times, from the first of two axes towards the second."""
+    a, b = (normalize_dim(d, input.ndim) for d in dims)
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return flip(input, (a, b))
+    turned = transpose(input, a, b)
+    return flip(turned, (a,)) if k == 1 else flip(turned, (b,))
+
+
+@public(inplace=False)
+def fliplr(input):
+    """The second axis reversed."""
+    return flip(input, (1,))
+
+
+@public(inplace=False)
+def flipud(input):
+    """The first axis reversed."""
+    return flip(input, (0,))
+
+
+@public(inplace=False)
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+    """Each element (or slice along `dim`) repeated in place, a number of times or one number for each."""
+    if repeats is None:  # repeat_interleave(repeats): the indices themselves
+        return arange(input.numel(), device=input.device).repeat_interleave(input)
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    d = normalize_dim(dim, input.ndim)
+    n = input.shape[d]
+    if isinstance(repeats, (list, tuple)):
+        repeats = np.asarray(repeats)
+    times = np.asarray(_raw(repeats) if isinstance(repeats, (Tensor, Array)) else repeats)
+    if (times < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    if times.ndim and times.size not in (1, n):
+        raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} and input.size({d}) = {n}")
+    order = np.repeat(np.arange(n), times.reshape(-1) if times.ndim and times.size > 1 else int(times.reshape(-1)[0]))
+    return _index(input, index=(slice(None),) * d + (order,))
+
+
+@public(inplace=False, method=False)
+def meshgrid(*tensors, indexing="ij"):
+    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes."""
+    tensors = [t.reshape(-1) for t in _tensors(tensors)]
+    swap = indexing == "xy" and len(tensors) >= 2
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    places = [1, 0, *range(2, len(tensors))] if swap else list(range(len(tensors)))
+    sizes = [0] * len(tensors)
+    for t, place in zip(tensors, places, strict=True):
+        sizes[place] = t.shape[0]
+    grids = [
+        t.reshape([-1 if axis == place else 1 for axis in range(len(sizes))]).expand(*sizes)
+        for t, place in zip(tensors, places, strict=True)
+    ]
+    return tuple(grids)
+
+
+@public(inplace=False, method=False)
+def cartesian_prod(*tensors):
+    """All combinations of elements of several vectors, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([g.reshape(-1) for g in meshgrid(*tensors)], -1)
+
+
+@public(inplace=False)
+def combinations(input, r=2, with_replacement=False):
+    """All combinations of r elements of a vector, as rows."""
+    chooser = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64).reshape(-1, r)
+    return _index(input, index=(rows,))
+
+
+# -- diagonals ---------------------------------------------------------------------------------------------------------
+
+
+@op(dtype="same", view=True, name="diagonal")
+def _diagonal(xp, input, *, offset, dim1, dim2):
+    rest = [d for d in range(input.ndim) if d not in (dim1, dim2)]
+    x = xp.transpose(input, [*rest, dim1, dim2])
+    rows, columns = x.shape[-2:]
+    skip_rows, skip_columns = max(-offset, 0), max(offset, 0)
+    n = max(min(rows - skip_rows, columns - skip_columns), 0)
+    x = x[..., min(skip_rows, rows) :, min(skip_columns, columns) :]
+    return xp.lib.stride_tricks.as_strided(x, (*x.shape[:-2], n), (*x.strides[:-2], x.strides[-2] + x.strides[-1]))
+
+
+@op(dtype="same", name="diagonal_backward")
+def _diagonal_zeros(xp, g, *, shape, offset, dim1, dim2):
+    out = xp.zeros(shape, g.dtype)
+    _diagonal.forward(xp, out, offset=offset, dim1=dim1, dim2=dim2)[...] = g
+    return out
+
+
+_diagonal.grad(
+    input=lambda g, shape, offset, dim1, dim2, xp: xp.call(_diagonal_zeros, g, shape=tuple(shape), offset=offset, dim1=dim1, dim2=dim2)
+)
+_diagonal_zeros.grad(g=lambda g, offset, dim1, dim2, xp: xp.call(_diagonal, g, offset=offset, dim1=dim1, dim2=dim2))
+
+
+@public(inplace=False)
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """A diagonal of two axes, as a new last axis; a view."""
+    a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return _diagonal(input, offset=int(offset), dim1=a, dim2=b)
+
+
+@public(inplace=False)
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """The last axis as the diagonal of two new axes, zeros elsewhere."""
+    n = input.shape[-1] + abs(offset)
+    nd = input.ndim + 1
+    a, b = normalize_dim(dim1, nd), normalize_dim(dim2, nd)
+    shape = list(input.shape[:-1])
+    for d in sorted((a, b)):
+        shape.insert(d, n)
+    return _diagonal_zeros(input, shape=tuple(shape), offset=int(offset), dim1=a, dim2=b)
+
+
+@public(inplace=False)
+def diag(input, diagonal=0):
+    """A vector as a diagonal matrix, or the diagonal of a matrix."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    return _diagonal(input, offset=int(diagonal), dim1=0, dim2=1).clone()
+
+
+@public(inplace=False)
+def diagflat(input, offset=0):
+    """The flattened input as a diagonal matrix."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@public(inplace=False)
+def trace(input):
+    """The sum of a matrix's diagonal."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    return diagonal_sum(input)
+
+
+def diagonal_sum(input):
+    """The sum of the diagonal of the last two axes."""
+    return _diagonal(input, offset=0, dim1=input.ndim - 2, dim2=input.ndim - 1).sum(-1)
+
+
+def _triangle_indices(name, make):
+    def indices(row, col, offset=0, *, dtype=None, device=None, layout=None):
+        rows, columns = make(row, offset, col)
+        found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
+        return found if device is None else found.to(device)
+
+    indices.__name__ = name
+    indices.__doc__ = f"The (2, n) indices of the {'lower' if 'tril' in name else 'upper'} triangle of a row x col matrix."
+    return public(inplace=False, method=False)(indices)
+
+
+tril_indices = _triangle_indices("tril_indices", np.tril_indices)
+triu_indices = _triangle_indices("triu_indices", np.triu_indices)
+
+
+@public(inplace=False, method=False)
+def block_diag(*tensors):
+    """Matrices along the diagonal of one, zeros elsewhere."""
+    tensors = [atleast_2d(t) for t in tensors]
+    width = 0
+    for t in tensors:
+        width += t.shape[1]
+    rows, start = [], 0
+    for t in tensors:
+        left = t.new_zeros(t.shape[0], start)
+        right = t.new_zeros(t.shape[0], width - start - t.shape[1])
+        rows.append(cat([left, t, right], 1))
+        start += t.shape[1]
+    return cat(rows, 0)
+
+
+# -- in place -----------------------------------------------------------------------------------------------------------
+
+
+def _reshaping(name, view):
+    """A method that gives self another shape over the same memory, such as unsqueeze_."""
+
+    def method(self, *args, **kwargs):
+        made = view(self, *args, **kwargs)
+        if isinstance(self, Tensor):
+            edge = made._edge
+            self._data = made._data
+            self._edge = edge if edge is not None else self._edge
+        else:
+            self._array = made._array
+        return self
+
+    method.__name__ = name
+    method.__doc__ = f"In-place version of `{name[:-1]}`: the same memory in another shape; returns self."
+    METHODS[name] = method
+
+
+for _name, _view in (
+    ("squeeze_", _squeeze), ("unsqueeze_", _unsqueeze), ("t_", _t), ("transpose_", transpose), ("swapaxes_", transpose),
+    ("swapdims_", transpose), ("as_strided_", as_strided),
+):  # fmt: skip
+    _reshaping(_name, _view)
+
+
+@public(inplace=False)
+def argwhere(input):
+    """The indices of nonzero elements, as rows."""
+    return input.nonzero()
+
+
+@public(inplace=False)
+def unravel_index(indices, shape):
+    """Flat positions as a tuple of indices, one tensor for each axis."""
+    found = np.unravel_index(_raw(indices), as_shape((shape,)))
+    return tuple(Tensor._wrap(np.asarray(f).astype(np.int64)) for f in found)
+
+
+@public(inplace=False)
+def sum_to_size(input, *size):
+    """input summed over the axes along which `size` would have to be broadcast to reach it."""
+    size = as_shape(size)
+    lead = input.ndim - len(size)
+    dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(size) if n == 1 and input.shape[i + lead] != 1)
+    return (input.sum(dims, keepdim=True) if dims else input).reshape(size)
+
+

@@ -1,0 +1,409 @@
+"""Order statistics, running products and extremes, counting, searching, uniqueness, and other reductions."""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from .. import dtypes
+from ..backend import xp_of
+from ..tensor import Tensor
+from .bind import public
+from .core import op
+from .elementwise import cast, isnan, where
+from .indexing import _raw
+from .movement import cat
+from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm
+from .reduction import mean as mean_of
+from .reduction import sum as sum_of
+
+_pairs = {name: namedtuple(name, ("values", "indices")) for name in ("median", "mode", "kthvalue", "cummax", "cummin", "nanmedian")}
+
+
+@op(dtype="same", name="prod")
+def _prod(xp, input, *, dim=None, keepdim=False):
+    return xp.asarray(xp.prod(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)).astype(input.dtype, copy=False)
+
+
+def _prod_grad(g, input, out, shape, dim, keepdim, xp):
+    g = spread(xp, g, shape, dim, keepdim)
+    zero = input == 0
+    holes = xp.sum(xp.astype(zero, g.dtype), axis=axes_of(dim, len(shape)), keepdims=True)
+    filled = xp.where(zero, 1.0, input)
+    rest = xp.call(_prod, filled, dim=dim, keepdim=True)  # the product of what is not zero
+    return g * xp.where(holes == 0, rest / filled, xp.where((holes == 1) & zero, rest + filled * 0, 0.0))
+
+
+_prod.grad(input=_prod_grad)
+
+
+@public(inplace=False)
+def prod(input, dim=None, keepdim=False, *, dtype=None):
+    """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too."""
+    if dtype is not None:
+        input = cast(input, dtypes.as_dtype(dtype))
+    elif input.dtype.category < dtypes.FLOAT:
+        input = cast(input, dtypes.int64)
+    return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
+
+
+@public()
+def cumprod(input, dim, *, dtype=None):
+    """The running product along one axis."""
+    if dtype is not None:
+        input = cast(input, dtypes.as_dtype(dtype))
+    elif input.dtype.category < dtypes.FLOAT:
+        input = cast(input, dtypes.int64)
+    return _cumprod(input, dim=normalize_dim(dim, input.ndim))
+
+
+@op(dtype="same", name="cumprod")
+def _cumprod(xp, input, *, dim):
+    return xp.cumprod(input, axis=dim) if input.ndim else input.copy()
+
+
+def _cumprod_grad(g, input, out, dim, shape, xp):
+    if not len(shape):
+        return g
+    safe = xp.where(input == 0, 1.0, input)
+    plain = xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / safe
+    if not bool(np.any(np.asarray(getattr(input, "_data", input)) == 0)):
+        return plain
+    pieces = []  # with zeros about: each element's gradient from the products that leave it out
+    n = shape[dim]
+    lead = (slice(None),) * dim
+    for i in range(n):
+        before = input[(*lead, slice(0, i))]
+        after = input[(*lead, slice(i + 1, n))]
+        start = xp.call(_prod, before, dim=(dim,), keepdim=True) if i else input[(*lead, slice(0, 1))] * 0 + 1.0
+        rest = xp.call(_cumprod, after, dim=dim) if i + 1 < n else after
+        ones = start * 0 + 1.0
+        products = xp.concatenate([ones, rest], axis=dim) * start
+        pieces.append(xp.sum(products * g[(*lead, slice(i, n))], axis=dim, keepdims=True))
+    return xp.concatenate(pieces, axis=dim)
+
+
+_cumprod.grad(input=_cumprod_grad)
+
+
+def _running(name, better):
+    def running(input, dim):
+        d = normalize_dim(dim, input.ndim)
+        if input.ndim == 0:
+            return _pairs[name](input.clone(), Tensor._wrap(np.zeros((), np.int64)))
+        raw = np.moveaxis(_raw(input), d, 0)
+        place = np.zeros(raw.shape, np.int64)
+        best = raw[:1].copy()
+        for i in range(1, raw.shape[0]):
+            beats = better(raw[i], best[0]) | (raw[i] != raw[i])
+            best[0] = np.where(beats, raw[i], best[0])
+            place[i] = np.where(beats, i, place[i - 1])
+        indices = Tensor._wrap(np.ascontiguousarray(np.moveaxis(place, 0, d)))
+        return _pairs[name](input.gather(d, indices), indices)
+
+    running.__name__ = name
+    running.__doc__ = f"The running {'maximum' if name == 'cummax' else 'minimum'} along an axis and where it was: (values, indices)."
+    return public(inplace=False)(running)
+
+
+cummax, cummin = _running("cummax", np.greater_equal), _running("cummin", np.less_equal)
+
+
+@public(inplace=False)
+def logcumsumexp(input, dim):
+    """log of the running sum of exponentials along an axis."""
+    d = normalize_dim(dim, input.ndim)
+    if input.ndim == 0:
+        return input.clone()
+    peak = input.detach().amax(d, keepdim=True)
+    peak = where(peak.isfinite(), peak, 0.0)
+    return (input - peak).exp().cumsum(d).log() + peak
+
+
+# -- order statistics ------------------------------------------------------------------------------------------------
+
+
+def _picked(name, input, dim, keepdim, choose):
+    """(values, indices) of the element of each row that `choose` finds in the sorted row."""
+    d = normalize_dim(dim, input.ndim)
+    x = input.reshape(1) if input.ndim == 0 else input
+    order = x.detach().argsort(d, stable=True)
+    k = choose(x.shape[d])
+    indices = order.narrow(d, k, 1)
+    values = x.gather(d, indices)
+    if not keepdim or input.ndim == 0:
+        values, indices = values.squeeze(d), indices.squeeze(d)
+    return _pairs[name](values, indices)
+
+
+@public(inplace=False)
+def median(input, dim=None, keepdim=False):
+    """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one."""
+    if dim is None:
+        flat = input.reshape(-1)
+        if flat.dtype.is_floating_point and bool(isnan.caller(flat).any()):
+            return flat[isnan.caller(flat)][0]
+        return flat.sort().values[(flat.shape[0] - 1) // 2]
+    return _picked("median", input, dim, keepdim, lambda n: (n - 1) // 2)
+
+
+@public(inplace=False)
+def nanmedian(input, dim=None, keepdim=False):
+    """As median, without the NaNs."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return median(flat[~isnan.caller(flat)])
+    d = normalize_dim(dim, input.ndim)
+    counts = (~isnan.caller(input)).sum(d, keepdim=True)
+    order = input.detach().argsort(d, stable=True)
+    indices = order.gather(d, ((counts - 1) // 2).clamp(min=0))
+    values = input.gather(d, indices)
+    return _pairs["nanmedian"](values if keepdim else values.squeeze(d), indices if keepdim else indices.squeeze(d))
+
+
+@public(inplace=False)
+def kthvalue(input, k, dim=-1, keepdim=False):
+    """The k-th smallest element (from 1) along `dim`: a named tuple (values, indices)."""
+    n = input.shape[dim] if input.ndim else 1
+    if not 1 <= k <= n:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: k={k} for {n} elements")
+    return _picked("kthvalue", input, dim, keepdim, lambda n: k - 1)
+
+
+@public(inplace=False)
+def mode(input, dim=-1, keepdim=False):
+    """The most frequent element along `dim` (the smallest of several) and the last place it has."""
+    d = normalize_dim(dim, input.ndim)
+    raw = np.moveaxis(np.atleast_1d(_raw(input)), d, -1)
+    flat = raw.reshape(-1, raw.shape[-1])
+    places = np.zeros(len(flat), np.int64)
+    for i, row in enumerate(flat):
+        values, counts = np.unique(row, return_counts=True)
+        places[i] = np.flatnonzero(row == values[np.argmax(counts)])[-1]
+    indices = Tensor._wrap(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0))
+    x = input.reshape(1) if input.ndim == 0 else input
+    values = x.gather(d, indices)
+    if not keepdim or input.ndim == 0:
+        values, indices = values.squeeze(d), indices.squeeze(d)
+    return _pairs["mode"](values, indices)
+
+
+@public(inplace=False)
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-quantiles (q a number or a vector, which becomes the first axis) of all elements or along `dim`."""
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+    raw_q = np.atleast_1d(np.asarray(_raw(q) if hasattr(q, "_data") else q, np.float64))
+    if ((raw_q < 0) | (raw_q > 1)).any():
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    x, d = (input.reshape(-1), 0) if dim is None else (input, normalize_dim(dim, input.ndim))
+    ordered = x.sort(d).values
+    n = x.shape[d]
+    out = []
+    for value in raw_q:
+        at = value * (n - 1)
+        low, high = math.floor(at), math.ceil(at)
+        share = {"linear": at - low, "lower": 0.0, "higher": 1.0, "midpoint": 0.5 if high != low else 0.0, "nearest": float(round(at) - low)}[interpolation]
+        a, b = ordered.narrow(d, low, 1), ordered.narrow(d, high, 1)
+        out.append(a + (b - a) * share)
+    bad = isnan.caller(x).any(d, keepdim=True)
+    out = [where(bad, math.nan, o) for o in out]
+    out = [o.reshape([1] * input.ndim) if dim is None and keepdim else o if keepdim else o.squeeze(d) for o in out]
+    return out[0] if not hasattr(q, "ndim") or q.ndim == 0 else cat([o.unsqueeze(0) for o in out], 0)
+
+
+@public(inplace=False)
+def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """As quantile of a single row, without the NaNs."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return quantile(flat[~isnan.caller(flat)], q, interpolation=interpolation)
+    raw = np.nanquantile(_raw(input), _raw(q) if hasattr(q, "_data") else q, axis=dim, keepdims=keepdim, method=interpolation)
+    return Tensor._wrap(np.asarray(raw).astype(_raw(input).dtype))
+
+
+@public(inplace=False)
+def aminmax(input, *, dim=None, keepdim=False):
+    """(smallest, largest) of all elements or along `dim`."""
+    dims = () if dim is None else dim
+    return namedtuple("aminmax", ("min", "max"))(input.amin(dims, keepdim), input.amax(dims, keepdim))
+
+
+@public(inplace=False)
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    """The sum, NaNs counting as 0."""
+    return sum_of(where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input, dim, keepdim, dtype=dtype)
+
+
+@public(inplace=False)
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    """The mean of what is not NaN."""
+    kept = ~isnan.caller(input)
+    return nansum(input, dim, keepdim, dtype=dtype) / sum_of(kept, dim, keepdim)
+
+
+# -- counting and searching --------------------------------------------------------------------------------------------
+
+
+@public(inplace=False)
+def bincount(input, weights=None, minlength=0):
+    """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights."""
+    raw = _raw(input)
+    if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    found = xp_of(raw).bincount(raw, weights=None if weights is None else _raw(weights), minlength=minlength)
+    return Tensor._wrap(found if weights is None else found.astype(np.float64 if _raw(weights).dtype != np.float32 else np.float32))
+
+
+@public(inplace=False)
+def histc(input, bins=100, min=0, max=0):
+    """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
+    raw = _raw(input).reshape(-1)
+    low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
+    if low == high:
+        low, high = low - 1, high + 1
+    return Tensor._wrap(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype))
+
+
+@public(inplace=False)
+def histogram(input, bins, *, range=None, weight=None, density=False):
+    """(counts, edges) of a histogram; bins is a number or the edges."""
+    raw = _raw(input).reshape(-1)
+    edges = _raw(bins) if hasattr(bins, "_data") else bins
+    counts, edges = np.histogram(raw, bins=edges, range=range, weights=None if weight is None else _raw(weight).reshape(-1), density=density)
+    pair = namedtuple("histogram", ("hist", "bin_edges"))
+    return pair(Tensor._wrap(counts.astype(raw.dtype)), Tensor._wrap(edges.astype(raw.dtype)))
+
+
+@public(inplace=False)
+def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
+    """Where values would be inserted into sorted rows to keep them sorted."""
+    seq = _raw(sorted_sequence)
+    if sorter is not None:
+        seq = np.take_along_axis(seq, _raw(sorter), -1)
+    wanted = _raw(values) if hasattr(values, "_data") else np.asarray(values)
+    side = side or ("right" if right else "left")
+    if seq.ndim == 1:
+        found = np.asarray(np.searchsorted(seq, wanted, side))
+    else:
+        rows, asked = seq.reshape(-1, seq.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
+        found = np.stack([np.searchsorted(r, v, side) for r, v in zip(rows, asked, strict=True)]).reshape(wanted.shape)
+    return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64))
+
+
+@public(inplace=False)
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """The number of the interval between boundaries that each element falls into."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+@public(inplace=False)
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came."""
+    raw = _raw(input)
+    values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
+    shape = raw.shape if dim is None else (raw.shape[dim],)
+    return _chosen(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+
+
+def _chosen(values, inverse, counts, return_inverse, return_counts):
+    out = [Tensor._wrap(values)]
+    if return_inverse:
+        out.append(Tensor._wrap(inverse.astype(np.int64)))
+    if return_counts:
+        out.append(Tensor._wrap(counts.astype(np.int64)))
+    return tuple(out) if len(out) > 1 else out[0]
+
+
+@public(inplace=False)
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The elements (or slices) without those that equal the one before."""
+    raw = _raw(input)
+    x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
+    rows = x.reshape(len(x), -1)
+    starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)
+    values = x[starts] if dim is None else np.moveaxis(x[starts], 0, dim)
+    inverse = np.cumsum(starts) - 1
+    counts = np.diff(np.append(np.flatnonzero(starts), len(x)))
+    return _chosen(values, inverse.reshape(raw.shape) if dim is None else inverse, counts, return_inverse, return_counts)
+
+
+@public(inplace=False)
+def msort(input):
+    """Sorted along the first axis."""
+    return input.sort(0).values
+
+
+# -- differences and sums ------------------------------------------------------------------------------------------------
+
+
+@public(inplace=False)
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along `dim`, n times."""
+    parts = [p for p in (prepend, input, append) if p is not None]
+    x = cat(parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        size = x.shape[dim]
+        x = x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1) if x.dtype is not dtypes.bool_ else x.narrow(dim, 1, size - 1) != x.narrow(dim, 0, size - 1)
+    return x
+
+
+@public(inplace=False, names=("trapz",))
+def trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The integral along `dim` by the trapezoid rule."""
+    n = y.shape[dim]
+    means = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
+    if x is None:
+        return (means * (1.0 if dx is None else dx)).sum(dim)
+    return (means * diff(x, dim=dim if x.ndim > 1 else -1)).sum(dim)
+
+
+@public(inplace=False)
+def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The running integral along `dim` by the trapezoid rule."""
+    n = y.shape[dim]
+    means = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
+    return (means * (diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx)).cumsum(dim)
+
+
+@public(inplace=False)
+def dist(input, other, p=2):
+    """The p-norm of input - other."""
+    return vector_norm(input - other, ord=float(p))
+
+
+@public()
+def renorm(input, p, dim, maxnorm):
+    """input with its slices along `dim` scaled down to p-norm maxnorm."""
+    others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))
+    norms = input.norm(p, others, keepdim=True)
+    return input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
+@public(inplace=False)
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariance matrix of variables in rows."""
+    x = input.unsqueeze(0) if input.ndim == 1 else input
+    if fweights is not None or aweights is not None:
+        raw = np.cov(_raw(x), ddof=correction, fweights=None if fweights is None else _raw(fweights), aweights=None if aweights is None else _raw(aweights))
+        return Tensor._wrap(np.asarray(raw).astype(_raw(x).dtype))
+    centred = x - mean_of(x, 1, True)
+    return ((centred @ centred.T) / (x.shape[1] - correction)).squeeze()
+
+
+@public(inplace=False)
+def corrcoef(input):
+    """The correlation matrix of variables in rows."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    d = c.diagonal().sqrt()
+    return c / d.unsqueeze(1) / d.unsqueeze(0)
+
+
+@public(inplace=False)
+def gradient(input, *, spacing=1.0, dim=None, edge_order=1):
+    """Central differences along each axis, one-sided at the ends: a tuple."""
+    dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+    found = np.gradient(_raw(input), spacing, axis=tuple(dims), edge_order=edge_order)
+    return tuple(Tensor._wrap(f) for f in (found if isinstance(found, (list, tuple)) else [found]))
