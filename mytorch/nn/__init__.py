@@ -32,6 +32,14 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .attention import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from .containers import (
     ModuleDict,
     ModuleList,
@@ -150,6 +158,7 @@ from .pool import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from .vision import (
     ChannelShuffle,
     Fold,

@@ -1,5 +1,6 @@
-"""Gradient clipping, and parameters as one vector."""
+"""Gradient clipping, parameters as one vector, packed sequences."""
 
+from . import rnn
 from .clip import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .vectors import parameters_to_vector, vector_to_parameters
 
@@ -10,5 +11,6 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "vector_to_parameters",
 ]

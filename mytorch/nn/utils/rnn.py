@@ -1,0 +1,130 @@
+"""Sequences of different lengths in one batch: padded, or packed without the padding."""
+
+from collections import namedtuple
+
+import numpy as np
+
+from ...ops.creation import tensor
+from ...ops.movement import cat, stack
+from ...tensor import Tensor
+
+_Packed = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
+
+
+class PackedSequence(_Packed):
+    """The elements of a batch of sequences, step by step: data, how many sequences each step has, and their order."""
+
+    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+        if unsorted_indices is None and sorted_indices is not None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args, **kwargs):
+        """The same sequences with their data on another device or as another dtype."""
+        return PackedSequence(self.data.to(*args, **kwargs), *self[1:])
+
+    def double(self):
+        """In float64."""
+        return PackedSequence(self.data.double(), *self[1:])
+
+    def float(self):
+        """In float32."""
+        return PackedSequence(self.data.float(), *self[1:])
+
+
+def invert_permutation(permutation):
+    """The order that undoes a permutation."""
+    if permutation is None:
+        return None
+    return Tensor._wrap(np.argsort(permutation._data._array, kind="stable"))
+
+
+def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
+    """A padded batch (T, N, …) without its padding.
+
+    Args:
+        lengths: of each sequence. enforce_sorted: they are in descending order; else they are sorted here.
+
+    Raises:
+        RuntimeError: lengths that are not positive, or not sorted though they should be.
+    """
+    sizes = np.asarray(lengths._data._array if isinstance(lengths, Tensor) else lengths, np.int64)
+    if sizes.size == 0 or (sizes <= 0).any():
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+    order = None
+    x = input.transpose(0, 1) if batch_first else input
+    if enforce_sorted:
+        if (np.diff(sizes) > 0).any():
+            raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability.")
+    else:
+        order = Tensor._wrap(np.argsort(-sizes, kind="stable"))
+        sizes = sizes[order._data._array]
+        x = x.index_select(1, order)
+    counts = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
+    data = cat([x[t, :n] for t, n in enumerate(counts)], 0)
+    return PackedSequence(data, tensor(counts), order)
+
+
+def _padded(data, counts, total, padding_value):
+    """(T, N, …) from packed data."""
+    steps, start = [], 0
+    rows = counts[0]
+    for n in counts:
+        step = data[start : start + n]
+        if n < rows:
+            step = cat([step, data.new_full((rows - n, *data.shape[1:]), padding_value)], 0)
+        steps.append(step)
+        start += n
+    while len(steps) < total:
+        steps.append(data.new_full((rows, *data.shape[1:]), padding_value))
+    return stack(steps, 0)
+
+
+def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
+    """(padded batch, lengths) of packed sequences."""
+    counts = sequence.batch_sizes.tolist()
+    if total_length is not None and total_length < len(counts):
+        raise ValueError(f"Expected total_length to be at least the length of the longest sequence in input, but got total_length={total_length} and max sequence length being {len(counts)}")
+    out = _padded(sequence.data, counts, total_length or len(counts), padding_value)
+    lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])])
+    if sequence.unsorted_indices is not None:
+        out = out.index_select(1, sequence.unsorted_indices)
+        lengths = lengths[sequence.unsorted_indices]
+    return (out.transpose(0, 1) if batch_first else out), lengths
+
+
+def repack(padded, like):
+    """A padded (T, N, …) output packed as `like`."""
+    counts = like.batch_sizes.tolist()
+    data = cat([padded[t, :n] for t, n in enumerate(counts)], 0)
+    return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
+
+
+def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
+    """Sequences of different lengths as one batch, the shorter ones padded."""
+    longest = max(s.shape[0] for s in sequences)
+    rows = []
+    for s in sequences:
+        missing = longest - s.shape[0]
+        if missing:
+            fill = s.new_full((missing, *s.shape[1:]), padding_value)
+            s = cat([s, fill] if padding_side == "right" else [fill, s], 0)
+        rows.append(s)
+    return stack(rows, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences, lengths, batch_first=False):
+    """The sequences of a padded batch as a list."""
+    x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [x[i, :n] for i, n in enumerate(lengths.tolist())]
+
+
+def pack_sequence(sequences, enforce_sorted=True):
+    """A list of sequences, packed."""
+    return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences):
+    """The sequences that were packed, as a list."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
