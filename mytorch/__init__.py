@@ -60,7 +60,7 @@ from .tensor import Tensor
 
 ops.attach(globals())
 
-from . import nn, optim, utils  # noqa: E402 - layers are made of bound ops
+from . import distributions, fft, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
 
 __version__ = "0.1.0"
 

@@ -69,6 +69,10 @@ class Namespace:
         """x without its graph; raw arrays have none. Formulas use it to choose, not to compute."""
         return x
 
+    def conj(self, x):
+        """The complex conjugate; x itself if it is real, or a number."""
+        return x.conj() if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" else x
+
     def call(self, op, *arrays, **attrs):
         """Run another op's forward within a forward or a formula; returns its output alone."""
         out = op.forward(self, *arrays, **attrs)

@@ -39,7 +39,7 @@ def mul(xp, input, other):
     return xp.multiply(input, other)
 
 
-mul.grad(input=lambda g, other: g * other, other=lambda g, input: g * input)
+mul.grad(input=lambda g, other, xp: g * xp.conj(other), other=lambda g, input, xp: g * xp.conj(input))
 
 
 @public(dunder="__truediv__", inplace=False)
@@ -49,7 +49,10 @@ def true_divide(xp, input, other):
     return xp.true_divide(input, other)
 
 
-true_divide.grad(input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other))
+true_divide.grad(
+    input=lambda g, other, xp: g / xp.conj(other),
+    other=lambda g, other, out, xp: -g * xp.conj(out / other),
+)
 
 
 @public(dunder="__pow__")
@@ -191,7 +194,7 @@ def abs(xp, input):
     return xp.absolute(input)
 
 
-abs.grad(input=lambda g, input, xp: g * xp.sign(input))
+abs.grad(input=lambda g, input, xp: g * xp.sign(input))  # NumPy 2 gives z / |z| for complex z
 
 
 @public()
@@ -234,7 +237,7 @@ def exp(xp, input):
     return xp.exp(input)
 
 
-exp.grad(input=lambda g, out: g * out)
+exp.grad(input=lambda g, out, xp: g * xp.conj(out))
 
 
 @public()

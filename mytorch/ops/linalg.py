@@ -1,7 +1,14 @@
 """Products of vectors and matrices."""
 
+from collections import namedtuple as _namedtuple
+
+import numpy as _np
+
 from .bind import METHODS, public
 from .core import op
+from .elementwise import where
+from .indexing import _triangle
+from .movement import stack
 
 
 def _swap(xp, x):
@@ -14,8 +21,8 @@ def _matmul(xp, input, other):
 
 
 _matmul.grad(
-    input=lambda g, other, xp: xp.matmul(g, _swap(xp, other)),
-    other=lambda g, input, xp: xp.matmul(_swap(xp, input), g),
+    input=lambda g, other, xp: xp.matmul(g, xp.conj(_swap(xp, other))),
+    other=lambda g, input, xp: xp.matmul(xp.conj(_swap(xp, input)), g),
 )
 
 
@@ -52,8 +59,6 @@ def _mismatch(a, b):
         return f"mat1 and mat2 shapes cannot be multiplied ({text[0]} and {text[1]})"
     return f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} cannot be multiplied: the inner sizes must agree and the leading ones broadcast"
 
-
-METHODS["__matmul__"] = matmul
 
 
 def _expect_dims(input, mat2, dims, name):
@@ -149,3 +154,371 @@ _linear.grad(
     weight=lambda g, input, xp: xp.matmul(xp.transpose(_rows(xp, g)), _rows(xp, input)),
     bias=lambda g, xp: xp.sum(_rows(xp, g), axis=0),
 )
+
+
+# -- sums of products --------------------------------------------------------------------------------------------
+
+
+@op(name="einsum", autocast="half")
+def _einsum(xp, *operands, spec):
+    return xp.asarray(xp.einsum(spec, *operands))
+
+
+def _einsum_vjp(g, operands, spec, needs, xp):
+    inputs, output = spec.split("->")
+    terms = inputs.split(",")
+    grads = []
+    for i, term in enumerate(terms):
+        if i >= len(needs) or not needs[i]:
+            grads.append(None)
+            continue
+        others = [t for j, t in enumerate(terms) if j != i]
+        rest = [operands[j] for j in range(len(terms)) if j != i]
+        have = set(output).union(*others) if others else set(output)
+        reachable = "".join(c for c in term if c in have)
+        part = xp.call(_einsum, g, *rest, spec=f"{','.join([output, *others])}->{reachable}")
+        missing = [k for k, c in enumerate(term) if c not in have]
+        for k in missing:  # summed away in the forward: every element gets the same
+            part = xp.expand_dims(part, k)
+        grads.append(xp.broadcast_to(part, operands[i].shape) if missing else part)
+    return grads
+
+
+_einsum.vjp(_einsum_vjp)
+
+
+def _letters(equation, operands):
+    """An equation in NumPy's form: no blanks, an explicit output, `...` spelled out in letters."""
+    equation = equation.replace(" ", "")
+    inputs, arrow, output = equation.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(operands):
+        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})")
+    used = set(equation) - set(".,->")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used]
+    longest = 0
+    for term, x in zip(terms, operands, strict=True):
+        if "..." in term:
+            longest = max(longest, x.ndim - len(term.replace("...", "")))
+    dots = "".join(free[:longest])
+    spelled = []
+    for term, x in zip(terms, operands, strict=True):
+        n = x.ndim - len(term.replace("...", ""))
+        if n < 0 or ("..." not in term and n):
+            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand")
+        spelled.append(term.replace("...", dots[longest - n :] if n else ""))
+    if arrow:
+        output = output.replace("...", dots)
+    else:
+        joined = "".join(spelled)
+        output = dots + "".join(sorted(c for c in set(joined) - set(dots) if joined.count(c) == 1))
+    return spelled, output
+
+
+@public(method=False, inplace=False)
+def einsum(equation, *operands):
+    """Einstein's sum: products of operands summed over the letters that the output does not name.
+
+    Raises:
+        RuntimeError: an equation that does not fit the operands.
+    """
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    terms, output = _letters(equation, operands)
+    ready = []
+    for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
+        while len(set(term)) < len(term):  # a repeated letter is a diagonal
+            letter = next(c for c in term if term.count(c) > 1)
+            first = term.index(letter)
+            second = term.index(letter, first + 1)
+            x = x.diagonal(0, first, second)
+            term = term[:first] + term[first + 1 : second] + term[second + 1 :] + letter
+        terms[i] = term
+        ready.append(x)
+    sizes = {}
+    for term, x in zip(terms, ready, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            sizes[c] = max(sizes.get(c, 1), n)
+    wide = []
+    for term, x in zip(terms, ready, strict=True):
+        full = tuple(sizes[c] for c in term)
+        if any(n not in (1, sizes[c]) for c, n in zip(term, x.shape, strict=True)):
+            raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}")
+        wide.append(x if tuple(x.shape) == full else x.expand(*full))
+    return _einsum(*wide, spec=f"{','.join(terms)}->{output}")
+
+
+@public(method=False, inplace=False)
+def tensordot(a, b, dims=2):
+    """Products summed over the last `dims` axes of a and the first of b, or over two lists of axes."""
+    if isinstance(dims, int):
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        left, right = ([d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])] for ds, t in zip(dims, (a, b), strict=True))
+    keep_a = [d for d in range(a.ndim) if d not in left]
+    keep_b = [d for d in range(b.ndim) if d not in right]
+    n = 1
+    for d in left:
+        n *= a.shape[d]
+    x = a.permute(*keep_a, *left).reshape(-1, n)
+    y = b.permute(*right, *keep_b).reshape(n, -1)
+    return matmul(x, y).reshape(*(a.shape[d] for d in keep_a), *(b.shape[d] for d in keep_b))
+
+
+@public(inplace=False)
+def inner(input, other):
+    """Products summed over the last axis of both."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    return tensordot(input, other, ([-1], [-1]))
+
+
+@public(inplace=False)
+def vdot(input, other):
+    """The inner product of two vectors, the first conjugated."""
+    return dot(input.conj(), other)
+
+
+@public(inplace=False, names=("ger",))
+def outer_product(input, vec2):
+    """The outer product of two vectors."""
+    return outer(input, vec2)
+
+
+@public()
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return _blend(input, outer(vec1, vec2), beta, alpha)
+
+
+@public()
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
+    return _blend(input, bmm(batch1, batch2).sum(0), beta, alpha)
+
+
+@public(inplace=False)
+def kron(input, other):
+    """The Kronecker product."""
+    n = max(input.ndim, other.ndim)
+    a = input.reshape((1,) * (n - input.ndim) + tuple(input.shape))
+    b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
+    wide = a.reshape([v for s in a.shape for v in (s, 1)]) * b.reshape([v for s in b.shape for v in (1, s)])
+    return wide.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
+
+
+@public(inplace=False)
+def cross(input, other, dim=None):
+    """The cross product of vectors of three along `dim` (the first such axis, if not given)."""
+    d = next(i for i, n in enumerate(input.shape) if n == 3) if dim is None else dim
+    (a, b, c), (x, y, z) = input.unbind(d), other.unbind(d)
+    return stack([b * z - c * y, c * x - a * z, a * y - b * x], d)
+
+
+@public(method=False, inplace=False)
+def cdist(x1, x2, p=2.0, compute_mode=None):
+    """The p-norm distances of all pairs of rows."""
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+@public(method=False, inplace=False)
+def chain_matmul(*matrices):
+    """The product of several matrices."""
+    out = matrices[0]
+    for m in matrices[1:]:
+        out = out @ m
+    return out
+
+
+# -- decompositions: NumPy's, with gradients composed of ops ------------------------------------------------------
+
+
+def _square(input, name):
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise RuntimeError(f"linalg.{name}: A must be batches of square matrices, but they are {tuple(input.shape)[-2:]} matrices")
+    return input
+
+
+def _T(xp, x):
+    return xp.swapaxes(x, -1, -2)
+
+
+@op(dtype="float", name="inverse")
+def _inv(xp, input):
+    return xp.linalg.inv(input)
+
+
+_inv.grad(input=lambda g, out, xp: -xp.matmul(xp.matmul(_T(xp, out), g), _T(xp, out)))
+
+
+@public(inplace=False, names=("inv",))
+def inverse(input):
+    """The inverses of square matrices.
+
+    Raises:
+        RuntimeError: a matrix is singular, or not square.
+    """
+    try:
+        return _inv.caller(_square(input, "inv"))
+    except _np.linalg.LinAlgError:
+        raise RuntimeError("linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular.") from None
+
+
+@op(dtype="float", name="solve")
+def _solve(xp, input, other):
+    return xp.linalg.solve(input, other)
+
+
+def _solve_input(g, input, out, xp):
+    g = xp.call(_solve, _T(xp, input), g)
+    return -xp.matmul(g, _T(xp, out))
+
+
+_solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
+
+
+def solve(A, B, *, left=True):
+    """X with A X = B (or X A = B)."""
+    if not left:
+        return solve(A.mT, B.mT).mT
+    _square(A, "solve")
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape)[:-1])
+    try:
+        out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
+    except _np.linalg.LinAlgError:
+        raise RuntimeError("linalg.solve: The solver failed because the input matrix is singular.") from None
+    return out.squeeze(-1) if vector else out
+
+
+@op(dtype="float", name="det")
+def _det(xp, input):
+    return xp.asarray(xp.linalg.det(input))
+
+
+_det.grad(
+    input=lambda g, input, out, xp: xp.expand_dims(xp.expand_dims(g * out, -1), -1) * _T(xp, xp.call(_inv, input))
+)
+
+
+@public(inplace=False)
+def det(input):
+    """The determinants of square matrices."""
+    return _det.caller(_square(input, "det"))
+
+
+@op(dtype="float", outputs=("logabsdet", "sign"), name="slogdet")
+def _slogdet(xp, input):
+    sign, logabs = xp.linalg.slogdet(input)
+    return xp.asarray(logabs), xp.asarray(sign)
+
+
+_slogdet.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) * _T(xp, xp.call(_inv, input)))
+_Slogdet = _namedtuple("slogdet", ("sign", "logabsdet"))
+
+
+@public(inplace=False)
+def slogdet(input):
+    """(sign, logarithm of the absolute value) of determinants."""
+    logabs, sign = _slogdet(_square(input, "slogdet"))
+    return _Slogdet(sign, logabs)
+
+
+@public(inplace=False)
+def logdet(input):
+    """The logarithm of determinants; NaN where one is negative."""
+    sign, logabs = slogdet(input)
+    return where(sign < 0, float("nan"), logabs)
+
+
+@op(dtype="float", name="cholesky")
+def _cholesky(xp, input):
+    return xp.linalg.cholesky(input)
+
+
+def _cholesky_grad(g, out, xp):
+    inner_ = xp.call(_triangle, xp.matmul(_T(xp, out), g), diagonal=0, lower=True)
+    half = inner_ - inner_ * xp.asarray(_np.eye(out.shape[-1]) * 0.5)
+    inverse_ = xp.call(_inv, out)
+    s = xp.matmul(xp.matmul(_T(xp, inverse_), half), inverse_)
+    return (s + _T(xp, s)) * 0.5
+
+
+_cholesky.grad(input=_cholesky_grad)
+
+
+@public(inplace=False)
+def cholesky(input, upper=False):
+    """The lower triangular L with L Lᵀ = input, for positive definite matrices (or its transpose).
+
+    Raises:
+        RuntimeError: a matrix is not positive definite.
+    """
+    try:
+        out = _cholesky.caller(_square(input, "cholesky"))
+    except _np.linalg.LinAlgError:
+        raise RuntimeError("linalg.cholesky: The factorization could not be completed because the input is not positive-definite.") from None
+    return out.mT if upper else out
+
+
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh")
+def _eigh(xp, input):
+    return tuple(xp.linalg.eigh(input))
+
+
+def _eigh_grad(g, L, V, xp):
+    g_values, g_vectors = g
+    gaps = xp.expand_dims(L, -2) - xp.expand_dims(L, -1)
+    same = gaps == 0
+    inner_ = xp.where(same, 0.0, xp.matmul(_T(xp, V), g_vectors) / xp.where(same, 1.0, gaps))
+    eye = xp.asarray(_np.eye(L.shape[-1]))
+    middle = inner_ + eye * xp.expand_dims(g_values, -2)
+    s = xp.matmul(xp.matmul(V, middle), _T(xp, V))
+    return s
+
+
+_eigh.grad(input=_eigh_grad)
+
+
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd")
+def _svd(xp, input, *, full):
+    return tuple(xp.linalg.svd(input, full_matrices=full))
+
+
+def _svd_grad(g, U, S, Vh, xp):
+    gu, gs, gv = g
+    V = _T(xp, Vh)
+    m, n, k = U.shape[-2], V.shape[-2], S.shape[-1]
+    row, column = xp.expand_dims(S, -2), xp.expand_dims(S, -1)
+    gaps = (row - column) * (row + column)
+    eye = xp.asarray(_np.eye(k))
+    gaps = xp.where(xp.asarray(_np.eye(k, dtype=bool)), 1.0, gaps)
+    off = 1.0 - eye
+    ug, vg = xp.matmul(_T(xp, U), gu), xp.matmul(_T(xp, V), _T(xp, gv))
+    middle = (ug - _T(xp, ug)) / gaps * off * row + column * ((vg - _T(xp, vg)) / gaps * off) + eye * xp.expand_dims(gs, -2)
+    out = xp.matmul(xp.matmul(U, middle), Vh)
+    if m > k:
+        out = out + xp.matmul((gu - xp.matmul(U, ug)) / row, Vh)
+    if n > k:
+        out = out + xp.matmul(U, _T(xp, (_T(xp, gv) - xp.matmul(V, vg)) / row))
+    return out
+
+
+_svd.grad(input=_svd_grad)
+
+
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr")
+def _qr(xp, input):
+    return tuple(xp.linalg.qr(input))
+
+
+def _qr_grad(g, Q, R, xp):
+    gq, gr = g
+    m = xp.matmul(R, _T(xp, gr)) - xp.matmul(_T(xp, gq), Q)
+    low = xp.call(_triangle, m, diagonal=-1, lower=True)
+    diagonal_ = m * xp.asarray(_np.eye(m.shape[-1]))
+    symmetric = low + _T(xp, low) + diagonal_
+    return _T(xp, xp.call(_solve, R, _T(xp, gq + xp.matmul(Q, symmetric))))
+
+
+_qr.grad(input=_qr_grad)
+METHODS["__matmul__"] = matmul

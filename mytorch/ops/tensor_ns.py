@@ -50,6 +50,10 @@ class TensorNamespace:
         """x without its graph."""
         return x.detach() if isinstance(x, Tensor) else x
 
+    def conj(self, x):
+        """The complex conjugate; x itself if it is real, or a number."""
+        return x.conj() if isinstance(x, Tensor) and x.dtype.is_complex else x
+
     def astype(self, x, dtype):
         """x as a dtype, ours or NumPy's."""
         return elementwise.cast(x, dtypes.as_dtype(dtype))
