@@ -2,7 +2,7 @@
 
 from . import lr_scheduler
 from .adam import Adam, AdamW
+from .adaptive import ASGD, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop, Rprop
+from .lbfgs import LBFGS
 from .optimizer import Optimizer
 from .sgd import SGD
-
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]

@@ -344,3 +344,250 @@ class CosineLRScheduler:
         """Take over a state dict, and set the learning rate for it."""
         self.__dict__.update(state_dict)
         self._apply()
+
+
+class OneCycleLR(LRScheduler):
+    """From a low rate up to max_lr and down to a much lower one, over total_steps. Source: Smith and Topin, 2018."""
+
+    def __init__(
+        self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos",
+        cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False,
+        last_epoch=-1,
+    ):  # fmt: skip
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+            total_steps = epochs * steps_per_epoch
+        if not isinstance(total_steps, int) or total_steps <= 0:
+            raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self.total_steps = total_steps
+        self.anneal_strategy = anneal_strategy
+        self.cycle_momentum = cycle_momentum
+        turn = float(pct_start * total_steps) - 1
+        if three_phase:
+            self._phases = [
+                (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                (2 * turn, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+            ]
+        else:
+            self._phases = [
+                (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
+            ]
+        tops = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
+        if last_epoch == -1:
+            for group, top in zip(optimizer.param_groups, tops, strict=True):
+                group["initial_lr"] = top / div_factor
+                group["max_lr"] = top
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+                if cycle_momentum:
+                    if "momentum" not in group and "betas" not in group:
+                        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+                    group["max_momentum"], group["base_momentum"] = max_momentum, base_momentum
+                    self._set_momentum(group, max_momentum)
+        super().__init__(optimizer, last_epoch)
+
+    @staticmethod
+    def _set_momentum(group, value):
+        if "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+    def _anneal(self, start, end, share):
+        if self.anneal_strategy == "linear":
+            return (end - start) * share + start
+        return end + (start - end) / 2.0 * (1 + math.cos(math.pi * share))
+
+    def get_lr(self):
+        step = self.last_epoch
+        if step > self.total_steps:
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
+        rates = []
+        for group in self.optimizer.param_groups:
+            begin = 0.0
+            for i, (end, low, high, m_low, m_high) in enumerate(self._phases):
+                if step <= end or i == len(self._phases) - 1:
+                    share = (step - begin) / (end - begin)
+                    rates.append(self._anneal(group[low], group[high], share))
+                    if self.cycle_momentum:
+                        self._set_momentum(group, self._anneal(group[m_low], group[m_high], share))
+                    break
+                begin = end
+        return rates
+
+
+class CyclicLR(LRScheduler):
+    """Between base_lr and max_lr and back, again and again. Source: Smith, 2017."""
+
+    def __init__(
+        self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
+        scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1,
+    ):  # fmt: skip
+        count = len(optimizer.param_groups)
+        bases = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * count
+        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        if last_epoch == -1:
+            for group, lr in zip(optimizer.param_groups, bases, strict=True):
+                group["lr"] = lr
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
+        self.scale_mode = scale_mode if scale_fn else "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        self.base_momentum, self.max_momentum = base_momentum, max_momentum
+        if cycle_momentum:
+            if any("momentum" not in g and "betas" not in g for g in optimizer.param_groups):
+                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+            for group in optimizer.param_groups:
+                OneCycleLR._set_momentum(group, max_momentum)
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = bases
+
+    def _factor(self, x):
+        if self.scale_fn is not None:
+            return self.scale_fn(x)
+        return {"triangular": 1.0, "triangular2": 1 / (2.0 ** (x - 1)), "exp_range": self.gamma**x}[self.mode]
+
+    def get_lr(self):
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        factor = self._factor(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group in self.optimizer.param_groups:
+                OneCycleLR._set_momentum(group, self.max_momentum - (self.max_momentum - self.base_momentum) * height * factor)
+        return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Multiplies the lr by factor when a metric has not improved for `patience` steps."""
+
+    def __init__(
+        self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0, min_lr=0, eps=1e-8
+    ):
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience, self.threshold, self.threshold_mode = mode, factor, patience, threshold, threshold_mode
+        self.cooldown, self.eps = cooldown, eps
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * len(optimizer.param_groups)
+        self.last_epoch = 0
+        self._last_lr = self._now()
+        self._reset()
+
+    def _reset(self):
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.cooldown_counter = self.num_bad_epochs = 0
+
+    def is_better(self, a, best):
+        """Whether a improves on the best so far by more than the threshold."""
+        if self.threshold_mode == "rel":
+            return a < best * (1 - self.threshold) if self.mode == "min" else a > best * (1 + self.threshold)
+        return a < best - self.threshold if self.mode == "min" else a > best + self.threshold
+
+    @property
+    def in_cooldown(self):
+        """Whether it waits after a reduction."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics, epoch=None):
+        """Tell it the metric of this step."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            rates = []
+            for lr, low in zip(self._now(), self.min_lrs, strict=True):
+                new = max(lr * self.factor, low)
+                rates.append(new if lr - new > self.eps else lr)
+            self._set(rates)
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = self._now()
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules, each step of all."""
+
+    def __init__(self, schedulers, optimizer=None):
+        schedulers = list(schedulers)
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
+        if any(s.optimizer is not schedulers[0].optimizer for s in schedulers):
+            raise ValueError("ChainedScheduler expects all schedulers to belong to the same optimizer")
+        self._schedulers = schedulers
+        self.optimizer = schedulers[0].optimizer
+        self._last_lr = self._now()
+
+    def step(self, epoch=None):
+        """One step of every schedule."""
+        for s in self._schedulers:
+            s.step()
+        self._last_lr = self._now()
+
+    def state_dict(self):
+        return {"_schedulers": [s.state_dict() for s in self._schedulers], "_last_lr": self._last_lr}
+
+    def load_state_dict(self, state_dict):
+        self._last_lr = state_dict["_last_lr"]
+        for s, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            s.load_state_dict(state)
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after another, changing at the milestones."""
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        if len(schedulers) < 1:
+            raise ValueError("SequentialLR expects at least one scheduler to be chained, but got no scheduler.")
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}")
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
+        self.optimizer = optimizer
+        self.last_epoch = last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for s in self._schedulers:
+            s.last_epoch -= 1
+        self._schedulers[0].step()
+        self._last_lr = self._now()
+
+    def step(self, epoch=None):
+        """Go on by one step."""
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        if i > 0 and self._milestones[i - 1] == self.last_epoch:
+            self._schedulers[i].step(0)
+        else:
+            self._schedulers[i].step()
+        self._last_lr = self._now()
+
+    def state_dict(self):
+        own = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
+        return {**own, "_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict):
+        for s, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            s.load_state_dict(state)
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})

@@ -17,6 +17,16 @@ OPTIMIZERS = [
     ("AdamW", {"lr": 0.01}),
     ("AdamW", {"lr": 0.01, "weight_decay": 0.5, "eps": 1e-4}),
     ("AdamW", {"lr": 0.01, "amsgrad": True}),
+    ("RMSprop", {"lr": 0.01}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "maximize": True}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.01, "weight_decay": 0.1, "initial_accumulator_value": 0.1}),
+    ("Adadelta", {"lr": 1.0, "rho": 0.8, "weight_decay": 0.01}),
+    ("Adamax", {"lr": 0.01, "weight_decay": 0.01}),
+    ("NAdam", {"lr": 0.01, "weight_decay": 0.01}),
+    ("NAdam", {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {"lr": 0.01, "weight_decay": 0.01}),
+    ("Rprop", {"lr": 0.01}),
+    ("ASGD", {"lr": 0.01, "weight_decay": 0.01, "t0": 20}),
 ]
 SHAPES = [(4, 5), (7,), (), (300, 70)]
 
@@ -25,7 +35,7 @@ def _pair(torch, name, options, fused=None):
     values = [np.asarray(np.random.randn(*s), np.float32) for s in SHAPES]
     mine = [mytorch.nn.Parameter(mytorch.tensor(v)) for v in values]
     theirs = [torch.nn.Parameter(torch.tensor(v)) for v in values]
-    extra = {} if fused is None else {"fused": fused}
+    extra = {} if fused is None or name not in ("SGD", "Adam", "AdamW") else {"fused": fused}
     return mine, theirs, getattr(mytorch.optim, name)(mine, **options, **extra), getattr(torch.optim, name)(theirs, **options)
 
 
@@ -167,6 +177,10 @@ SCHEDULES = [
     ("PolynomialLR", {"total_iters": 12, "power": 2.0}),
     ("CosineAnnealingLR", {"T_max": 10, "eta_min": 0.01}),
     ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2}),
+    ("OneCycleLR", {"max_lr": 0.4, "total_steps": 45, "cycle_momentum": False}),
+    ("OneCycleLR", {"max_lr": 0.4, "total_steps": 45, "three_phase": True, "anneal_strategy": "linear", "cycle_momentum": False}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.3, "step_size_up": 4, "step_size_down": 6, "mode": "triangular2", "cycle_momentum": False}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.3, "step_size_up": 4, "mode": "exp_range", "gamma": 0.9, "cycle_momentum": False}),
     ("LambdaLR", {"lr_lambda": lambda e: 0.95**e}),
     ("MultiplicativeLR", {"lr_lambda": lambda e: 0.95}),
 ]
@@ -202,3 +216,64 @@ def test_cosine_with_warmup():
     twin = lr_scheduler.CosineLRScheduler(optimizer, 1e-3, 1e-4, 100, 10)
     twin.load_state_dict(schedule.state_dict())
     assert twin.step_count == 101
+
+
+def _schedule_pair(torch, build):
+    rates = []
+    for lib, schedule in ((mytorch, lr_scheduler), (torch, torch.optim.lr_scheduler)):
+        optimizer = lib.optim.SGD([lib.nn.Parameter(lib.ones(1))], lr=0.1, momentum=0.9)
+        rates.append(build(schedule, optimizer))
+    np.testing.assert_allclose(*rates, rtol=1e-9)
+
+
+def test_plateau(torch):
+    metrics = [1.0, 0.9, 0.95, 0.94, 0.93, 0.92, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1]
+
+    def build(schedule, optimizer):
+        s = schedule.ReduceLROnPlateau(optimizer, patience=2, cooldown=1, factor=0.5)
+        seen = []
+        for m in metrics:
+            s.step(m)
+            seen.append(optimizer.param_groups[0]["lr"])
+        return seen
+
+    _schedule_pair(torch, build)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_chained_and_sequential(torch):
+    def chained(schedule, optimizer):
+        s = schedule.ChainedScheduler([schedule.ConstantLR(optimizer, 0.1, 3), schedule.ExponentialLR(optimizer, 0.9)])
+        return _rates(s, optimizer)
+
+    def sequential(schedule, optimizer):
+        first, second = schedule.LinearLR(optimizer, 0.1, total_iters=5), schedule.CosineAnnealingLR(optimizer, 20)
+        return _rates(schedule.SequentialLR(optimizer, [first, second], [5]), optimizer)
+
+    _schedule_pair(torch, chained)
+    _schedule_pair(torch, sequential)
+
+
+def _rates(schedule, optimizer):
+    seen = []
+    for _ in range(25):
+        optimizer.step()
+        schedule.step()
+        seen.append(optimizer.param_groups[0]["lr"])
+    return seen
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_minimises_rosenbrock(search):
+    x = mytorch.nn.Parameter(mytorch.tensor([-1.2, 1.0], dtype=mytorch.float64))
+    optimizer = mytorch.optim.LBFGS([x], lr=1.0 if search else 0.05, max_iter=40, line_search_fn=search)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+        loss.backward()
+        return loss
+
+    for _ in range(5 if search else 40):
+        optimizer.step(closure)
+    assert closure().item() < (1e-8 if search else 0.5)
