@@ -60,9 +60,14 @@ from .tensor import Tensor
 
 ops.attach(globals())
 
-from . import distributions, fft, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
+from . import cuda, distributions, fft, jit, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
+from .compat import install, install_as_torch  # noqa: E402
+from .optim import lr_scheduler  # noqa: E402
+from .printing import set_printoptions  # noqa: E402
 
 __version__ = "0.1.0"
+install(globals())
+del install
 
 # What few programs use is imported when it is first asked for: name -> its module.
 _LAZY = {

@@ -18,10 +18,10 @@ FLOORS = {  # a module may import from its own floor and those below
     "backend": 1, "_array": 1, "autograd": 1, "kernels": 1,
     "tensor": 2, "printing": 2,
     "ops": 3, "random": 3,
-    "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "lr_scheduler": 4,
+    "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "jit": 0,
     "amp": 5, "serialization": 5, "cuda": 5, "distributed": 5,
     "accelerate": 6, "models": 6,
-    "cli": 7,
+    "compat": 7, "cli": 7,
 }  # fmt: skip
 
 # User-facing parts of autograd work on Tensors; they are imported when asked for, after the ops.

@@ -1,0 +1,1 @@
+"""PyTorch programs, run unchanged by both libraries; see test_programs.py."""
