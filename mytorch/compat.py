@@ -200,6 +200,8 @@ def install(namespace):
     for k, v in names.items():
         namespace.setdefault(k, v)
     namespace["special"] = _module("special", special_functions(), "Special functions, with `torch.special`'s names.")
+    for k, v in (("inf", math.inf), ("nan", math.nan), ("pi", math.pi), ("e", math.e), ("newaxis", None)):
+        namespace.setdefault(k, v)
     state = types.SimpleNamespace
     namespace["backends"] = _module(
         "backends",

@@ -224,7 +224,7 @@ def gan_with_gradient_penalty(torch):
     nn = torch.nn
     g = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.LeakyReLU(0.2), nn.Linear(16, 6), nn.Tanh())
     d = nn.Sequential(nn.Linear(6, 16), nn.LeakyReLU(0.2, inplace=True), nn.Linear(16, 1, bias=False))
-    og, od = torch.optim.RMSprop(g.parameters(), lr=1e-3), torch.optim.Adam(d.parameters(), lr=1e-3, betas=(0.5, 0.9))
+    og, od = torch.optim.RMSprop(g.parameters(), lr=1e-3), torch.optim.SGD(d.parameters(), lr=1e-2, momentum=0.5)
     real = torch.from_numpy(data((8, 6)))
     losses = []
     for step in range(20):
@@ -333,7 +333,7 @@ def custom_optimizer_and_function(torch):
 
     class Momentum(torch.optim.Optimizer):
         def __init__(self, params, lr=0.1, mu=0.9):
-            super().__init__(params, dict(lr=lr, mu=mu))
+            super().__init__(params, {"lr": lr, "mu": mu})
 
         @torch.no_grad()
         def step(self, closure=None):

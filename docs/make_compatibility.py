@@ -1,0 +1,86 @@
+"""Make docs/compatibility.md: PyTorch's public names against ours.
+
+    python docs/make_compatibility.py
+
+Needs PyTorch. Names of sparse, quantized and named tensors, of other devices and of PyTorch's internals are left
+out of the count, by the patterns below.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import torch
+
+import mytorch
+
+LEFT_OUT = re.compile(
+    r"sparse|quant|^q_|^q[iu]?int|qscheme|mkldnn|cudnn|miopen|fbgemm|vulkan|xla|ipu|xpu|mtia|maia|hpu|^mps|named|names|align_|refine|rename|"
+    r"_copy$|Storage|storage|Type$|^Script|^Jit|JIT|Graph|Dispatch|^Sym|ccol|crow|row_indices|col_indices|coalesce|dsmm|hsmm|hspmm|smm|"
+    r"sspaddmm|int_repr|dequant|Future|Await|Logger|parse_|import_ir|onnx|lobpcg|volatile|reinforce|grad_dtype|const_data_ptr|"
+    r"unsafe_|native_|fake_|batch_norm_|autocast_|_autocast|is_distributed|nonzero_static|hash_tensor|to_padded|slice_inverse|"
+    r"ormqr|orgqr|geqrf|dim_order|resize_as_sparse|^_"
+)
+
+SURFACES = [
+    ("torch", torch, mytorch),
+    ("torch.Tensor", torch.Tensor, mytorch.Tensor),
+    ("torch.nn", torch.nn, mytorch.nn),
+    ("torch.nn.functional", torch.nn.functional, mytorch.nn.functional),
+    ("torch.nn.init", torch.nn.init, mytorch.nn.init),
+    ("torch.linalg", torch.linalg, mytorch.linalg),
+    ("torch.fft", torch.fft, mytorch.fft),
+    ("torch.optim", torch.optim, mytorch.optim),
+    ("torch.optim.lr_scheduler", torch.optim.lr_scheduler, mytorch.optim.lr_scheduler),
+    ("torch.utils.data", torch.utils.data, mytorch.utils.data),
+    ("torch.distributions", importlib.import_module("torch.distributions"), mytorch.distributions),
+]
+
+
+def names_of(label, module):
+    """The public names of a surface that count."""
+    found = []
+    for name in dir(module):
+        if LEFT_OUT.search(name) or name[0] == "_":
+            continue
+        value = getattr(module, name)
+        if inspect.ismodule(value):
+            continue
+        if label == "torch.Tensor" or name in getattr(module, "__all__", ()):
+            found.append(name)
+        elif callable(value) and str(getattr(value, "__module__", "torch")).startswith("torch") and "." not in name:
+            home = str(getattr(value, "__module__", ""))
+            if label in ("torch.nn", "torch.optim", "torch.optim.lr_scheduler") and (not name[0].isupper() or not home.startswith(label)):
+                continue
+            if label == "torch" and (name[0].isupper() or "._C" in home or "jit" in home):
+                continue
+            if label == "torch.nn.functional" and (home not in ("torch.nn.functional", "torch._C._nn", "torch") or "handle" in name or "has_torch" in name):
+                continue
+            found.append(name)
+    return found
+
+
+def main():
+    lines = [
+        "# What of PyTorch is here",
+        "",
+        f"Made by `docs/make_compatibility.py` from the public names of PyTorch {torch.__version__.split('+')[0]}. Left out of the count: sparse,",
+        "quantized and named tensors, other devices, and PyTorch's internals.",
+        "",
+        "| surface | names | present | share |",
+        "|---|---|---|---|",
+    ]
+    missing = []
+    for label, theirs, ours in SURFACES:
+        names = names_of(label, theirs)
+        absent = [n for n in names if not hasattr(ours, n)]
+        share = 100 * (len(names) - len(absent)) / len(names)
+        lines.append(f"| `{label}` | {len(names)} | {len(names) - len(absent)} | {share:.0f} % |")
+        missing += ["", f"## Missing in `{label}`", "", ", ".join(f"`{n}`" for n in absent) or "Nothing."]
+    lines += ["", "A name that is missing raises an AttributeError that says so."]
+    Path(__file__).with_name("compatibility.md").write_text("\n".join(lines + missing) + "\n")
+
+
+if __name__ == "__main__":
+    main()
