@@ -144,7 +144,14 @@ METHODS["unsafe_chunk"] = METHODS["chunk"]
 METHODS["unsafe_split"] = METHODS["split"]
 METHODS["narrow_copy"] = public(name="narrow_copy", inplace=False)(lambda input, dim, start, length: input.narrow(dim, start, length).clone())
 METHODS["narrow_copy"].__doc__ = "A copy of `narrow`."
-METHODS["conj_physical_"] = lambda self: self.copy_(self.conj())
+
+
+def conj_physical_(self):
+    """Take the complex conjugate in place."""
+    return self.copy_(self.conj())
+
+
+METHODS["conj_physical_"] = conj_physical_
 
 
 # -- in-place draws -----------------------------------------------------------------------------------------------------
