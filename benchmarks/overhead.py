@@ -8,7 +8,11 @@ several rounds, taken in turn with PyTorch's.
 
 import argparse
 import json
+import sys
 import timeit
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gpt2 import machine
 
