@@ -6,7 +6,6 @@ that it binds are the very callers of the records, so a method costs no more tha
 """
 
 from .._array import Array
-from ..errors import kind
 from ..tensor import Tensor
 from .core import Op
 from .inplace import in_place
@@ -85,14 +84,3 @@ def attach(namespace):
     Tensor.__hash__ = Array.__hash__ = object.__hash__
     for name, function in PUBLIC.items():
         namespace[name] = function
-
-
-def expect_tensor(x, name):
-    """x, if it is a Tensor or an Array.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if not isinstance(x, (Tensor, Array)):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind(x)}")
-    return x

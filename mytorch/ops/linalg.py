@@ -98,7 +98,7 @@ def dot(input, tensor):
     return matmul(input, tensor)
 
 
-@public(inplace=False)
+@public(inplace=False, names=("ger",))
 def outer(input, vec2):
     """The outer product of two vectors."""
     if input.ndim != 1 or vec2.ndim != 1:
@@ -277,12 +277,6 @@ def inner(input, other):
 def vdot(input, other):
     """The inner product of two vectors, the first conjugated."""
     return dot(input.conj(), other)
-
-
-@public(inplace=False, names=("ger",))
-def outer_product(input, vec2):
-    """The outer product of two vectors."""
-    return outer(input, vec2)
 
 
 @public()

@@ -8,8 +8,6 @@ import json
 import os
 from collections import Counter
 
-import numpy as np
-
 RARE = "\ufffd"  # stands for every character that the vocabulary leaves out
 
 
@@ -127,8 +125,3 @@ def load_tokenizer(path):
     if found == "gpt2":
         return GPT2Tokenizer()
     raise ValueError(f"{path} describes no tokenizer that is known: kind {found!r}; expected 'char' or 'gpt2'.")
-
-
-def tokens_array(tokens):
-    """Tokens as an int64 array of one row, (1, n), as models take them."""
-    return np.asarray(tokens, np.int64).reshape(1, -1)
