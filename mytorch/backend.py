@@ -73,6 +73,17 @@ class Namespace:
         """The complex conjugate; x itself if it is real, or a number."""
         return x.conj() if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" else x
 
+    def is_complex(self, x):
+        """Whether x holds complex numbers."""
+        return x.dtype.kind == "c"
+
+    def sign(self, x):
+        """-1, 0 or 1; for complex numbers z / |z|, which NumPy 1 and CuPy define otherwise."""
+        if getattr(x, "dtype", None) is None or x.dtype.kind != "c":
+            return self.module.sign(x)
+        size = abs(x)
+        return x / self.where(size == 0, 1, size)
+
     def call(self, op, *arrays, **attrs):
         """Run another op's forward within a forward or a formula; returns its output alone."""
         out = op.forward(self, *arrays, **attrs)
@@ -84,6 +95,10 @@ def _numpy_scatter_add(x, index, values):
 
 
 def _numpy_einsum(spec, *arrays):
+    """NumPy's einsum; half precision in float32, rounded once."""
+    kind = arrays[0].dtype
+    if kind.itemsize == 2 and kind.kind in "fV":
+        return np.einsum(spec, *(a.astype(np.float32) for a in arrays), optimize=len(arrays) > 2).astype(kind)
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 
 
@@ -108,6 +123,7 @@ numpy_ns = Namespace(
     matmul=_numpy_matmul,
     sum=_numpy_sum,
     erf=special.erf,
+    erfc=special.erfc,
     scatter_add=_numpy_scatter_add,
     einsum=_numpy_einsum,
 )
@@ -134,6 +150,7 @@ def _load_cupy():
         _cupy_ns = Namespace(
             cp,
             erf=cupy_special.erf,
+            erfc=cupy_special.erfc,
             scatter_add=cupyx.scatter_add,
         )
 

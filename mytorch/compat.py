@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 
-from . import dtypes, jit, linalg
+from . import dtypes, functional, jit
 from .kernels import threads
 from .nn import functional as F
 from .ops import METHODS, PUBLIC
@@ -170,7 +170,6 @@ _FROM_FUNCTIONAL = (
     "triplet_margin_loss hardshrink threshold"
 ).split()
 
-_FROM_LINALG = ("matrix_exp", "matrix_power", "lstsq", "svd", "qr")
 
 
 def _module(name, contents, doc):
@@ -188,9 +187,11 @@ def install(namespace):
     names = {k: v for k, v in own.items() if callable(v) or isinstance(v, str)}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
-    names.update({k: getattr(linalg, k) for k in _FROM_LINALG})
+    names.update(functional.FUNCTIONS)
+    for k, v in functional.METHODS.items():
+        setattr(Tensor, k, v)
     names.update(
-        compile=jit.compile, pinverse=linalg.pinv, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
+        compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
         detach_=lambda input: input.detach_(), zero_=METHODS["zero_"],
     )  # fmt: skip

@@ -1,13 +1,29 @@
-"""Linear algebra, with `torch.linalg`'s names. Decompositions are NumPy's; their gradients are in ops/linalg.py."""
+"""Linear algebra, with `torch.linalg`'s names. Decompositions and their gradients are in ops/decompositions.py.
+
+Matrices are the last two axes of a tensor, everything before them is a batch.
+"""
 
 import math
 from collections import namedtuple
 
 import numpy as np
 
+from .ops import decompositions as _d
 from .ops.creation import eye
-from .ops.elementwise import where
-from .ops.linalg import _eigh, _qr, _square, _svd, cholesky, cross, det, inverse, matmul, slogdet, solve, tensordot
+from .ops.decompositions import (
+    cholesky,
+    det,
+    inverse,
+    lu_parts,
+    qr_reduced,
+    rows_after,
+    slogdet,
+    solve,
+    square,
+)
+from .ops.linalg import cross, matmul, tensordot
+from .ops.movement import cat
+from .ops.out import takes_out
 from .ops.reduction import normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal
@@ -16,17 +32,38 @@ from .tensor import Tensor
 inv = inverse
 LinAlgError = np.linalg.LinAlgError
 
+_Eigh, _Eig = namedtuple("eigh", "eigenvalues eigenvectors"), namedtuple("eig", "eigenvalues eigenvectors")
+_Svd, _Qr = namedtuple("svd", "U S Vh"), namedtuple("qr", "Q R")
+_Lstsq = namedtuple("lstsq", "solution residuals rank singular_values")
+_Lu, _LuFactor = namedtuple("lu", "P L U"), namedtuple("lu_factor", "LU pivots")
+_LuFactorEx, _InvEx = namedtuple("lu_factor_ex", "LU pivots info"), namedtuple("inv_ex", "inverse info")
+_CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_ex", "result info")
 
-def _tuple(name, fields):
-    return namedtuple(name, fields)
+
+def _empty(like, dtype=None):
+    return Tensor._wrap(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype))
 
 
-_Eigh, _Svd, _Qr = _tuple("eigh", "eigenvalues eigenvectors"), _tuple("svd", "U S Vh"), _tuple("qr", "Q R")
-_Lstsq, _Eig = _tuple("lstsq", "solution residuals rank singular_values"), _tuple("eig", "eigenvalues eigenvectors")
+def _real_dtype(A):
+    return A._data._array.real.dtype
+
+
+def _no_errors(A):
+    """The `info` of a batch of matrices none of which failed."""
+    return Tensor._wrap(np.zeros(A.shape[:-2], np.int32))
+
+
+# -- norms --------------------------------------------------------------------------------------------------------
 
 
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    """The ord-norm of all elements or along `dim`."""
+    """The ord-norm of all elements or along `dim`; ord is any number, inf and -inf among them.
+
+    Raises:
+        RuntimeError: integers, or no element to take the largest of.
+    """
+    if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
     x = x if dtype is None else x.to(dtype)
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
@@ -35,10 +72,14 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
 
     Raises:
-        RuntimeError: another order.
+        RuntimeError: another order, or fewer than two axes.
     """
+    if A.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     A = A if dtype is None else A.to(dtype)
     rows, columns = (d % A.ndim for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord == "fro":
         return vector_norm(A, 2, (rows, columns), keepdim)
     if ord in (math.inf, -math.inf, 1, -1):
@@ -55,19 +96,36 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     return out if keepdim else out.squeeze((rows, columns))
 
 
-def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A vector norm, or a matrix norm where two axes or a matrix order are given."""
-    if ord is None or (dim is None and A.ndim == 1) or isinstance(dim, int) or (dim is not None and len(dim) == 1):
+    vector = ord is None or (dim is None and A.ndim == 1) or isinstance(dim, int) or (dim is not None and len(dim) == 1)
+    if vector and not isinstance(ord, str):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    if dim is None and A.ndim != 2:
+        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D.")
     return matrix_norm(A, ord, dim or (-2, -1), keepdim, dtype=dtype)
 
 
+def cond(A, p=None):
+    """The condition number of matrices with respect to the norm p (2 by default); inf for singular ones."""
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
+    return matrix_norm(A, p) * matrix_norm(inverse(square(A, "cond")), p)
+
+
+# -- eigenvalues and singular values ------------------------------------------------------------------------------
+
+
 def eigh(A, UPLO="L"):
-    """(eigenvalues in ascending order, eigenvectors) of symmetric matrices, one triangle of which is read."""
-    _square(A, "eigh")
-    low = A.tril() if UPLO == "L" else A.triu().mT
-    strict = low.tril(-1)
-    return _Eigh(*_eigh(low + strict.mT))
+    """(eigenvalues in ascending order, eigenvectors) of symmetric or Hermitian matrices, of which one triangle is read.
+
+    Raises:
+        RuntimeError: UPLO is neither "L" nor "U", or matrices that are not square.
+    """
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return _Eigh(*_d._eigh(square(A, "eigh"), UPLO=UPLO.upper()))
 
 
 def eigvalsh(A, UPLO="L"):
@@ -76,25 +134,29 @@ def eigvalsh(A, UPLO="L"):
 
 
 def eig(A):
-    """(eigenvalues, eigenvectors) of square matrices, complex; no gradient."""
-    values, vectors = np.linalg.eig(_square(A, "eig").detach().numpy())
-    kind = np.complex128 if A.dtype.itemsize == 8 else np.complex64
-    return _Eig(Tensor._wrap(values.astype(kind)), Tensor._wrap(vectors.astype(kind)))
+    """(eigenvalues, eigenvectors) of square matrices, complex."""
+    return _Eig(*_d._eig(square(A, "eig")))
 
 
 def eigvals(A):
-    """The eigenvalues of square matrices, complex; no gradient."""
+    """The eigenvalues of square matrices, complex."""
     return eig(A).eigenvalues
 
 
 def svd(A, full_matrices=True, *, driver=None):
-    """(U, S, Vh) with A = U diag(S) Vh. The gradient needs full_matrices=False."""
-    square = A.shape[-1] == A.shape[-2]
-    if full_matrices and not square:
-        if A.requires_grad:
-            raise RuntimeError("linalg.svd: the gradient of the full decomposition does not exist; use full_matrices=False.")
-        return _Svd(*_svd(A, full=True))
-    return _Svd(*_svd(A, full=False))
+    """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
+    rows, columns = A.shape[-2:]
+    k = min(rows, columns)
+    U, S, Vh = _d._svd(A)
+    if full_matrices and rows != columns:
+        full_u, _, full_v = np.linalg.svd(A.detach()._data._array, full_matrices=True)
+        if rows > k:
+            U = cat([U, Tensor._wrap(full_u[..., k:])], -1)
+        else:
+            Vh = cat([Vh, Tensor._wrap(full_v[..., k:, :])], -2)
+    return _Svd(U, S, Vh)
 
 
 def svdvals(A, *, driver=None):
@@ -102,57 +164,180 @@ def svdvals(A, *, driver=None):
     return svd(A, full_matrices=False).S
 
 
-def qr(A, mode="reduced"):
-    """(Q, R) with A = Q R.
-
-    Raises:
-        RuntimeError: a gradient is asked for where it does not exist.
-    """
-    if mode == "reduced" and A.shape[-2] >= A.shape[-1]:
-        return _Qr(*_qr(A))
-    if A.requires_grad:
-        raise RuntimeError("linalg.qr: the derivative is implemented for mode='reduced' of matrices with at least as many rows as columns.")
-    if mode == "r":
-        return _Qr(Tensor._wrap(np.empty(0, A.numpy().dtype)), Tensor._wrap(np.linalg.qr(A.numpy(), "r")))
-    return _Qr(*(Tensor._wrap(x) for x in np.linalg.qr(A.numpy(), mode)))
+def _cut(largest, shape, atol, rtol, kind):
+    """Below which singular values count as 0: the larger of atol and rtol times the largest."""
+    if rtol is None:
+        given = atol is not None and (isinstance(atol, Tensor) or atol > 0)
+        rtol = 0.0 if given else max(shape[-2:], default=0) * np.finfo(kind).eps
+    cut = largest * (rtol.detach()._data._array if isinstance(rtol, Tensor) else rtol)
+    return cut if atol is None else np.maximum(cut, atol.detach()._data._array if isinstance(atol, Tensor) else atol)
 
 
-def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
-    """The pseudo-inverse."""
-    U, S, Vh = svd(A, full_matrices=False)
-    rtol = rtol if rtol is not None else rcond
-    rtol = max(A.shape[-2:]) * np.finfo(A.numpy(force=True).dtype).eps if rtol is None else rtol
-    cut = S.detach().amax(-1, keepdim=True) * rtol
-    cut = cut if atol is None else cut.clamp(min=float(atol))
-    inverse_s = where(S > cut, 1.0 / where(S > cut, S, 1.0), 0.0)
-    return (Vh.mT * inverse_s.unsqueeze(-2)) @ U.mT
+def _largest(A, hermitian):
+    """The largest singular value of each matrix, raw; 0 for empty ones."""
+    raw = A.detach()._data._array
+    if 0 in raw.shape[-2:]:
+        return np.zeros(raw.shape[:-2], raw.real.dtype)
+    if hermitian:
+        return abs(np.linalg.eigvalsh(raw)).max(-1)
+    return np.linalg.svd(raw, compute_uv=False)[..., 0]
+
+
+def pinv(A, atol=None, rtol=None, hermitian=False, *, rcond=None):
+    """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * largest) count as 0."""
+    rtol = rcond if rtol is None else rtol
+    cut = _cut(_largest(A, hermitian), A.shape, atol, rtol, _real_dtype(A))
+    return _d._pinv(A, cut=cut, hermitian=hermitian)
+
+
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
+    """How many singular values are above max(atol, rtol * largest)."""
+    raw = A.detach()._data._array
+    if 0 in raw.shape[-2:]:
+        return Tensor._wrap(np.zeros(raw.shape[:-2], np.int64))
+    s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
+    if tol is not None:
+        cut = tol.detach()._data._array if isinstance(tol, Tensor) else np.asarray(tol)
+    else:
+        cut = np.asarray(_cut(s.max(-1), A.shape, atol, rtol, s.dtype))
+    return Tensor._wrap(np.asarray((s > cut[..., None]).sum(-1)))
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
-    """The least-squares solution of A X = B: a named tuple whose `solution` is differentiable."""
-    return _Lstsq(pinv(A, rcond) @ B, Tensor([]), Tensor._wrap(np.asarray(np.linalg.matrix_rank(A.numpy(force=True)))), Tensor([]))
+    """Least squares: the X that makes the norm of A X - B smallest.
+
+    Args:
+        driver: "gelsy" (default), "gels", "gelsd" or "gelss": which of rank and singular values are returned.
+
+    Returns:
+        A named tuple (solution, residuals, rank, singular_values); `solution` and `residuals` are differentiable.
+    """
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), but got {driver}")
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(A.shape)[:-1] == tuple(B.shape))
+    right = B.unsqueeze(-1) if vector else B
+    eps = np.finfo(_real_dtype(A)).eps * max(A.shape[-2:])
+    solution = pinv(A, rtol=eps if rcond is None else rcond) @ right
+    rank = matrix_rank(A, rtol=eps if rcond is None else rcond)
+    residuals = _empty(A, _real_dtype(A))
+    rows, columns = A.shape[-2:]
+    if rows > columns and driver != "gelsy" and bool((rank == columns).all()):
+        residuals = (A @ solution - right).abs().square().sum(-2)
+    out_rank = _empty(A, np.int64) if driver == "gels" else rank
+    s = svdvals(A.detach()) if driver in ("gelsd", "gelss") else _empty(A, _real_dtype(A))
+    return _Lstsq(solution.squeeze(-1) if vector else solution, residuals, out_rank, s)
 
 
-def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
-    """How many singular values are not negligible."""
-    s = svdvals(A.detach())
-    rtol = max(A.shape[-2:]) * np.finfo(A.numpy(force=True).dtype).eps if rtol is None else rtol
-    return (s > s.amax(-1, keepdim=True) * rtol).sum(-1)
+# -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-def cond(A, p=None):
-    """The condition number."""
-    if p in (None, 2, -2):
-        s = svdvals(A)
-        return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
-    return matrix_norm(A, p) * matrix_norm(inverse(A), p)
+def qr(A, mode="reduced"):
+    """(Q, R) with A = Q R, Q orthonormal and R upper triangular.
+
+    Args:
+        mode: "reduced", "complete" (Q is square) or "r" (Q is empty and nothing is differentiable).
+
+    Raises:
+        RuntimeError: a gradient is asked for in a mode that has none.
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
+    if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
+        return _Qr(*qr_reduced(A))
+    if A.requires_grad:
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'."
+            if mode == "r"
+            else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
+        )
+    raw = A._data._array
+    if mode == "r":
+        return _Qr(_empty(A), Tensor._wrap(np.linalg.qr(raw, "r")))
+    return _Qr(*(Tensor._wrap(x) for x in np.linalg.qr(raw, mode)))
+
+
+def _permutation(order, dtype):
+    """The matrices that move row order[i] back from row i: A = P L U."""
+    n = order.shape[-1]
+    P = np.zeros((*order.shape, n), dtype)
+    np.put_along_axis(np.swapaxes(P, -1, -2), order[..., None], 1, -1)
+    return Tensor._wrap(P)
+
+
+def lu(A, *, pivot=True):
+    """(P, L, U) with A = P L U; P is empty without pivoting."""
+    _, order, L, U = lu_parts(A, pivot)
+    P = _permutation(order, _real_dtype(A) if not A.dtype.is_complex else A._data._array.dtype) if pivot else _empty(A)
+    return _Lu(P, L, U)
+
+
+def _compact(L, U):
+    """L below the diagonal, U on and above it, in one matrix."""
+    rows, columns = L.shape[-2], U.shape[-1]
+    low, up = L.tril(-1), U
+    if columns > low.shape[-1]:
+        low = cat([low, low.new_zeros((*low.shape[:-1], columns - low.shape[-1]))], -1)
+    if rows > up.shape[-2]:
+        up = cat([up, up.new_zeros((*up.shape[:-2], rows - up.shape[-2], columns))], -2)
+    return low + up
+
+
+def lu_factor(A, *, pivot=True):
+    """(LU, pivots): both factors in one matrix, and which row (from 1) each step exchanged with its own."""
+    pivots, _, L, U = lu_parts(A, pivot)
+    return _LuFactor(_compact(L, U), Tensor._wrap(np.ascontiguousarray(pivots) + np.int32(1)))
+
+
+def lu_factor_ex(A, *, pivot=True, check_errors=False):
+    """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
+    LU, pivots = lu_factor(A, pivot=pivot)
+    zero = np.diagonal(LU.detach()._data._array, axis1=-2, axis2=-1) == 0
+    info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32) if zero.shape[-1] else np.zeros(zero.shape[:-1], np.int32)
+    if check_errors and info.any():
+        raise LinAlgError(f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero.")
+    return _LuFactorEx(LU, pivots, Tensor._wrap(np.asarray(info)))
+
+
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """(P, L, U) of what lu_factor returned."""
+    rows, columns = LU_data.shape[-2:]
+    k = min(rows, columns)
+    P = L = U = _empty(LU_data)
+    if unpack_pivots:
+        order = rows_after(LU_pivots._data._array.astype(np.int64) - 1, rows)
+        P = _permutation(order, LU_data._data._array.dtype)
+    if unpack_data:
+        L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype)
+        U = LU_data[..., :k, :].triu()
+    return _Lu(P, L, U)
+
+
+def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
+    """X with A X = B (X A = B if not left; Aᴴ instead of A if adjoint), given lu_factor's result for A."""
+    P, L, U = lu_unpack(LU, pivots)
+    A = P @ L @ U
+    return solve(A.mH if adjoint else A, B, left=left)
+
+
+def householder_product(A, tau):
+    """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal."""
+    rows, columns = A.shape[-2:]
+    out = eye(rows, dtype=A.dtype).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
+    V = A.tril(-1) + eye(rows, columns, dtype=A.dtype)
+    for i in range(tau.shape[-1]):
+        v = V[..., i : i + 1]
+        out = out - tau[..., i, None, None] * (out @ v) @ v.mH
+    return out[..., :columns]
+
+
+# -- powers, solving, products ------------------------------------------------------------------------------------
 
 
 def matrix_power(A, n):
     """A multiplied with itself n times; negative n for the inverse."""
-    _square(A, "matrix_power")
+    square(A, "matrix_power")
     if n == 0:
-        return eye(A.shape[-1], dtype=A.dtype).expand(*A.shape).clone()
+        return eye(A.shape[-1], dtype=A.dtype).expand(*A.shape).clone() + A * 0
     if n < 0:
         return matrix_power(inverse(A), -n)
     out = None
@@ -165,8 +350,11 @@ def matrix_power(A, n):
 
 
 def matrix_exp(A):
-    """e to the power of square matrices, by scaling and squaring of its series."""
-    _square(A, "matrix_exp")
+    """e to the power of square matrices, by scaling and squaring of its series.
+
+    Source: C. Moler, C. Van Loan, "Nineteen dubious ways to compute the exponential of a matrix" (2003).
+    """
+    square(A, "matrix_exp")
     size = float(A.detach().abs().sum(-1).max()) if A.numel() else 0.0
     squarings = max(0, math.ceil(math.log2(size)) + 4) if size > 0 else 0
     x = A * (0.5**squarings)
@@ -185,36 +373,107 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     if unitriangular:
         one = eye(A.shape[-1], dtype=A.dtype)
         A = A * (1 - one) + one
-    return solve(A, B, left=left)
+    square(A, "solve_triangular")
+    return _d._solve.caller(A, B) if left else _d._solve.caller(A.mT, B.mT).mT
 
 
-def multi_dot(tensors):
-    """The product of several matrices."""
-    out = tensors[0]
-    for t in tensors[1:]:
-        out = matmul(out, t)
-    return out
-
-
-def vecdot(x, y, *, dim=-1):
-    """Inner products along an axis."""
-    return (x.conj() * y).sum(dim)
+def solve_ex(A, B, *, left=True, check_errors=False):
+    """(solve, zeros): a singular matrix raises here too."""
+    return _SolveEx(solve(A, B, left=left), _no_errors(A))
 
 
 def inv_ex(A, *, check_errors=False):
-    """(inverse, zeros)."""
-    return inverse(A), Tensor._wrap(np.zeros(A.shape[:-2], np.int32))
+    """(inverse, zeros): a singular matrix raises here too."""
+    return _InvEx(inverse(A), _no_errors(A))
 
 
 def cholesky_ex(A, *, upper=False, check_errors=False):
-    """(cholesky, zeros)."""
-    return cholesky(A, upper), Tensor._wrap(np.zeros(A.shape[:-2], np.int32))
+    """(cholesky, info). Where a matrix is not positive definite, its `info` is 1 and its factor NaN.
+
+    Raises:
+        LinAlgError: with check_errors, for such a matrix.
+    """
+    try:
+        return _CholeskyEx(cholesky(A, upper), _no_errors(A))
+    except LinAlgError:
+        if check_errors:
+            raise
+    raw = A.detach()._data._array
+    info = np.zeros(A.shape[:-2], np.int32)
+    for i in np.ndindex(*info.shape):
+        try:
+            np.linalg.cholesky(raw[i])
+        except LinAlgError:
+            info[i] = 1
+    return _CholeskyEx(Tensor._wrap(np.full_like(raw, np.nan)), Tensor._wrap(info))
+
+
+def multi_dot(tensors):
+    """The product of several matrices (the first and last may be vectors), in the cheapest order of multiplication."""
+    tensors = list(tensors)
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    first, last = tensors[0].ndim == 1, tensors[-1].ndim == 1
+    if first:
+        tensors[0] = tensors[0].unsqueeze(0)
+    if last:
+        tensors[-1] = tensors[-1].unsqueeze(-1)
+    sizes = [tensors[0].shape[0], *(t.shape[1] for t in tensors)]
+    n = len(tensors)
+    cost, cuts = [[0] * n for _ in range(n)], {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = [(cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
+            cost[i][j], cuts[i, j] = min(options)
+
+    def product(i, j):
+        return tensors[i] if i == j else matmul(product(i, cuts[i, j]), product(cuts[i, j] + 1, j))
+
+    out = product(0, n - 1)
+    out = out.squeeze(0) if first else out
+    return out.squeeze(-1) if last else out
+
+
+def vecdot(x, y, *, dim=-1):
+    """Inner products along an axis, the first conjugated."""
+    return (x.conj() * y).sum(dim)
+
+
+def vander(x, N=None):
+    """The powers 0 to N - 1 of each element, along a new last axis."""
+    x = x.reshape(1) if x.ndim == 0 else x
+    n = x.shape[-1] if N is None else N
+    ones = (x * 0 + 1).unsqueeze(-1)
+    if n <= 1:
+        return ones[..., :n]
+    return cat([ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)], -1)
+
+
+def tensorinv(A, ind=2):
+    """The inverse of A as a linear map from its last axes to its first `ind` ones."""
+    n = math.prod(A.shape[:ind])
+    if n != math.prod(A.shape[ind:]):
+        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {math.prod(A.shape[ind:])} != {n}")
+    return inverse(A.reshape(n, n)).reshape(*A.shape[ind:], *A.shape[:ind])
 
 
 def tensorsolve(A, B, dims=None):
-    """X with tensordot(A, X, B.ndim) = B."""
+    """X with tensordot(A, X, X.ndim) = B; `dims` names axes of A that are moved to its end first."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-__all__ = ["cross", "det", "diagonal", "slogdet", "tensordot"]
+for _name, _function in list(globals().items()):
+    if getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_") and callable(_function):
+        if not isinstance(_function, type):
+            globals()[_name] = takes_out(_function)
+
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
+    "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
+    "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+]  # fmt: skip

@@ -19,7 +19,7 @@ FLOORS = {  # a module may import from its own floor and those below
     "tensor": 2, "printing": 2,
     "ops": 3, "random": 3,
     "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "jit": 0,
-    "amp": 5, "serialization": 5, "cuda": 5, "distributed": 5,
+    "amp": 5, "functional": 5, "serialization": 5, "cuda": 5, "distributed": 5,
     "accelerate": 6, "models": 6,
     "compat": 7, "cli": 7,
 }  # fmt: skip
@@ -141,10 +141,12 @@ def test_import_without_extras():
 
 
 def test_import_is_quick():
-    """Beyond NumPy and ml_dtypes, importing takes well under a quarter of a second (median of five)."""
-    code = "import numpy, ml_dtypes, time; t = time.perf_counter(); import mytorch; print(time.perf_counter() - t)"
-    times = [float(_python(code).stdout) for _ in range(5)]
-    assert statistics.median(times) < 0.25
+    """Importing takes less than four times what NumPy and ml_dtypes take by themselves (median of five, CPU time)."""
+    code = (
+        "import time; t = time.process_time(); import numpy, ml_dtypes; u = time.process_time(); import mytorch;"
+        "print((time.process_time() - u) / (u - t))"
+    )
+    assert statistics.median(float(_python(code).stdout) for _ in range(5)) < 4
 
 
 BLOCKS = [

@@ -18,6 +18,8 @@ The walk is written over raw arrays. For `create_graph` the same walk runs over 
 arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
 """
 
+from functools import partial
+
 from numpy import asarray, generic
 
 from .._array import Array
@@ -46,6 +48,11 @@ class RawArithmetic:
             results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
             return [(node.parents[i], results[i]) for i in plan.needed]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
+
+    @staticmethod
+    def conj(g):
+        """The complex conjugate of a gradient; a real one is its own."""
+        return g.conj() if g.dtype.kind == "c" else g
 
     @staticmethod
     def zeros(shape, dtype, like):
@@ -139,8 +146,9 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
             continue
         if kind is Port:
             node = edge.node
-            if g is not None:
-                grads.setdefault(node, [None] * node.plan.ports)[edge.index] = g
+            if g is not None:  # there may be several Ports for one output: backward's own graph makes them anew
+                bundle = grads.setdefault(node, [None] * node.plan.ports)
+                bundle[edge.index] = g if bundle[edge.index] is None else bundle[edge.index] + g
             waiting[node] -= 1
             if not waiting[node]:
                 ready.append(node)
@@ -180,12 +188,17 @@ def _run_node(node, g, ways):
             ways.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
         ]
-    if node.trace is None:
-        return ways.formulas(node, g)
-    return _run_traced(node, g, ways)
+    run = ways.formulas
+    if node.trace is not None:
+        run = partial(_run_traced, ways)
+    dtype = node.dtype
+    if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic:
+        g = [ways.conj(x) for x in g] if node.plan.ports else ways.conj(g)
+        return [(parent, gp if gp is None else ways.conj(gp)) for parent, gp in run(node, g)]
+    return run(node, g)
 
 
-def _run_traced(node, g, ways):
+def _run_traced(ways, node, g):
     """Under detect_anomaly: name the forward op when a formula fails or gives NaN."""
     try:
         results = ways.formulas(node, g)

@@ -6,6 +6,7 @@ from . import (
     complex,
     conv,
     creation,
+    decompositions,
     elementwise,
     embedding,
     fft,

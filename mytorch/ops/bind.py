@@ -9,6 +9,7 @@ from .._array import Array
 from ..tensor import Tensor
 from .core import Op
 from .inplace import in_place
+from .out import takes_out
 
 PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array
@@ -83,4 +84,4 @@ def attach(namespace):
                 setattr(cls, name, function)
     Tensor.__hash__ = Array.__hash__ = object.__hash__
     for name, function in PUBLIC.items():
-        namespace[name] = function
+        namespace[name] = takes_out(function)

@@ -3,24 +3,27 @@
 The gradient of a real loss with respect to z = x + iy is dL/dx + i dL/dy, as in PyTorch.
 """
 
+import math
+
 import numpy as np
 
-from ..tensor import Tensor
+from .. import dtypes
 from .bind import _attribute, public
 from .core import op
+from .elementwise import cast, where
 from .movement import stack
 
 
-@op(dtype="same", view=True, name="view_as_complex")
+@op(dtype="same", view=True, name="view_as_complex", holomorphic=False)
 def _as_complex(xp, input):
     kind = np.complex128 if input.dtype == np.float64 else np.complex64
     return xp.ascontiguousarray(input).view(kind)[..., 0]
 
 
-@op(dtype="same", view=True, name="view_as_real")
+@op(dtype="same", view=True, name="view_as_real", holomorphic=False)
 def _as_real(xp, input):
-    x = xp.ascontiguousarray(input)
-    return x.view(np.float64 if x.dtype == np.complex128 else np.float32).reshape(*x.shape, 2)
+    x = input if input.ndim and input.flags.c_contiguous else xp.ascontiguousarray(input)
+    return x.view(np.float64 if x.dtype == np.complex128 else np.float32).reshape(*input.shape, 2)
 
 
 _as_complex.grad(input=lambda g, xp: xp.call(_as_real, g))
@@ -75,7 +78,7 @@ def polar(abs, angle):
     return complex(abs * angle.cos(), abs * angle.sin())
 
 
-@op(dtype="same", name="conj")
+@op(dtype="same", name="conj", holomorphic=False)
 def _conj(xp, input):
     return xp.conjugate(input)
 
@@ -107,7 +110,8 @@ def angle(input):
     if input.dtype.is_complex:
         pairs = view_as_real(input)
         return pairs.select(-1, 1).atan2(pairs.select(-1, 0))
-    return Tensor._wrap(np.angle(input._data._array).astype(input._data._array.dtype))
+    x = input if input.dtype.is_floating_point else cast(input, dtypes.default_dtype())
+    return where(x.isnan(), x, where(x < 0, math.pi, 0.0).to(x.dtype)) + x * 0
 
 
 _attribute("real", real)

@@ -29,23 +29,23 @@ def out_size(n, k, stride, padding, dilation):
     return (n + 2 * padding - dilation * (k - 1) - 1) // stride + 1
 
 
-def windows(xp, x, kernel, stride, dilation):
-    """(N, C, *kernel, *out): every window of a padded (N, C, *spatial) array, as a view."""
+def windows(xp, x, kernel, stride, dilation, out=None):
+    """(N, C, *kernel, *out): every window (the first `out` along each axis) of a padded (N, C, *spatial) array, as a view."""
     d = len(kernel)
-    out = [(n - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(x.shape[2:])]
+    out = out or [(n - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(x.shape[2:])]
     strides = x.strides
     shape = (*x.shape[:2], *kernel, *out)
     steps = (*strides[:2], *(strides[2 + i] * dilation[i] for i in range(d)), *(strides[2 + i] * stride[i] for i in range(d)))
     return xp.lib.stride_tricks.as_strided(x, shape, steps)
 
 
-def _columns(xp, x, kernel, stride, padding, dilation, groups):
+def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
     """(N, G, C/G * prod(kernel), prod(out)): the windows as columns."""
     n, c = x.shape[:2]
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
         return x.reshape(n, groups, c // groups, -1)
-    view = windows(xp, _padded(xp, x, padding), kernel, stride, dilation)
-    return view.reshape(n, groups, c // groups * math.prod(kernel), -1)
+    view = windows(xp, _padded(xp, x, padding), kernel, stride, dilation, out)
+    return view.reshape(n, groups, c // groups * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
 
 
 def taps(kernel):
@@ -103,7 +103,7 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     """The gradient of a convolution's weight."""
     n, channels = input.shape[:2]
     outs = g.shape[1]
-    columns = _columns(xp, input, kernel, stride, padding, dilation, groups)
+    columns = _columns(xp, input, kernel, stride, padding, dilation, groups, g.shape[2:])
     rows = g.reshape(n, groups, outs // groups, -1)
     product = xp.sum(xp.matmul(rows, xp.swapaxes(columns, -1, -2)), axis=0)
     return product.reshape(outs, channels // groups, *kernel)
@@ -122,10 +122,17 @@ convolve.grad(
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
+
+
+def _cropped_to(x, shape):
+    """The first `shape` of x: a transposed convolution's output padding may make room for more windows than it had."""
+    return x if tuple(x.shape) == tuple(shape) else x[tuple(slice(n) for n in shape)]
+
+
 def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups, needs, xp):
     geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return (
-        xp.call(convolve, up, weight, **geometry) if needs[0] else None,
+        _cropped_to(xp.call(convolve, up, weight, **geometry), shapes[0]) if needs[0] else None,
         xp.call(convolve_weight, g, up, kernel=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
         _over_positions(xp, up) if needs[2] else None,
     )
@@ -137,7 +144,7 @@ convolve_input.vjp(_convolve_input_vjp)
 def _convolve_weight_vjp(up, g, input, shapes, stride, padding, dilation, groups, needs, xp):
     geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return (
-        xp.call(convolve, input, up, **geometry) if needs[0] else None,
+        _cropped_to(xp.call(convolve, input, up, **geometry), shapes[0]) if needs[0] else None,
         xp.call(convolve_input, g, up, shape=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
     )
 

@@ -30,6 +30,9 @@ complete one:
 * `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
   become the default float), "same" (inputs are left alone).
 * `view=True`: the result may share the input's memory.
+* `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
+  and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
+  the views as pairs) and those that take the conjugate themselves say False.
 * `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: modules with `accepts`, `forward` and perhaps `vjp` and
   `residuals`, imported on first use. `choose` decides, once for the whole library.
 
@@ -54,6 +57,7 @@ from ..autograd.node import Node, Port
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
+from .out import write_out
 
 PSEUDO = ("xp", "shape", "shapes", "needs")
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
@@ -151,7 +155,7 @@ def _picker(places):
 class Op:
     """The record of an op. Calling it runs it; see the module's docstring for the fields."""
 
-    def __init__(self, forward, *, dtype, promoted, residuals, outputs, differentiable, view, autocast, name):
+    def __init__(self, forward, *, dtype, promoted, residuals, outputs, differentiable, view, autocast, name, holomorphic):
         self.name = name or forward.__name__
         self.forward = forward
         self.__doc__ = forward.__doc__
@@ -171,6 +175,7 @@ class Op:
         self.promoted = tuple(self.inputs.index(n) for n in promoted) if promoted else None
         self.autocast = autocast
         self.view = view
+        self.holomorphic = holomorphic
         self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.reference = Rule(self, forward, residuals=self.residuals)
         self.kernels = {}
@@ -206,7 +211,9 @@ class Op:
     def __repr__(self):
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
 
-    def __call__(self, *inputs, fused=None, **attrs):
+    def __call__(self, *inputs, fused=None, out=None, **attrs):
+        if out is not None:
+            return write_out(self(*inputs, fused=fused, **attrs), out, self.name)
         if attrs or (len(inputs) > len(self.inputs) and not self.variadic) or len(inputs) < self.required:
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
@@ -383,7 +390,10 @@ def _can_have_grad(raw):
 
 
 def _owner(raw):
-    return raw if raw.base is None else raw.base
+    """The array whose memory a view looks into; as_strided puts an object of its own in between."""
+    while getattr(raw, "base", None) is not None:
+        raw = raw.base
+    return raw
 
 
 def _shares(result, raw):
@@ -731,6 +741,7 @@ def op(
     view=False,
     autocast="promote",
     name=None,
+    holomorphic=True,
 ):
     """Make a record of a forward function; see the module's docstring."""
 
@@ -745,6 +756,7 @@ def op(
             view=view,
             autocast=autocast,
             name=name,
+            holomorphic=holomorphic,
         )
 
     return make

@@ -166,6 +166,8 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, device=None, requir
     start, end, step = _number(start), _number(end), _number(step)
     if end is None:
         start, end = 0, start
+    if dtype is not None and dtypes.as_dtype(dtype).category == dtypes.INT:
+        start, end, step = int(start), int(end), int(step)  # as PyTorch
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
@@ -554,6 +556,6 @@ def zero_(self):
 
 _attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
 _attribute("mT", lambda self: self.transpose(-2, -1))
-_attribute("H", lambda self: self.transpose(-2, -1) if self.ndim else self)
+_attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
 _attribute("is_cpu", lambda self: isinstance(_raw(self), ndarray))
 

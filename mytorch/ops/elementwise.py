@@ -39,7 +39,7 @@ def mul(xp, input, other):
     return xp.multiply(input, other)
 
 
-mul.grad(input=lambda g, other, xp: g * xp.conj(other), other=lambda g, input, xp: g * xp.conj(input))
+mul.grad(input=lambda g, other: g * other, other=lambda g, input: g * input)
 
 
 @public(dunder="__truediv__", inplace=False)
@@ -50,8 +50,8 @@ def true_divide(xp, input, other):
 
 
 true_divide.grad(
-    input=lambda g, other, xp: g / xp.conj(other),
-    other=lambda g, other, out, xp: -g * xp.conj(out / other),
+    input=lambda g, other: g / other,
+    other=lambda g, other, out: -g * (out / other),
 )
 
 
@@ -107,7 +107,7 @@ def div(input, other, *, rounding_mode=None):
     if rounding_mode is None:
         return true_divide.caller(input, other)
     if rounding_mode == "floor":
-        return floor_divide.caller(input, other)
+        return _divide_floor.caller(input, other)
     if rounding_mode == "trunc":
         return _divide_trunc.caller(input, other)
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}")
@@ -121,12 +121,24 @@ def floor_divide(xp, input, other):
 
 
 @op()
+def _divide_floor(xp, input, other):
+    """floor_divide, with a gradient of zeros, as PyTorch's div has."""
+    return xp.floor_divide(input, other)
+
+
+_divide_floor.grad(input=lambda g: g * 0, other=lambda g: g * 0)
+
+
+@op()
 def _divide_trunc(xp, input, other):
     """input / other rounded towards zero; integers stay integers."""
     if np.result_type(input, other).kind in "iu":
         quotient = xp.floor_divide(input, other)
         return quotient + ((quotient < 0) & (quotient * other != input))
     return xp.trunc(xp.true_divide(input, other))
+
+
+_divide_trunc.grad(input=lambda g: g * 0, other=lambda g: g * 0)
 
 
 @public(dunder="__mod__")
@@ -181,7 +193,7 @@ reciprocal.grad(input=lambda g, out: -g * (out * out))
 @op()
 def square(xp, input):
     """input * input."""
-    return xp.square(input)
+    return xp.square(input if input.dtype.kind != "b" else input.astype(np.int64))
 
 
 square.grad(input=lambda g, input: g * (input * 2))
@@ -205,6 +217,26 @@ def sign(xp, input):
 
 
 sign.grad(input=lambda g: g * 0)
+
+
+def _sgn_grad(g, input, out, xp):
+    size = xp.abs(input)
+    along = out * xp.real(g * xp.conj(out))
+    return xp.where(size == 0, 0.0, (g - along) / xp.where(size == 0, 1.0, size))
+
+
+@op(name="sgn", holomorphic=False)
+def _sgn(xp, input):
+    return xp.sign(input)
+
+
+_sgn.grad(input=_sgn_grad)
+
+
+@public()
+def sgn(input):
+    """The sign; for complex numbers, the number of modulus 1 in its direction (0 for 0)."""
+    return _sgn.caller(input) if input.dtype.is_complex else sign.caller(input)
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------------
@@ -237,7 +269,7 @@ def exp(xp, input):
     return xp.exp(input)
 
 
-exp.grad(input=lambda g, out, xp: g * xp.conj(out))
+exp.grad(input=lambda g, out: g * out)
 
 
 @public()
@@ -622,6 +654,8 @@ isfinite = _test("isfinite", "True where input is neither infinite nor NaN.", Tr
 @public(inplace=False)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """True where |input - other| <= atol + rtol * |other|."""
+    if input.dtype is dtypes.bool_:
+        return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()
     close = close & isfinite.caller(other) | (input == other)
     return close | (isnan.caller(input) & isnan.caller(other)) if equal_nan else close

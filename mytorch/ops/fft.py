@@ -15,7 +15,7 @@ from .padding import pad
 from .reduction import normalize_dim
 
 
-@op(dtype="same", name="fft")
+@op(dtype="same", name="fft", holomorphic=False)
 def _fft(xp, input, *, dim, inverse, scale):
     """The unscaled transform (the inverse has the other sign), times `scale`."""
     n = input.shape[dim]
@@ -97,44 +97,82 @@ def _realised(x):
     return _complex(x.real)
 
 
-def _several(transform):
-    def over(input, s=None, dim=None, norm=None):
-        dims = tuple(range(-len(s), 0)) if dim is None and s is not None else tuple(range(input.ndim)) if dim is None else tuple(dim)
-        sizes = (None,) * len(dims) if s is None else tuple(s)
-        for n, d in zip(sizes, dims, strict=True):
-            input = transform(input, n, d, norm)
-        return input
-
-    return over
+def hfft(input, n=None, dim=-1, norm=None):
+    """The transform of a signal with conjugate symmetry, of which the first half is given; real."""
+    n = 2 * (input.shape[normalize_dim(dim, input.ndim)] - 1) if n is None else n
+    return irfft(_complex(input).conj(), n, dim, _TURNED.get(norm, norm))
 
 
-fftn, ifftn = _several(fft), _several(ifft)
+def ihfft(input, n=None, dim=-1, norm=None):
+    """The inverse of hfft: the first half of the inverse transform of real numbers."""
+    return rfft(input, n, dim, _TURNED.get(norm, norm)).conj()
 
 
-def rfftn(input, s=None, dim=None, norm=None):
-    """The transform of real numbers over several axes, half of the last one."""
-    dims = tuple(range(input.ndim)) if dim is None else tuple(dim)
-    sizes = (None,) * len(dims) if s is None else tuple(s)
-    out = rfft(input, sizes[-1], dims[-1], norm)
-    return fftn(out, sizes[:-1] if s is not None else None, dims[:-1], norm) if len(dims) > 1 else out
+_TURNED = {None: "forward", "backward": "forward", "forward": "backward"}
 
 
-def irfftn(input, s=None, dim=None, norm=None):
-    """The inverse of rfftn."""
-    dims = tuple(range(input.ndim)) if dim is None else tuple(dim)
-    sizes = (None,) * len(dims) if s is None else tuple(s)
-    out = ifftn(input, sizes[:-1] if s is not None else None, dims[:-1], norm) if len(dims) > 1 else input
-    return irfft(out, sizes[-1], dims[-1], norm)
+def _axes(input, s, dim):
+    """(sizes, axes) of a transform over several axes: sizes are None where they are the input's."""
+    s = (s,) if isinstance(s, int) else s
+    dim = (dim,) if isinstance(dim, int) else dim
+    if dim is None:
+        dim = range(input.ndim) if s is None else range(input.ndim - len(s), input.ndim)
+    dims = tuple(normalize_dim(d, input.ndim) for d in dim)
+    if len(set(dims)) != len(dims):
+        raise RuntimeError("FFT dims must be unique")
+    if s is not None and len(s) != len(dims):
+        raise RuntimeError("When given, dim and shape arguments must have the same length")
+    return (None,) * len(dims) if s is None else tuple(None if n == -1 else n for n in s), dims
+
+
+def _over(transform, input, sizes, dims, norm):
+    for n, d in zip(sizes, dims, strict=True):
+        input = transform(input, n, d, norm)
+    return input
+
+
+def fftn(input, s=None, dim=None, norm=None):
+    """The transform over several axes (all by default), each cut or padded to its size in `s`."""
+    return _over(fft, _complex(input), *_axes(input, s, dim), norm)
+
+
+def ifftn(input, s=None, dim=None, norm=None):
+    """The inverse of fftn."""
+    return _over(ifft, _complex(input), *_axes(input, s, dim), norm)
+
+
+def _last_first(first, others):
+    """A transform over several axes that treats the last one specially, before or after the others."""
+
+    def half(input, s=None, dim=None, norm=None):
+        sizes, dims = _axes(input, s, dim)
+        if not dims:
+            raise RuntimeError(f"{first.__name__}n must transform at least one axis")
+        if first in (rfft, ihfft):
+            out = first(input, sizes[-1], dims[-1], norm)
+            return _over(others, out, sizes[:-1], dims[:-1], norm)
+        return first(_over(others, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
+
+    half.__name__ = half.__qualname__ = f"{first.__name__}n"
+    half.__doc__ = f"{first.__name__} along the last of several axes, {others.__name__} along the others."
+    return half
+
+
+rfftn, irfftn = _last_first(rfft, fft), _last_first(irfft, ifft)
+hfftn, ihfftn = _last_first(hfft, fft), _last_first(ihfft, ifft)
 
 
 def _two(transform):
     def over_two(input, s=None, dim=(-2, -1), norm=None):
         return transform(input, s, dim, norm)
 
+    over_two.__name__ = over_two.__qualname__ = transform.__name__[:-1] + "2"
+    over_two.__doc__ = f"{transform.__name__} over two axes, the last two by default."
     return over_two
 
 
 fft2, ifft2, rfft2, irfft2 = (_two(f) for f in (fftn, ifftn, rfftn, irfftn))
+hfft2, ihfft2 = _two(hfftn), _two(ihfftn)
 
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):

@@ -1,5 +1,6 @@
 """Reading and writing parts of tensors: x[…], gather and scatter, masks, sorting."""
 
+import math
 from collections import namedtuple
 
 import numpy as np
@@ -107,7 +108,8 @@ def _check_bounds(shape, items):
 @op(dtype="same", view=True, name="index")
 def _index(xp, input, *, index):
     try:
-        return input[index]
+        found = input[index]
+        return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
     except IndexError as error:
         raise IndexError(f"index: {error} (input has shape {tuple(input.shape)}).") from None
 
@@ -137,8 +139,9 @@ def add_rows(xp, out, rows, values):
     faster than NumPy's unbuffered add.
     """
     rows = rows.reshape(-1)
-    values = values.reshape(rows.shape[0], -1)
-    flat = out.reshape(out.shape[0], -1)
+    width = math.prod(out.shape[1:])
+    values = values.reshape(rows.shape[0], width)
+    flat = out.reshape(out.shape[0], width)
     if xp is not numpy_ns or rows.shape[0] < 32 or values.dtype.itemsize == 2:
         xp.scatter_add(flat, rows, values)
         return
@@ -284,6 +287,8 @@ def gather(input, dim, index, *, sparse_grad=False):
     """
     d = normalize_dim(dim, input.ndim)
     raw = _index_raw(index, "gather")
+    if raw.size == 0 and input.ndim and raw.ndim != input.ndim:
+        return input.new_empty(raw.shape)
     if raw.ndim != input.ndim and input.ndim:
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
     for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=False)):
@@ -299,6 +304,8 @@ def index_select(input, dim, index):
     """The slices of input along `dim` at the positions in `index`, a 1-d tensor."""
     d = normalize_dim(dim, input.ndim)
     raw = _index_raw(index, "index_select").reshape(-1)
+    if input.ndim == 0:
+        return index_select(input.reshape(1), 0, index).reshape(())
     if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
     return _index(input, index=(slice(None),) * d + (raw,))
@@ -321,8 +328,8 @@ def masked_fill(input, mask, value):
     if isinstance(value, (Tensor, Array)):
         value = value.to(input.dtype)
         return where(mask, value, input)
-    if isinstance(value, float) and input.dtype.category < dtypes.FLOAT:
-        value = int(value)
+    if isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
+        value = bool(value) if input.dtype is dtypes.bool_ else int(value)
     return where(mask, value, input)
 
 

@@ -30,7 +30,7 @@ def check_writable(tensor, name):
             several elements share a place (an expanded tensor).
     """
     raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
-    if 0 in raw.strides and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True)):
+    if 0 in raw.strides and raw.size and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True)):
         raise RuntimeError(
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation."

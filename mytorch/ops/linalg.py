@@ -1,13 +1,10 @@
 """Products of vectors and matrices."""
 
-from collections import namedtuple as _namedtuple
+import math
 
-import numpy as _np
-
+from .. import dtypes
 from .bind import METHODS, public
 from .core import op
-from .elementwise import where
-from .indexing import _triangle
 from .movement import stack
 
 
@@ -21,8 +18,8 @@ def _matmul(xp, input, other):
 
 
 _matmul.grad(
-    input=lambda g, other, xp: xp.matmul(g, xp.conj(_swap(xp, other))),
-    other=lambda g, input, xp: xp.matmul(xp.conj(_swap(xp, input)), g),
+    input=lambda g, other, xp: xp.matmul(g, _swap(xp, other)),
+    other=lambda g, input, xp: xp.matmul(_swap(xp, input), g),
 )
 
 
@@ -40,7 +37,7 @@ def matmul(input, other):
         raise RuntimeError(_mismatch(input, other))
     if n > 1 and m > 1:
         if m == 2 and n > 2:  # one large product instead of many small ones
-            out = _matmul.caller(input.reshape(-1, input.shape[-1]), other)
+            out = _matmul.caller(input.reshape(math.prod(input.shape[:-1]), input.shape[-1]), other)
             return out.reshape(*input.shape[:-1], other.shape[-1])
         try:
             return _matmul.caller(input, other)
@@ -108,6 +105,10 @@ def outer(input, vec2):
 
 def _blend(input, product, beta, alpha):
     """beta * input + alpha * product; input counts for nothing, NaN included, where beta is 0."""
+    if product.dtype.category < dtypes.FLOAT:
+        alpha, beta = int(alpha), int(beta)
+        if product.dtype is dtypes.bool_:
+            alpha, beta = bool(alpha), bool(beta)
     if alpha != 1:
         product = product * alpha
     if beta == 0:
@@ -257,11 +258,14 @@ def tensordot(a, b, dims=2):
         left, right = ([d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])] for ds, t in zip(dims, (a, b), strict=True))
     keep_a = [d for d in range(a.ndim) if d not in left]
     keep_b = [d for d in range(b.ndim) if d not in right]
-    n = 1
-    for d in left:
-        n *= a.shape[d]
-    x = a.permute(*keep_a, *left).reshape(-1, n)
-    y = b.permute(*right, *keep_b).reshape(n, -1)
+    for i, j in zip(left, right, strict=True):  # an axis of length 1 on one side only is summed on the other
+        if a.shape[i] == 1 and b.shape[j] != 1:
+            b = b.sum(j, keepdim=True)
+        elif b.shape[j] == 1 and a.shape[i] != 1:
+            a = a.sum(i, keepdim=True)
+    n = math.prod(a.shape[d] for d in left)
+    x = a.permute(*keep_a, *left).reshape(math.prod(a.shape[d] for d in keep_a), n)
+    y = b.permute(*right, *keep_b).reshape(n, math.prod(b.shape[d] for d in keep_b))
     return matmul(x, y).reshape(*(a.shape[d] for d in keep_a), *(b.shape[d] for d in keep_b))
 
 
@@ -324,195 +328,4 @@ def chain_matmul(*matrices):
     return out
 
 
-# -- decompositions: NumPy's, with gradients composed of ops ------------------------------------------------------
-
-
-def _square(input, name):
-    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
-        raise RuntimeError(f"linalg.{name}: A must be batches of square matrices, but they are {tuple(input.shape)[-2:]} matrices")
-    return input
-
-
-def _T(xp, x):
-    return xp.swapaxes(x, -1, -2)
-
-
-@op(dtype="float", name="inverse")
-def _inv(xp, input):
-    return xp.linalg.inv(input)
-
-
-_inv.grad(input=lambda g, out, xp: -xp.matmul(xp.matmul(_T(xp, out), g), _T(xp, out)))
-
-
-@public(inplace=False, names=("inv",))
-def inverse(input):
-    """The inverses of square matrices.
-
-    Raises:
-        RuntimeError: a matrix is singular, or not square.
-    """
-    try:
-        return _inv.caller(_square(input, "inv"))
-    except _np.linalg.LinAlgError:
-        raise RuntimeError("linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular.") from None
-
-
-@op(dtype="float", name="solve")
-def _solve(xp, input, other):
-    return xp.linalg.solve(input, other)
-
-
-def _solve_input(g, input, out, xp):
-    g = xp.call(_solve, _T(xp, input), g)
-    return -xp.matmul(g, _T(xp, out))
-
-
-_solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
-
-
-def solve(A, B, *, left=True):
-    """X with A X = B (or X A = B)."""
-    if not left:
-        return solve(A.mT, B.mT).mT
-    _square(A, "solve")
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape)[:-1])
-    try:
-        out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
-    except _np.linalg.LinAlgError:
-        raise RuntimeError("linalg.solve: The solver failed because the input matrix is singular.") from None
-    return out.squeeze(-1) if vector else out
-
-
-@op(dtype="float", name="det")
-def _det(xp, input):
-    return xp.asarray(xp.linalg.det(input))
-
-
-_det.grad(
-    input=lambda g, input, out, xp: xp.expand_dims(xp.expand_dims(g * out, -1), -1) * _T(xp, xp.call(_inv, input))
-)
-
-
-@public(inplace=False)
-def det(input):
-    """The determinants of square matrices."""
-    return _det.caller(_square(input, "det"))
-
-
-@op(dtype="float", outputs=("logabsdet", "sign"), name="slogdet")
-def _slogdet(xp, input):
-    sign, logabs = xp.linalg.slogdet(input)
-    return xp.asarray(logabs), xp.asarray(sign)
-
-
-_slogdet.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) * _T(xp, xp.call(_inv, input)))
-_Slogdet = _namedtuple("slogdet", ("sign", "logabsdet"))
-
-
-@public(inplace=False)
-def slogdet(input):
-    """(sign, logarithm of the absolute value) of determinants."""
-    logabs, sign = _slogdet(_square(input, "slogdet"))
-    return _Slogdet(sign, logabs)
-
-
-@public(inplace=False)
-def logdet(input):
-    """The logarithm of determinants; NaN where one is negative."""
-    sign, logabs = slogdet(input)
-    return where(sign < 0, float("nan"), logabs)
-
-
-@op(dtype="float", name="cholesky")
-def _cholesky(xp, input):
-    return xp.linalg.cholesky(input)
-
-
-def _cholesky_grad(g, out, xp):
-    inner_ = xp.call(_triangle, xp.matmul(_T(xp, out), g), diagonal=0, lower=True)
-    half = inner_ - inner_ * xp.asarray(_np.eye(out.shape[-1]) * 0.5)
-    inverse_ = xp.call(_inv, out)
-    s = xp.matmul(xp.matmul(_T(xp, inverse_), half), inverse_)
-    return (s + _T(xp, s)) * 0.5
-
-
-_cholesky.grad(input=_cholesky_grad)
-
-
-@public(inplace=False)
-def cholesky(input, upper=False):
-    """The lower triangular L with L Lᵀ = input, for positive definite matrices (or its transpose).
-
-    Raises:
-        RuntimeError: a matrix is not positive definite.
-    """
-    try:
-        out = _cholesky.caller(_square(input, "cholesky"))
-    except _np.linalg.LinAlgError:
-        raise RuntimeError("linalg.cholesky: The factorization could not be completed because the input is not positive-definite.") from None
-    return out.mT if upper else out
-
-
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh")
-def _eigh(xp, input):
-    return tuple(xp.linalg.eigh(input))
-
-
-def _eigh_grad(g, L, V, xp):
-    g_values, g_vectors = g
-    gaps = xp.expand_dims(L, -2) - xp.expand_dims(L, -1)
-    same = gaps == 0
-    inner_ = xp.where(same, 0.0, xp.matmul(_T(xp, V), g_vectors) / xp.where(same, 1.0, gaps))
-    eye = xp.asarray(_np.eye(L.shape[-1]))
-    middle = inner_ + eye * xp.expand_dims(g_values, -2)
-    s = xp.matmul(xp.matmul(V, middle), _T(xp, V))
-    return s
-
-
-_eigh.grad(input=_eigh_grad)
-
-
-@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd")
-def _svd(xp, input, *, full):
-    return tuple(xp.linalg.svd(input, full_matrices=full))
-
-
-def _svd_grad(g, U, S, Vh, xp):
-    gu, gs, gv = g
-    V = _T(xp, Vh)
-    m, n, k = U.shape[-2], V.shape[-2], S.shape[-1]
-    row, column = xp.expand_dims(S, -2), xp.expand_dims(S, -1)
-    gaps = (row - column) * (row + column)
-    eye = xp.asarray(_np.eye(k))
-    gaps = xp.where(xp.asarray(_np.eye(k, dtype=bool)), 1.0, gaps)
-    off = 1.0 - eye
-    ug, vg = xp.matmul(_T(xp, U), gu), xp.matmul(_T(xp, V), _T(xp, gv))
-    middle = (ug - _T(xp, ug)) / gaps * off * row + column * ((vg - _T(xp, vg)) / gaps * off) + eye * xp.expand_dims(gs, -2)
-    out = xp.matmul(xp.matmul(U, middle), Vh)
-    if m > k:
-        out = out + xp.matmul((gu - xp.matmul(U, ug)) / row, Vh)
-    if n > k:
-        out = out + xp.matmul(U, _T(xp, (_T(xp, gv) - xp.matmul(V, vg)) / row))
-    return out
-
-
-_svd.grad(input=_svd_grad)
-
-
-@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr")
-def _qr(xp, input):
-    return tuple(xp.linalg.qr(input))
-
-
-def _qr_grad(g, Q, R, xp):
-    gq, gr = g
-    m = xp.matmul(R, _T(xp, gr)) - xp.matmul(_T(xp, gq), Q)
-    low = xp.call(_triangle, m, diagonal=-1, lower=True)
-    diagonal_ = m * xp.asarray(_np.eye(m.shape[-1]))
-    symmetric = low + _T(xp, low) + diagonal_
-    return _T(xp, xp.call(_solve, R, _T(xp, gq + xp.matmul(Q, symmetric))))
-
-
-_qr.grad(input=_qr_grad)
 METHODS["__matmul__"] = matmul

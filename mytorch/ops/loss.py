@@ -347,7 +347,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1; max(0, margin - input) where it is -1."""
-    losses = where(target == 1, input, 0.0) + where(target == -1, (margin - input).clamp(min=0), 0.0)
+    losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
@@ -363,6 +363,8 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    shape = np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
+    x1, x2 = x1.expand(*shape), x2.expand(*shape)
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return (a * b).sum(dim)
@@ -412,7 +414,7 @@ def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
-    rows = input.unsqueeze(0) if input.ndim == 1 else input
+    rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
     gaps = (margin - rows.gather(1, index) + rows).clamp(min=0)
     gaps = gaps if p == 1 else gaps.square()
@@ -420,7 +422,7 @@ def multi_margin_loss(
         gaps = gaps * weight[index]
     others = Tensor._wrap(xp_of(raw_of(rows)).arange(rows.shape[1])) != index
     losses = where(others, gaps, 0.0).sum(1) / rows.shape[1]
-    losses = losses.squeeze(0) if input.ndim == 1 else losses
+    losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
@@ -433,7 +435,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Hinges between every target class (listed up to the first -1) and every other class."""
-    rows = input.unsqueeze(0) if input.ndim == 1 else input
+    rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = raw_of(target).reshape(rows.shape[0], -1)
     xp = xp_of(index)
     listed = xp.cumprod(index >= 0, axis=1).astype(bool)
@@ -445,7 +447,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     gaps = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
     losses = where(counted, gaps, 0.0).sum((1, 2)) / rows.shape[1]
-    losses = losses.squeeze(0) if input.ndim == 1 else losses
+    losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 

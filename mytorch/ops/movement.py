@@ -199,7 +199,7 @@ def unflatten(input, dim, sizes):
 @public()
 def squeeze(input, dim=None):
     """Without the axes of length 1: all of them, or those of `dim` that have it."""
-    dims = normalize_dims(dim, input.ndim, "squeeze")
+    dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
     shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or (dims is not None and i not in dims))
     return _reshape(input, shape=shape)
 

@@ -218,7 +218,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
             f"and num_groups={num_groups}"
         )
-    rows = input.reshape(input.shape[0], num_groups, -1)
+    rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape)
     return _affine(out, weight, bias)
 

@@ -20,7 +20,7 @@ def _unpad(xp, g, *, widths):
 _pad.grad(input=lambda g, widths, xp: xp.call(_unpad, g, widths=widths))
 _unpad.grad(g=lambda g, widths, xp: xp.call(_pad, g, widths=widths))
 
-_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES = {"reflect": "reflect", "replicate": None, "circular": "wrap"}
 
 
 def pad(input, pad, mode="constant", value=None):
@@ -43,6 +43,14 @@ def pad(input, pad, mode="constant", value=None):
     pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + [
         (widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)
     ]
+    if mode == "replicate":  # crops and copies at once: places beyond the ends are the ends
+        for axis, (a, b) in enumerate(pairs):
+            if a or b:
+                if input.shape[axis] == 0:
+                    raise RuntimeError(f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}")
+                order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
+                input = _index(input, index=(slice(None),) * axis + (order,))
+        return input
     if any(w < 0 for w in widths):
         crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, input.shape, strict=True))
         if any(s.stop < s.start for s in crop):
@@ -55,7 +63,7 @@ def pad(input, pad, mode="constant", value=None):
         return _pad(input, widths=tuple(pairs), value=0.0 if value is None else value)
     for (a, b), n in zip(pairs, input.shape, strict=True):
         limit = n - 1 if mode == "reflect" else n
-        if mode != "replicate" and max(a, b) > limit:
+        if (a or b) and max(a, b) > limit:
             raise RuntimeError(f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}")
     for axis, (a, b) in enumerate(pairs):
         if a or b:  # each axis is a lookup of its own elements

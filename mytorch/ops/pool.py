@@ -15,6 +15,10 @@ from .core import op
 from .movement import stack
 
 
+def _listed(value):
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
 def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):
     """The number of windows along each axis."""
     out = []
@@ -126,7 +130,7 @@ def _max_pooling(d):
 
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
-        stride = kernel if stride is None or stride == [] else several(stride, d, name)
+        stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
         if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
             raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
         x, single = _batched(input, d, name)
@@ -204,7 +208,7 @@ def _avg_pooling(d):
 
     def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
-        stride = kernel if stride is None or stride == [] else several(stride, d, name)
+        stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
         if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
             raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
         if divisor_override == 0:

@@ -162,7 +162,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 @op(dtype="same", name="unfold_windows")
 def _windows(xp, input, *, kernel, stride, dilation):
     view = windows(xp, input, kernel, stride, dilation)
-    return view.reshape(input.shape[0], input.shape[1] * math.prod(kernel), -1)
+    return view.reshape(input.shape[0], input.shape[1] * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
 
 
 @op(dtype="same", name="fold_windows")
@@ -204,17 +204,27 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def affine_grid(theta, size, align_corners=False):
-    """The (N, H, W, 2) grid of positions in [-1, 1] that a batch of 2 x 3 matrices maps an image's pixels to."""
-    n, _, h, w = size
+    """The grid of positions in [-1, 1] that a batch of affine matrices maps an image's pixels to.
+
+    Args:
+        theta: (N, 2, 3) for images, (N, 3, 4) for volumes. size: (N, C, H, W) or (N, C, D, H, W).
+
+    Returns:
+        (N, H, W, 2) or (N, D, H, W, 3), for `grid_sample`.
+    """
+    n, _, *spatial = size
+    d = len(spatial)
+    if tuple(theta.shape) != (n, d, d + 1):
+        raise ValueError(f"Expected a batch of {d}D affine matrices of shape {n}x{d}x{d + 1} for size {tuple(size)}. Got {tuple(theta.shape)}.")
 
     def axis(count):
-        points = np.linspace(-1, 1, count)
+        points = np.linspace(-1, 1, count) if count > 1 else np.zeros(1)
         return points if align_corners else points * ((count - 1) / count)
 
-    y, x = np.meshgrid(axis(h), axis(w), indexing="ij")
-    base = np.stack([x, y, np.ones_like(x)], -1).reshape(1, h * w, 3)
-    points = Tensor._wrap(np.broadcast_to(base, (n, h * w, 3)).astype(theta._data._array.dtype))
-    return (points @ theta.transpose(1, 2)).reshape(n, h, w, 2)
+    grids = np.meshgrid(*(axis(c) for c in spatial), indexing="ij")
+    base = np.stack([*reversed(grids), np.ones_like(grids[0])], -1).reshape(1, -1, d + 1)
+    points = Tensor._wrap(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype))
+    return (points @ theta.transpose(1, 2)).reshape(n, *spatial, d)
 
 
 def _reflect(x, low, high):
@@ -230,22 +240,36 @@ def _reflect(x, low, high):
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """input (N, C, H, W) sampled at the positions (N, h, w, 2) in `grid`, x and y in [-1, 1].
+    """An image or volume sampled at given positions.
 
     Args:
-        mode: "bilinear" or "nearest".
+        input: (N, C, H, W) or (N, C, D, H, W).
+        grid: (N, h, w, 2) or (N, d, h, w, 3): x, y (and z) in [-1, 1].
+        mode: "bilinear" (trilinear for volumes), "nearest", or "bicubic" for images.
         padding_mode: what lies outside: "zeros", "border" or "reflection".
 
-    Source: Jaderberg et al., 2015.
+    Raises:
+        ValueError: an unknown mode. RuntimeError: shapes that do not fit.
+    Source: Jaderberg et al., 2015; cubic convolution with a = -0.75 as in PyTorch.
     """
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection") or input.ndim != 4:
-        raise NotImplementedError(f"grid_sample: mode={mode!r}, padding_mode={padding_mode!r} for a {input.ndim}-d input is not supported.")
-    n, c, height, width = input.shape
-
-    def unnormalise(g, size):
-        return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'")
+    d = input.ndim - 2
+    if d not in (2, 3) or grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != d:
+        raise RuntimeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with the same number of dimensions and batch size and a grid with {d} "
+            f"values at each place, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if mode == "bicubic" and d == 3:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    sizes = tuple(input.shape[2:])
+    n, c = input.shape[:2]
+    flat = input.reshape(n, c, math.prod(sizes))
 
     def settle(x, size):
+        """A coordinate in pixels, moved inside as the padding mode says."""
         if padding_mode == "border":
             return x.clamp(0, size - 1)
         if padding_mode == "reflection":
@@ -253,23 +277,56 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             return x.clamp(0, size - 1)
         return x
 
-    x, y = settle(unnormalise(grid[..., 0], width), width), settle(unnormalise(grid[..., 1], height), height)
-    flat = input.reshape(n, c, height * width)
+    def pixels(axis):
+        g, size = grid[..., d - 1 - axis], sizes[axis]  # the grid names the last axis first
+        return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
 
-    def take(ix, iy):
-        inside = (ix >= 0) & (ix <= width - 1) & (iy >= 0) & (iy <= height - 1)
-        index = (iy.clamp(0, height - 1) * width + ix.clamp(0, width - 1)).long().reshape(n, 1, -1)
-        values = flat.gather(2, index.expand(n, c, index.shape[-1])).reshape(n, c, *x.shape[1:])
+    def take(places):
+        """The values at whole places, one tensor for each axis; 0 outside."""
+        index, inside = 0, True
+        for x, size in zip(places, sizes, strict=True):
+            inside = (x >= 0) & (x <= size - 1) & inside
+            index = index * size + x.clamp(0, size - 1)
+        index = where(inside, index, 0).long().reshape(n, 1, -1)
+        values = flat.gather(2, index.expand(n, c, index.shape[-1])).reshape(n, c, *grid.shape[1:-1])
         return where(inside.unsqueeze(1), values, 0.0)
 
+    if mode == "bicubic":
+        return _bicubic([pixels(axis) for axis in range(2)], sizes, settle, take)
+    at = [settle(pixels(axis), sizes[axis]) for axis in range(d)]
     if mode == "nearest":
-        return take(x.detach().round(), y.detach().round())
-    x0, y0 = x.detach().floor(), y.detach().floor()
-    wx, wy = (x - x0).unsqueeze(1), (y - y0).unsqueeze(1)
-    return (
-        take(x0, y0) * (1 - wx) * (1 - wy)
-        + take(x0 + 1, y0) * wx * (1 - wy)
-        + take(x0, y0 + 1) * (1 - wx) * wy
-        + take(x0 + 1, y0 + 1) * wx * wy
-    )
+        return take([x.detach().round() for x in at])
+    low = [x.detach().floor() for x in at]
+    share = [(x - x0).unsqueeze(1) for x, x0 in zip(at, low, strict=True)]
+    total = 0
+    for corner in np.ndindex(*(2,) * d):
+        weight = 1
+        for bit, w in zip(corner, share, strict=True):
+            weight = (w if bit else 1 - w) * weight
+        total = take([x0 + bit for bit, x0 in zip(corner, low, strict=True)]) * weight + total
+    return total
 
+
+def _cubic_weights(t):
+    """Keys' four weights for a place t beyond the second of four points, a = -0.75."""
+    a = -0.75
+
+    def near(x):
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x):
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return far(t + 1), near(t), near(1 - t), far(2 - t)
+
+
+def _bicubic(at, sizes, settle, take):
+    """Sixteen points around each place; they, not the place, are moved inside by the padding mode."""
+    low = [x.detach().floor() for x in at]
+    rows, columns = (_cubic_weights((x - x0).unsqueeze(1)) for x, x0 in zip(at, low, strict=True))
+    total = 0
+    for i, wy in enumerate(rows):
+        y = settle(low[0] + (i - 1), sizes[0])
+        for j, wx in enumerate(columns):
+            total = take([y, settle(low[1] + (j - 1), sizes[1])]) * (wy * wx) + total
+    return total

@@ -1,5 +1,7 @@
 """Writing along an axis, and at positions: scatter, index_add and their kin, take and put, masked_scatter."""
 
+import functools
+
 import numpy as np
 
 from ..backend import ndarray, xp_of
@@ -9,19 +11,21 @@ from .core import op
 from .elementwise import cast, where
 from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros
 from .inplace import adopt, check_writable
+from .movement import cat
 from .reduction import normalize_dim
 
 
 @op(name="scatter", dtype="same")
 def _scatter(xp, input, src, *, index, dim):
     out = input.copy()
-    xp.put_along_axis(out, index, src[tuple(slice(n) for n in index.shape)], axis=dim)
+    out[_grid(xp, index, dim)] = src[tuple(slice(n) for n in index.shape)]
     return out
 
 
 def _without(g, index, dim, xp):
-    mask = np.ones(g.shape, bool)
-    np.put_along_axis(mask, index, False, axis=dim)
+    space = xp_of(index)
+    mask = space.ones(g.shape, bool)
+    mask[_grid(space, index, dim)] = False
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
@@ -64,7 +68,23 @@ def _checked(input, dim, index, name):
     return d, raw
 
 
+def on_numbers_too(function):
+    """An index function that takes 0-d tensors, as PyTorch does, by way of vectors of one element."""
+
+    @functools.wraps(function)
+    def wrapped(input, dim, index, *args, **kwargs):
+        if input.ndim:
+            return function(input, dim, index, *args, **kwargs)
+        args = [a.reshape(1) if getattr(a, "ndim", None) == 0 else a for a in args]
+        kwargs = {k: v.reshape(1) if getattr(v, "ndim", None) == 0 else v for k, v in kwargs.items()}
+        index = index.reshape(1) if index.ndim == 0 else index
+        return function(input.reshape(1), dim, index, *args, **kwargs).reshape(())
+
+    return wrapped
+
+
 @public()
+@on_numbers_too
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     """input with src (a tensor or a number) written at `index` along `dim`.
 
@@ -79,6 +99,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 @public()
+@on_numbers_too
 def scatter_add(input, dim, index, src):
     """input with src added at `index` along `dim`; indices may repeat."""
     d, raw = _checked(input, dim, index, "scatter_add")
@@ -89,6 +110,7 @@ def scatter_add(input, dim, index, src):
 
 
 @public()
+@on_numbers_too
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     """input with src reduced into it at `index` along `dim`: "sum", "prod", "mean", "amax" or "amin".
 
@@ -109,13 +131,30 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         return total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor").to(input.dtype)
     if reduce not in ("prod", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if reduce == "prod":
+        return _products(input, src, raw, d, touched, include_self)
     return _Reduced.apply(input, src, raw, d, reduce, include_self)
 
 
-class _Reduced:
-    """scatter_reduce for products and extremes: values by NumPy's unbuffered ufuncs, gradients by lookup."""
+def _products(input, src, index, dim, touched, include_self):
+    """Each element times what arrives there: the arrivals in a row, filled up with ones, and `prod` over rows."""
+    grid = np.broadcast_arrays(*_grid(np, index, dim), index)[:-1]
+    target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1) if index.size else np.zeros(0, np.int64)
+    order = np.argsort(target, kind="stable")
+    counts = np.bincount(target, minlength=max(input.numel(), 1))
+    column = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table = np.full((input.numel(), int(counts.max(initial=0))), src.numel())
+    if len(target):
+        table[target[order], column] = order
+    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[Tensor._wrap(table)]
+    first = input if include_self else where(touched, 1, input).to(input.dtype)
+    return cat([first.reshape(input.numel(), 1), row], 1).prod(1).reshape(input.shape).to(input.dtype)
 
-    ufuncs = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+class _Reduced:
+    """scatter_reduce for extremes: values by NumPy's unbuffered ufuncs, gradients by lookup."""
+
+    ufuncs = {"amax": np.maximum, "amin": np.minimum}
 
     @classmethod
     def apply(cls, input, src, index, dim, reduce, include_self):
@@ -123,8 +162,10 @@ class _Reduced:
         start = x.copy()
         grid = _grid(xp_of(x), index, dim)
         if not include_self:
-            low = {"prod": 1, "amax": -np.inf, "amin": np.inf}[reduce]
-            if x.dtype.kind in "iu" and reduce != "prod":
+            low = -np.inf if reduce == "amax" else np.inf
+            if x.dtype.kind == "b":
+                low = reduce == "amin"
+            elif x.dtype.kind in "iu":
                 low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
             start[grid] = low
         out = start.copy()
@@ -133,22 +174,18 @@ class _Reduced:
             return Tensor._wrap(out)
         result = Tensor._wrap(out)
         spread = result[tuple(Tensor._wrap(g) if isinstance(g, ndarray) else g for g in grid)]
-        if reduce == "prod":
-            share_src = spread / src.detach()
-            share_in = result / where(input.detach() == 0, 1, input.detach())
-        else:
-            mine = (input.detach() == result).to(input.dtype)
-            if not include_self:
-                mine = mine * Tensor._wrap((start == x).astype(x.dtype))
-            theirs = (src.detach() == spread).to(input.dtype)
-            ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
-            ties = where(ties == 0, 1, ties).to(input.dtype)
-            share_in = mine / ties
-            share_src = theirs / _gather(ties, index=index, dim=dim)
+        mine = (input.detach() == result).to(input.dtype)
+        if not include_self:
+            mine = mine * Tensor._wrap((start == x).astype(x.dtype))
+        theirs = (src.detach() == spread).to(input.dtype)
+        ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
+        ties = where(ties == 0, 1, ties).to(input.dtype)
+        share_in = mine / ties
+        share_src = theirs / _gather(ties, index=index, dim=dim)
         if not include_self:
             kept = np.ones(x.shape, bool)
             kept[grid] = False
-            share_in = share_in * Tensor._wrap(kept.astype(x.dtype)) if reduce != "prod" else Tensor._wrap(kept.astype(x.dtype))
+            share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
         linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
         return linear + (result - linear.detach())
 
@@ -163,6 +200,7 @@ def _at(input, dim, index):
 
 
 @public()
+@on_numbers_too
 def index_add(input, dim, index, source, *, alpha=1):
     """input with alpha * source added to its slices at `index` along `dim`; indices may repeat."""
     _, _, where_ = _at(input, dim, index)
@@ -171,6 +209,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 
 @public()
+@on_numbers_too
 def index_copy(input, dim, index, source):
     """input with its slices at `index` along `dim` replaced by source's."""
     d, raw, _ = _at(input, dim, index)
@@ -181,6 +220,7 @@ def index_copy(input, dim, index, source):
 
 
 @public()
+@on_numbers_too
 def index_fill(input, dim, index, value):
     """input with its slices at `index` along `dim` filled with one value."""
     d, raw, _ = _at(input, dim, index)
@@ -219,8 +259,9 @@ def index_put(input, indices, values, accumulate=False):
 @public(inplace=False)
 def take(input, index):
     """The elements at positions in the flattened input."""
-    flat = input.reshape(-1)
-    return flat[index.reshape(-1)].reshape(index.shape)
+    if input.numel() == 0 and index.numel():
+        raise IndexError("take(): tried to take from an empty tensor")
+    return input.reshape(-1)[index]
 
 
 @public(inplace=False)
@@ -231,8 +272,12 @@ def put(input, index, source, accumulate=False):
 
 def put_(self, index, source, accumulate=False):
     """In-place version of `put`."""
+    if index.numel() != source.numel():
+        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}")
     flat = self.reshape(-1)
     index_put_(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
+    if flat._data._cell is None or flat._data._cell is not self._data._cell:
+        self.copy_(flat.reshape(self.shape))  # self was not contiguous, so flat is a copy
     return self
 
 
@@ -243,8 +288,9 @@ METHODS["put_"] = put_
 def take_along_dim(input, indices, dim=None):
     """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast."""
     if dim is None:
-        return input.reshape(-1).gather(0, indices.reshape(-1)).reshape(indices.shape)
+        return input.reshape(-1).gather(0, indices.reshape(-1))
     d = normalize_dim(dim, input.ndim)
+    indices = where(indices < 0, indices + input.shape[d], indices)
     lead = np.broadcast_shapes(
         tuple(1 if i == d else n for i, n in enumerate(input.shape)), tuple(1 if i == d else n for i, n in enumerate(indices.shape))
     )
@@ -256,7 +302,8 @@ def take_along_dim(input, indices, dim=None):
 @public()
 def masked_scatter(input, mask, source):
     """input with the elements of source, in order, where the mask is True."""
-    mask = mask.expand(*input.shape) if tuple(mask.shape) != tuple(input.shape) else mask
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    input, mask = input.expand(*shape), mask.expand(*shape)
     raw = _raw(mask)
     count = int(raw.sum())
     if source.numel() < count:
@@ -267,7 +314,8 @@ def masked_scatter(input, mask, source):
     return where(mask, picked, input)
 
 
-@public(inplace=False)
+@public()
+@on_numbers_too
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin"."""
     d, raw, _ = _at(input, dim, index)

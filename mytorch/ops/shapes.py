@@ -1,5 +1,6 @@
 """More movement: joining and splitting by direction, selecting, repeating, diagonals, grids of indices."""
 
+import builtins
 import itertools
 import math
 
@@ -9,7 +10,7 @@ from .. import dtypes
 from .._array import Array
 from ..tensor import Tensor
 from .bind import METHODS, public
-from .core import op
+from .core import _owner, op
 from .creation import arange
 from .indexing import _index, _put_index, _raw
 from .movement import as_shape, cat, flip, split, stack, transpose
@@ -145,6 +146,8 @@ _unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, s
 def unfold(self, dimension, size, step):
     """All windows of `size` along an axis, `step` apart, as a new last axis; a view."""
     d = normalize_dim(dimension, self.ndim)
+    if self.ndim == 0:
+        return self.reshape(1).narrow(0, 0, size)
     if size > self.shape[d] or step <= 0:
         raise RuntimeError(f"maximum size for tensor at dimension {d} is {self.shape[d]} but size is {size}")
     return _unfold(self, dim=d, size=int(size), step=int(step))
@@ -152,16 +155,43 @@ def unfold(self, dimension, size, step):
 
 @op(dtype="same", view=True, name="as_strided")
 def _as_strided(xp, input, *, size, stride, offset):
-    base = input.reshape(-1)[offset:]
-    return xp.lib.stride_tricks.as_strided(base, size, tuple(s * input.itemsize for s in stride))
+    storage = _storage(input)
+    last = offset + builtins.sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    if offset < 0 or last >= storage.size + (0 in size):
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for storage "
+            f"of {storage.size} elements"
+        )
+    return xp.lib.stride_tricks.as_strided(storage[offset:], size, tuple(s * input.itemsize for s in stride))
 
 
-def _as_strided_grad(g, shape, size, stride, offset, xp):
-    place = np.full(size, offset)
-    for axis, s in enumerate(stride):
-        place = place + (np.arange(size[axis]) * s).reshape([-1 if i == axis else 1 for i in range(len(size))])
-    flat = xp.call(_put_index, xp.reshape(g, (-1,)), index=(place.reshape(-1),), shape=(math.prod(shape),))
-    return xp.reshape(flat, shape)
+def _storage(raw):
+    """All elements of the memory that an array is a view of, as a vector; of the array alone where that has no order."""
+    owner = _owner(raw)
+    whole = owner.flags.c_contiguous and owner.dtype == raw.dtype
+    return owner.reshape(-1) if whole else raw.reshape(-1)
+
+
+def _lattice(size, stride, offset):
+    """offset + the sum of index times stride, for every index below `size`."""
+    places = np.full(size, offset)
+    for axis, step in enumerate(stride):
+        places = places + (np.arange(size[axis]) * step).reshape([-1 if i == axis else 1 for i in range(len(size))])
+    return places.reshape(-1)
+
+
+def _as_strided_grad(g, input, shape, size, stride, offset, xp):
+    raw, n = _raw(input), math.prod(shape)
+    storage = _storage(raw)
+    if storage.size == n and raw.flags.c_contiguous:
+        mine = np.arange(n)
+    else:
+        begin = (raw.__array_interface__["data"][0] - storage.__array_interface__["data"][0]) // raw.itemsize
+        mine = np.full(storage.size, n)  # which element of the input each place holds; n where none
+        mine[_lattice(shape, [s // raw.itemsize for s in raw.strides], begin)] = np.arange(n)
+    index = mine[_lattice(size, stride, offset)]
+    flat = xp.call(_put_index, xp.reshape(g, (math.prod(size),)), index=(index,), shape=(n + 1,))
+    return xp.reshape(flat[slice(0, n)], shape)
 
 
 _as_strided.grad(input=_as_strided_grad)
@@ -169,8 +199,21 @@ _as_strided.grad(input=_as_strided_grad)
 
 @public(inplace=False)
 def as_strided(input, size, stride, storage_offset=None):
-    """A view of the elements that lie at the given strides, in elements, from an offset."""
-    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=int(storage_offset or 0))
+    """A view of the elements of input's memory at the given strides, in elements, from an offset (input's own by default).
+
+    Raises:
+        RuntimeError: places outside the memory.
+    """
+    offset = input.storage_offset() if storage_offset is None else storage_offset
+    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=int(offset))
+
+
+@public(inplace=False)
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    """A copy of input with src written where `as_strided` would look."""
+    out = input.clone()
+    as_strided(out, size, stride, storage_offset).copy_(src)
+    return out
 
 
 @public(inplace=False)
@@ -270,8 +313,8 @@ def cartesian_prod(*tensors):
 def combinations(input, r=2, with_replacement=False):
     """All combinations of r elements of a vector, as rows."""
     chooser = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64).reshape(-1, r)
-    return _index(input, index=(rows,))
+    rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64)
+    return _index(input, index=(rows.reshape(len(rows), r),))
 
 
 # -- diagonals ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Order statistics, running products and extremes, counting, searching, uniqueness, and other reductions."""
 
+import builtins
 import math
+import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -9,10 +11,11 @@ from .. import dtypes
 from ..backend import xp_of
 from ..tensor import Tensor
 from .bind import public
+from .complex import complex as complex_of
 from .core import op
 from .elementwise import cast, isnan, where
 from .indexing import _raw
-from .movement import cat
+from .movement import cat, stack
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -26,12 +29,25 @@ def _prod(xp, input, *, dim=None, keepdim=False):
 
 
 def _prod_grad(g, input, out, shape, dim, keepdim, xp):
+    """g times the product of all the others: of those before, and of those after, so that zeros do no harm."""
+    if not len(shape):
+        return g
     g = spread(xp, g, shape, dim, keepdim)
-    zero = input == 0
-    holes = xp.sum(xp.astype(zero, g.dtype), axis=axes_of(dim, len(shape)), keepdims=True)
-    filled = xp.where(zero, 1.0, input)
-    rest = xp.call(_prod, filled, dim=dim, keepdim=True)  # the product of what is not zero
-    return g * xp.where(holes == 0, rest / filled, xp.where((holes == 1) & zero, rest + filled * 0, 0.0))
+    if dim is None:
+        return g * xp.reshape(_others(xp, xp.reshape(input, (math.prod(shape),)), 0), shape)
+    return g * _others(xp, input, dim[0])
+
+
+def _others(xp, x, d):
+    n = x.shape[d]
+    if n == 0:
+        return x
+    lead = (slice(None),) * d
+    one = x[(*lead, slice(0, 1))] * 0 + 1.0
+    before = xp.call(_cumprod, xp.concatenate([one, x[(*lead, slice(0, n - 1))]], axis=d), dim=d)
+    behind = xp.flip(x[(*lead, slice(1, n))], d)
+    after = xp.flip(xp.call(_cumprod, xp.concatenate([one, behind], axis=d), dim=d), d)
+    return before * after
 
 
 _prod.grad(input=_prod_grad)
@@ -67,7 +83,7 @@ def _cumprod_grad(g, input, out, dim, shape, xp):
         return g
     safe = xp.where(input == 0, 1.0, input)
     plain = xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / safe
-    if not bool(np.any(np.asarray(getattr(input, "_data", input)) == 0)):
+    if not bool((_raw(input) == 0).any()):
         return plain
     pieces = []  # with zeros about: each element's gradient from the products that leave it out
     n = shape[dim]
@@ -115,6 +131,9 @@ def logcumsumexp(input, dim):
     d = normalize_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()
+    if input.dtype.is_complex:
+        peak = input.detach().real.amax(d, keepdim=True)
+        return (input - peak).exp().cumsum(d).log() + peak
     peak = input.detach().amax(d, keepdim=True)
     peak = where(peak.isfinite(), peak, 0.0)
     return (input - peak).exp().cumsum(d).log() + peak
@@ -188,38 +207,76 @@ def mode(input, dim=-1, keepdim=False):
     return _pairs["mode"](values, indices)
 
 
-@public(inplace=False)
-def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The q-quantiles (q a number or a vector, which becomes the first axis) of all elements or along `dim`."""
-    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+def _quantile_shares(q, interpolation):
+    """(what a place between two elements makes of the second one's share, the quantiles as an array)."""
+    ways = {
+        "linear": lambda f: f,
+        "lower": lambda f: f * 0,
+        "higher": lambda f: (f > 0) * 1.0,
+        "midpoint": lambda f: (f > 0) * 0.5,
+        "nearest": lambda f: (f > 0.5) * 1.0,
+    }
+    if interpolation not in ways:
         raise RuntimeError(f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
     raw_q = np.atleast_1d(np.asarray(_raw(q) if hasattr(q, "_data") else q, np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
-    x, d = (input.reshape(-1), 0) if dim is None else (input, normalize_dim(dim, input.ndim))
-    ordered = x.sort(d).values
+    return ways[interpolation], raw_q
+
+
+def _stacked(out, input, q, dim, d, keepdim):
+    """Quantiles with (keepdim) or without the axis they were taken along, one after the other if q is a vector."""
+    if dim is None:
+        out = [o.reshape([1] * input.ndim if keepdim else []) for o in out]
+    elif not keepdim or input.ndim == 0:
+        out = [o.squeeze(d) for o in out]
+    return out[0] if not hasattr(q, "ndim") or q.ndim == 0 else stack(out, 0)
+
+
+@public(inplace=False)
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-quantiles (q a number or a vector, which becomes the first axis) of all elements or along `dim`.
+
+    Raises:
+        RuntimeError: a q outside [0, 1], an unknown interpolation, or no elements.
+    """
+    weights, raw_q = _quantile_shares(q, interpolation)
+    x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
     n = x.shape[d]
+    if n == 0:
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    ordered = x.sort(d).values
+    bad = isnan.caller(x).any(d, keepdim=True)
     out = []
     for value in raw_q:
         at = value * (n - 1)
-        low, high = math.floor(at), math.ceil(at)
-        share = {"linear": at - low, "lower": 0.0, "higher": 1.0, "midpoint": 0.5 if high != low else 0.0, "nearest": float(round(at) - low)}[interpolation]
-        a, b = ordered.narrow(d, low, 1), ordered.narrow(d, high, 1)
-        out.append(a + (b - a) * share)
-    bad = isnan.caller(x).any(d, keepdim=True)
-    out = [where(bad, math.nan, o) for o in out]
-    out = [o.reshape([1] * input.ndim) if dim is None and keepdim else o if keepdim else o.squeeze(d) for o in out]
-    return out[0] if not hasattr(q, "ndim") or q.ndim == 0 else cat([o.unsqueeze(0) for o in out], 0)
+        low = math.floor(at)
+        a, b = ordered.narrow(d, low, 1), ordered.narrow(d, math.ceil(at), 1)
+        fraction = at - low
+        if interpolation == "nearest":  # halves go to the even neighbour
+            share = float(round(at) - low)
+        else:
+            share = float(weights(np.float64(fraction)))
+        out.append(where(bad, math.nan, a + (b - a) * share))
+    return _stacked(out, input, q, dim, d, keepdim)
 
 
 @public(inplace=False)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """As quantile of a single row, without the NaNs."""
-    if dim is None:
-        flat = input.reshape(-1)
-        return quantile(flat[~isnan.caller(flat)], q, interpolation=interpolation)
-    raw = np.nanquantile(_raw(input), _raw(q) if hasattr(q, "_data") else q, axis=dim, keepdims=keepdim, method=interpolation)
-    return Tensor._wrap(np.asarray(raw).astype(_raw(input).dtype))
+    """As quantile, without the NaNs; NaN for a row of nothing else."""
+    weights, raw_q = _quantile_shares(q, interpolation)
+    x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
+    ordered = x.sort(d).values  # NaNs come last
+    n = (~isnan.caller(x)).sum(d, keepdim=True)
+    out = []
+    for value in raw_q:
+        at = (n - 1).to(dtypes.float64) * float(value)
+        low = at.floor()
+        share = weights(at - low).to(x.dtype)
+        a = ordered.gather(d, low.long().clamp(min=0))
+        b = ordered.gather(d, at.ceil().long().clamp(min=0))
+        out.append(where(n == 0, math.nan, a + (b - a) * share))
+    return _stacked(out, input, q, dim, d, keepdim)
 
 
 @public(inplace=False)
@@ -340,9 +397,13 @@ def msort(input):
 @public(inplace=False)
 def diff(input, n=1, dim=-1, prepend=None, append=None):
     """Differences of neighbours along `dim`, n times."""
+    if n == 0:
+        return input.clone()
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
     parts = [p for p in (prepend, input, append) if p is not None]
     x = cat(parts, dim) if len(parts) > 1 else input
-    for _ in range(n):
+    for _ in range(builtins.min(n, x.shape[dim])):
         size = x.shape[dim]
         x = x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1) if x.dtype is not dtypes.bool_ else x.narrow(dim, 1, size - 1) != x.narrow(dim, 0, size - 1)
     return x
@@ -382,13 +443,41 @@ def renorm(input, p, dim, maxnorm):
 
 @public(inplace=False)
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """The covariance matrix of variables in rows."""
-    x = input.unsqueeze(0) if input.ndim == 1 else input
-    if fweights is not None or aweights is not None:
-        raw = np.cov(_raw(x), ddof=correction, fweights=None if fweights is None else _raw(fweights), aweights=None if aweights is None else _raw(aweights))
-        return Tensor._wrap(np.asarray(raw).astype(_raw(x).dtype))
-    centred = x - mean_of(x, 1, True)
-    return ((centred @ centred.T) / (x.shape[1] - correction)).squeeze()
+    """The covariance matrix of variables in rows, observations in columns.
+
+    Args:
+        correction: subtracted from the number of observations.
+        fweights: how often each observation counts (integers). aweights: how much.
+
+    Raises:
+        RuntimeError: more than two axes, or weights that do not fit or are negative.
+    """
+    if input.ndim > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions")
+    x = input.reshape(1, input.numel()) if input.ndim < 2 else input
+    x = x if x.dtype.category >= dtypes.FLOAT else cast(x, dtypes.default_dtype())
+    weights = None
+    for w, name in ((fweights, "fweights"), (aweights, "aweights")):
+        if w is None:
+            continue
+        if w.ndim != 1 or w.shape[0] != x.shape[1]:
+            raise RuntimeError(f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got shape {tuple(w.shape)}")
+        if bool((w < 0).any()):
+            raise RuntimeError(f"cov(): {name} cannot be negative")
+        weights = w if weights is None else weights * w
+    if weights is None:
+        total, average, scaled = x.shape[1], mean_of(x, 1, True), None
+        free = total - correction
+    else:
+        total = weights.sum()
+        average = (x * weights).sum(1, keepdim=True) / total
+        free = total - correction if aweights is None else total - correction * (weights * aweights).sum() / total
+    centred = x - average
+    scaled = centred if weights is None else centred * weights
+    if (free if weights is None else float(free.detach())) <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.", UserWarning, stacklevel=3)
+        free = 0 if weights is None else free.clamp(min=0)
+    return ((centred @ scaled.mH) / free).squeeze()
 
 
 @public(inplace=False)
@@ -397,13 +486,67 @@ def corrcoef(input):
     c = cov(input)
     if c.ndim == 0:
         return c / c
-    d = c.diagonal().sqrt()
-    return c / d.unsqueeze(1) / d.unsqueeze(0)
+    d = (c.real if c.dtype.is_complex else c).diagonal().sqrt()
+    out = c / d.unsqueeze(1) / d.unsqueeze(0)
+    if out.dtype.is_complex:
+        return complex_of(out.real.clip(-1, 1), out.imag.clip(-1, 1))
+    return out.clip(-1, 1)
 
 
 @public(inplace=False)
-def gradient(input, *, spacing=1.0, dim=None, edge_order=1):
-    """Central differences along each axis, one-sided at the ends: a tuple."""
-    dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
-    found = np.gradient(_raw(input), spacing, axis=tuple(dims), edge_order=edge_order)
-    return tuple(Tensor._wrap(f) for f in (found if isinstance(found, (list, tuple)) else [found]))
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Second-order central differences along each axis of `dim` (all by default), one-sided at the ends: a tuple.
+
+    Args:
+        spacing: the step, or one for each axis, or the coordinates along each axis as tensors.
+        edge_order: 1 or 2, the order of the differences at the ends.
+
+    Raises:
+        RuntimeError: spacings that do not fit the axes, or an axis shorter than edge_order + 1.
+    """
+    if spacing is None:
+        spacing = 1
+    if dim is None:
+        count = len(spacing) if isinstance(spacing, (tuple, list)) else None
+        dims = list(range(input.ndim)) if count is None or count == input.ndim else None
+        if dims is None:
+            raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.ndim}', but got a list of {count}")
+    else:
+        dims = [normalize_dim(d, input.ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+    steps = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
+    if len(steps) != len(dims):
+        raise RuntimeError(f"torch.gradient expected one spacing for each of {len(dims)} axes, got {len(steps)}")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    x = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
+    return tuple(_slope(x, d, step, edge_order) for d, step in zip(dims, steps, strict=True))
+
+
+def _slope(x, d, step, edge_order):
+    """Finite differences along one axis; `step` is a number or the coordinates."""
+    n = x.shape[d]
+    if n < edge_order + 1:
+        raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    if hasattr(step, "ndim") and step.ndim:
+        h = diff(step)
+    else:
+        h = x.new_full((n - 1,), float(step) if not isinstance(step, complex) else step)
+    h = h.reshape([-1 if i == d else 1 for i in range(x.ndim)])
+
+    def at(start, count):
+        return x.narrow(d, start, count)
+
+    jumps = at(1, n - 1) - at(0, n - 1)
+    slopes = jumps / h
+    left, right = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
+    inner = (slopes.narrow(d, 1, n - 2) * left + slopes.narrow(d, 0, n - 2) * right) / (left + right)
+    if edge_order == 1:
+        first, last = slopes.narrow(d, 0, 1), slopes.narrow(d, n - 2, 1)
+    else:
+        a, b = h.narrow(d, 0, 1), h.narrow(d, 1, 1)
+        s, t = slopes.narrow(d, 0, 1), slopes.narrow(d, 1, 1)
+        first = s + (s - t) * a / (a + b)
+        a, b = h.narrow(d, n - 2, 1), h.narrow(d, n - 3, 1)
+        s, t = slopes.narrow(d, n - 2, 1), slopes.narrow(d, n - 3, 1)
+        last = s + (s - t) * a / (a + b)
+    return cat([first, inner, last], d)

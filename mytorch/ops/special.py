@@ -1,14 +1,18 @@
 """More functions of one or two numbers: inverse and hyperbolic trigonometry, gamma and error functions, and the like."""
 
 import math
+from collections import namedtuple
 
 import numpy as np
 
 from .. import dtypes
+from .. import special as numeric
+from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, public
 from .core import op
-from .elementwise import cast, exp, log, where
+from .elementwise import cast, log, where
+from .elementwise import pow as _pow
 
 
 def _simple(name, gradient, *more, forward=None, text=""):
@@ -42,95 +46,68 @@ rad2deg = _simple("rad2deg", lambda g: g * (180 / math.pi), text="Radians as deg
 
 _SQRT_PI = math.sqrt(math.pi)
 erfc = _simple("erfc", lambda g, input, xp: g * (xp.exp(-(input * input)) * (-2 / _SQRT_PI)), text="1 - erf(input).",
-               forward=lambda xp, x: _c_function(math.erfc, x))  # fmt: skip
+               forward=lambda xp, x: xp.erfc(x))  # fmt: skip
 
 
-def _c_function(f, x):
-    """A function of the C library, element by element, rounded to x's dtype."""
-    return np.asarray(np.frompyfunc(f, 1, 1)(x.astype(np.float64)), dtype=np.float64).astype(x.dtype).reshape(x.shape)
+def _on_cpu(function):
+    """A function of NumPy arrays as an op's forward on either device: a GPU's arrays make the trip to the CPU."""
 
+    def run(xp, *arrays):
+        if xp.module is np:
+            return function(*arrays)
+        return xp.asarray(function(*(xp.asnumpy(a) for a in arrays)))
 
-def _guard(f, at_error):
-    def guarded(v):
-        try:
-            return f(v)
-        except (ValueError, OverflowError):
-            return at_error(v)
-
-    return guarded
-
-
-def _erfinv(y):
-    """By Giles' approximation (2012), then two Newton steps."""
-    if y <= -1 or y >= 1:
-        return math.copysign(math.inf, y) if abs(y) == 1 else math.nan
-    w = -math.log((1 - y) * (1 + y))
-    if w < 5:
-        w -= 2.5
-        terms = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)
-    else:
-        w = math.sqrt(w) - 3
-        terms = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)
-    p = 0.0
-    for c in terms:
-        p = p * w + c
-    x = p * y
-    for _ in range(2):
-        x -= (math.erf(x) - y) / (2 / _SQRT_PI * math.exp(-x * x))
-    return x
+    return run
 
 
 erfinv = _simple("erfinv", lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)), text="The inverse of erf.",
-                 forward=lambda xp, x: _c_function(_erfinv, x))  # fmt: skip
+                 forward=_on_cpu(numeric.erfinv))  # fmt: skip
 
 
-def _digamma(x):
-    if x == 0:
-        return math.copysign(math.inf, -x)
-    if x < 0:
-        if x == math.floor(x):
-            return math.nan
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * x)
-    total = 0.0
-    while x < 10:
-        total -= 1 / x
-        x += 1
-    s = 1 / (x * x)
-    return total + math.log(x) - 0.5 / x - s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (5 / 660)))))
+@op(dtype="float", name="polygamma")
+def _polygamma(xp, input, *, n):
+    """The n-th derivative of digamma, n >= 1."""
+    return _on_cpu(lambda x: numeric.polygamma(n, x))(xp, input)
 
 
-def _trigamma(x):
-    if x <= 0:
-        if x == math.floor(x):
-            return math.inf
-        return -_trigamma(1 - x) + (math.pi / math.sin(math.pi * x)) ** 2
-    total = 0.0
-    while x < 10:
-        total += 1 / (x * x)
-        x += 1
-    s = 1 / (x * x)
-    return total + 1 / x + s / 2 + s / x * (1 / 6 - s * (1 / 30 - s * (1 / 42 - s / 30)))
-
-
-@op(dtype="float", name="trigamma")
-def _trigamma_op(xp, input):
-    return _c_function(_trigamma, input)
-
-
-digamma = _simple("digamma", lambda g, input, xp: g * xp.call(_trigamma_op, input), text="The derivative of lgamma.",
-                  forward=lambda xp, x: _c_function(_digamma, x))  # fmt: skip
+_polygamma.grad(input=lambda g, input, n, xp: g * xp.call(_polygamma, input, n=n + 1))
+digamma = _simple("digamma", lambda g, input, xp: g * xp.call(_polygamma, input, n=1), text="The derivative of lgamma.",
+                  forward=_on_cpu(numeric.digamma))  # fmt: skip
 lgamma = _simple("lgamma", lambda g, input, xp: g * xp.call(digamma, input), text="The logarithm of |gamma(input)|.",
-                 forward=lambda xp, x: _c_function(_guard(math.lgamma, lambda v: math.inf), x))  # fmt: skip
+                 forward=_on_cpu(numeric.lgamma))  # fmt: skip
 
 
-@public()
+@public(method=False)
 def polygamma(n, input):
-    """The n-th derivative of digamma, for n up to 1."""
-    if n == 0:
-        return digamma.caller(input)
-    if n == 1:
-        return _trigamma_op.caller(input)
-    raise NotImplementedError(f"polygamma: n={n} is not supported; 0 and 1 are.")
+    """The n-th derivative of digamma.
+
+    Raises:
+        RuntimeError: a negative n.
+    """
+    if not isinstance(n, int):
+        raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {kind(n)}")
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    return digamma.caller(input) if n == 0 else _polygamma(input, n=n)
+
+
+@public(function=False, name="polygamma")
+def _polygamma_method(self, n):
+    """The n-th derivative of digamma."""
+    return polygamma(n, self)
+
+
+def _bessel(name, gradient, text):
+    record = op(dtype="float", name=name)(lambda xp, input: _on_cpu(getattr(numeric, name))(xp, input))
+    record.__doc__ = record.caller.__doc__ = text
+    return record.grad(input=gradient)
+
+
+i1 = _bessel("i1", lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(_i0, input) - out / xp.where(input == 0, 1.0, input)), "The modified Bessel function of order one.")
+_i0 = _bessel("i0", lambda g, input, xp: g * xp.call(i1, input), "The modified Bessel function of order zero.")
+i1e = _bessel("i1e", lambda g, input, out, xp: g * (xp.where(input == 0, 0.5, xp.call(i0e, input) - out * (xp.sign(input) + 1 / xp.where(input == 0, 1.0, input)))), "exp(-|input|) i1(input).")
+i0e = _bessel("i0e", lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out), "exp(-|input|) i0(input).")
+i0 = public(name="i0")(_i0)
 
 
 @public()
@@ -170,8 +147,17 @@ hypot = _pair(
     "hypot", lambda xp, input, other: xp.hypot(input, other),
     lambda g, input, out: g * (input / out), lambda g, other, out: g * (other / out), dtype="float", text="sqrt(input^2 + other^2).",
 )  # fmt: skip
+def _complex_logaddexp(xp, input, other):
+    """logaddexp; for complex numbers about the one with the larger real part."""
+    if not xp.is_complex(input):
+        return xp.logaddexp(input, other)
+    first = xp.where(input.real >= other.real, input, other)
+    second = xp.where(input.real >= other.real, other, input)
+    return first + xp.log1p(xp.exp(second - first))
+
+
 logaddexp = _pair(
-    "logaddexp", lambda xp, input, other: xp.logaddexp(input, other),
+    "logaddexp", _complex_logaddexp,
     lambda g, input, out, xp: g * xp.exp(input - out), lambda g, other, out, xp: g * xp.exp(other - out), dtype="float",
     text="log(exp(input) + exp(other)), without overflow.",
 )  # fmt: skip
@@ -184,7 +170,7 @@ copysign = _pair(
     "copysign", lambda xp, input, other: xp.copysign(input, other),
     lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)), dtype="float", text="|input| with the sign of other.",
 )  # fmt: skip
-nextafter = _pair("nextafter", lambda xp, input, other: xp.nextafter(input, other), text="The next number after input towards other.")
+nextafter = _pair("nextafter", lambda xp, input, other: xp.nextafter(input, other), lambda g: g, lambda g: g * 0, text="The next number after input towards other.")
 heaviside = _pair("heaviside", lambda xp, input, other: xp.where(input == 0, other, (input > 0).astype(input.dtype)), text="0 below zero, 1 above, other at zero.")
 gcd = _pair("gcd", lambda xp, input, other: xp.gcd(input, other), text="The greatest common divisor of integers.")
 lcm = _pair("lcm", lambda xp, input, other: xp.lcm(input, other), text="The least common multiple of integers.")
@@ -198,23 +184,24 @@ def ldexp(input, other):
     return input * (cast(other, dtypes.default_dtype()) if other.dtype.category < dtypes.FLOAT else other).exp2()
 
 
+_Frexp = namedtuple("frexp", "mantissa exponent")
+
+
 @public(inplace=False)
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
-    mantissa, exponent = np.frexp(input._data._array)
-    return Tensor._wrap(mantissa), Tensor._wrap(exponent.astype(np.int32))
+    exponent = np.frexp(input._data._array.astype(np.float64))[1]
+    scale = Tensor._wrap(np.asarray(np.ldexp(1.0, -exponent)).astype(input._data._array.dtype))
+    return _Frexp(input * scale, Tensor._wrap(np.asarray(exponent, np.int32)))
 
 
 @public()
 def float_power(input, exponent):
     """input to the power exponent, in float64."""
-    return cast(input, dtypes.float64) ** exponent if hasattr(input, "dtype") else input ** cast(exponent, dtypes.float64)
-
-
-@public()
-def sgn(input):
-    """The sign; for complex numbers, the number of modulus 1 in its direction."""
-    return input.sign() if not input.dtype.is_complex else where(input == 0, 0, input / input.abs())
+    wide = dtypes.float64
+    if any(getattr(t, "dtype", wide).is_complex or isinstance(t, complex) for t in (input, exponent)):
+        wide = dtypes.complex128
+    return _pow(*(cast(t, wide) if hasattr(t, "dtype") else t for t in (input, exponent)))
 
 
 @public(inplace=False)
@@ -249,10 +236,31 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     return Tensor._wrap(np.asarray(np.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 
-@public(inplace=False)
-def i0(input):
-    """The modified Bessel function of order zero."""
-    return Tensor._wrap(np.i0(input._data._array).astype(input._data._array.dtype))
+def _incomplete(name, sign, text):
+    """An incomplete gamma function; differentiable in its second argument only, as in PyTorch."""
+    density = lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign  # noqa: E731
+    return _pair(name, lambda xp, input, other: _on_cpu(getattr(numeric, name))(xp, input, other), None, density, dtype="float", text=text)
+
+
+igamma = _incomplete("igamma", 1.0, "The regularised lower incomplete gamma function P(input, other).")
+igammac = _incomplete("igammac", -1.0, "The regularised upper incomplete gamma function Q(input, other).")
+
+_zeta = _pair(
+    "zeta", lambda xp, input, other: _on_cpu(numeric.zeta)(xp, input, other), None,
+    lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other), dtype="float", bind=False,
+    text="Hurwitz's zeta function: the sum of (k + other)^-input over k >= 0.",
+)  # fmt: skip
+_erfcx = op(dtype="float", name="erfcx")(lambda xp, input: _on_cpu(numeric.erfcx)(xp, input))
+_erfcx.__doc__ = "exp(input^2) erfc(input)."
+_erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
+
+
+def _log_ndtr(input):
+    """The logarithm of the normal distribution function, also far in its lower tail."""
+    low = input < -1
+    z = input * math.sqrt(0.5)
+    tail = log.caller(_erfcx.caller(-where(low, z, 0.0)) * 0.5) - where(low, z, 0.0).square()
+    return where(low, tail, (erfc.caller(where(low, 0.0, z)) * -0.5).log1p())
 
 
 @public()
@@ -267,6 +275,7 @@ def mvlgamma(input, p):
 
 def _entr(input):
     """-input * log(input), 0 at 0, -infinity below."""
+    input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     return where(input == 0, 0.0, where(input < 0, -math.inf, -input * log.caller(where(input > 0, input, 1.0))))
 
 
@@ -277,7 +286,8 @@ def special_functions():
     table.update(
         gammaln=lgamma.caller, psi=digamma.caller, expit=PUBLIC["sigmoid"], multigammaln=mvlgamma, entr=_entr,
         ndtr=lambda x: (erfc.caller(x * -math.sqrt(0.5))) * 0.5, ndtri=lambda p: erfinv.caller(p * 2 - 1) * math.sqrt(2),
-        log_ndtr=lambda x: log.caller(erfc.caller(x * -math.sqrt(0.5)) * 0.5),
-        xlog1py=lambda x, y: PUBLIC["xlogy"](x, y + 1), erfcx=lambda x: exp.caller(x * x) * erfc.caller(x),
+        log_ndtr=_log_ndtr, i0e=i0e.caller, i1=i1.caller, i1e=i1e.caller, zeta=_zeta.caller,
+        gammainc=igamma.caller, gammaincc=igammac.caller,
+        xlog1py=lambda x, y: PUBLIC["xlogy"](x, y + 1), erfcx=_erfcx.caller,
     )  # fmt: skip
     return table

@@ -15,6 +15,7 @@ from ..autograd.node import Port
 from ..backend import xp_of
 from ..tensor import Tensor
 from . import activation, creation, elementwise, indexing, linalg, movement, reduction
+from . import complex as complex_
 from .core import op
 
 
@@ -53,6 +54,16 @@ class TensorNamespace:
     def conj(self, x):
         """The complex conjugate; x itself if it is real, or a number."""
         return x.conj() if isinstance(x, Tensor) and x.dtype.is_complex else x
+
+    def is_complex(self, x):
+        return x.dtype.is_complex
+
+    def real(self, x):
+        return complex_.real(x)
+
+    def sign(self, x):
+        """-1, 0 or 1; for complex numbers z / |z|."""
+        return elementwise.sgn(x)
 
     def astype(self, x, dtype):
         """x as a dtype, ours or NumPy's."""
@@ -134,7 +145,7 @@ _names = {
     "add": elementwise.plus.caller, "subtract": elementwise.minus.caller, "multiply": elementwise.mul.caller,
     "true_divide": elementwise.true_divide.caller, "exp": elementwise.exp.caller, "log": elementwise.log.caller,
     "sqrt": elementwise.sqrt.caller, "sin": elementwise.sin.caller, "cos": elementwise.cos.caller,
-    "abs": elementwise.abs.caller, "absolute": elementwise.abs.caller, "sign": elementwise.sign.caller,
+    "abs": elementwise.abs.caller, "absolute": elementwise.abs.caller,
     "erf": elementwise.erf.caller, "square": elementwise.square.caller, "maximum": elementwise.maximum.caller,
     "minimum": elementwise.minimum.caller, "isfinite": elementwise.isfinite.caller,
     "reciprocal": elementwise.reciprocal.caller, "tanh": activation._tanh.caller, "matmul": linalg._matmul.caller,
@@ -176,6 +187,10 @@ class RecordedArithmetic:
             results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
             return [(node.parents[i], results[i]) for i in plan.needed]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
+
+    @staticmethod
+    def conj(g):
+        return g.conj() if g.dtype.is_complex else g
 
     @staticmethod
     def zeros(shape, dtype, like):

@@ -1,0 +1,255 @@
+"""Functions of `torch` that stand above ops: the older spellings of linear algebra, and short-time transforms."""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from . import dtypes, fft, linalg
+from .nn.functional import pad
+from .ops.creation import ones
+from .ops.movement import stack
+from .ops.random import normal
+from .tensor import Tensor
+
+_Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
+
+
+# -- linear algebra -----------------------------------------------------------------------------------------------
+
+
+def svd(input, some=True, compute_uv=True):
+    """(U, S, V) with input = U diag(S) Vᴴ; the reduced form if `some`. Prefer `linalg.svd`."""
+    U, S, Vh = linalg.svd(input, full_matrices=not some)
+    if not compute_uv:
+        rows, columns = input.shape[-2:]
+        return _Svd(input.new_zeros((*input.shape[:-2], rows, rows)), S, input.new_zeros((*input.shape[:-2], columns, columns)))
+    return _Svd(U, S, Vh.mH)
+
+
+def qr(input, some=True):
+    """(Q, R); the reduced form if `some`. Prefer `linalg.qr`."""
+    return linalg.qr(input, "reduced" if some else "complete")
+
+
+def pinverse(input, rcond=1e-15):
+    """The pseudo-inverse. Prefer `linalg.pinv`."""
+    return linalg.pinv(input, rtol=rcond)
+
+
+def lu(A, pivot=True, get_infos=False):
+    """(LU, pivots) of `linalg.lu_factor`, and the infos if asked for."""
+    LU, pivots, info = linalg.lu_factor_ex(A, pivot=pivot)
+    return (LU, pivots, info) if get_infos else (LU, pivots)
+
+
+def lu_solve(b, LU_data, LU_pivots):
+    """X with A X = b, given lu_factor's result for A."""
+    return linalg.lu_solve(LU_data, LU_pivots, b)
+
+
+def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
+    """(X, A) with A X = b for triangular A (or Aᵀ X = b)."""
+    triangle = A.triu() if upper else A.tril()
+    triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
+    return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), A.clone())
+
+
+def norm_except_dim(v, pow=2, dim=0):
+    """The norm over all axes but one (all, for dim=-1), with that axis kept in place."""
+    if dim == -1:
+        return v.norm(pow)
+    axes = tuple(d for d in range(v.ndim) if d != dim)
+    return v.norm(pow, axes, keepdim=True)
+
+
+def svd_lowrank(A, q=6, niter=2, M=None):
+    """(U, S, V) of an approximation of rank q, by random projections.
+
+    Source: N. Halko, P. Martinsson, J. Tropp, "Finding structure with randomness" (2009), algorithm 5.1.
+    """
+    A = A if M is None else A - M
+    wide = A.shape[-2] < A.shape[-1]
+    B = A.mH if wide else A
+    Q = linalg.qr(B @ normal(0.0, 1.0, (B.shape[-1], q), dtype=A.dtype)).Q
+    for _ in range(niter):
+        Q = linalg.qr(B @ linalg.qr(B.mH @ Q).Q).Q
+    U, S, Vh = linalg.svd(Q.mH @ B, full_matrices=False)
+    U, V = Q @ U, Vh.mH
+    return _Svd(V, S, U) if wide else _Svd(U, S, V)
+
+
+def pca_lowrank(A, q=None, center=True, niter=2):
+    """(U, S, V) of the first q principal components of the rows of A."""
+    q = min(6, *A.shape[-2:]) if q is None else q
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+def pdist(input, p=2.0):
+    """The distances of all pairs i < j of rows, as one vector."""
+    rows, columns = np.triu_indices(input.shape[0], 1)
+    return (input[Tensor._wrap(rows)] - input[Tensor._wrap(columns)]).norm(p, -1)
+
+
+# -- short-time Fourier transforms --------------------------------------------------------------------------------
+
+
+def _full_window(window, win_length, n_fft, like):
+    """The window, ones if there is none, centred in n_fft places."""
+    if window is None:
+        window = ones(win_length, dtype=like.dtype if like.dtype.is_floating_point else None)
+    if tuple(window.shape) != (win_length,):
+        raise RuntimeError(f"stft: expected a 1D window tensor of size equal to win_length={win_length}, but got window with size {list(window.shape)}")
+    left = (n_fft - win_length) // 2
+    return pad(window, (left, n_fft - win_length - left)) if win_length < n_fft else window
+
+
+def stft(
+    input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
+    onesided=None, return_complex=None,
+):  # fmt: skip
+    """The short-time Fourier transform: the spectrum of each windowed frame.
+
+    Args:
+        input: (time) or (batch, time).
+        n_fft: samples in a frame. hop_length: between frames (n_fft // 4). win_length: of the window (n_fft).
+        center: pad the signal so that frame t is centred at t * hop_length.
+        onesided: only the first n_fft // 2 + 1 frequencies (the default for real signals).
+        return_complex: False for pairs of reals in a last axis.
+
+    Returns:
+        (batch, frequencies, frames), complex.
+
+    Raises:
+        RuntimeError: a signal shorter than a frame, or sizes that make no sense.
+    """
+    hop_length = n_fft // 4 if hop_length is None else hop_length
+    win_length = n_fft if win_length is None else win_length
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.ndim}D")
+    if hop_length <= 0:
+        raise RuntimeError(f"stft: expected hop_length > 0, but got hop_length={hop_length}")
+    if not 0 < win_length <= n_fft:
+        raise RuntimeError(f"stft: expected 0 < win_length <= n_fft, but got win_length={win_length}")
+    complex_input = input.dtype.is_complex or (window is not None and window.dtype.is_complex)
+    if return_complex is None and not complex_input:
+        raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.")
+    x = input.unsqueeze(0) if input.ndim == 1 else input
+    if center:
+        x = pad(x.unsqueeze(1), (n_fft // 2, n_fft // 2), mode=pad_mode).squeeze(1)
+    if not 0 < n_fft <= x.shape[-1]:
+        raise RuntimeError(f"stft: expected 0 < n_fft < {x.shape[-1]}, but got n_fft={n_fft}")
+    frames = x.unfold(-1, n_fft, hop_length) * _full_window(window, win_length, n_fft, x)
+    onesided = not complex_input if onesided is None else onesided
+    if onesided and complex_input:
+        raise RuntimeError("stft: cannot have onesided output if window or input is complex")
+    spectrum = (fft.rfft if onesided else fft.fft)(frames, norm="ortho" if normalized else None).transpose(1, 2)
+    spectrum = spectrum.squeeze(0) if input.ndim == 1 else spectrum
+    return spectrum if return_complex or (complex_input and return_complex is None) else spectrum.view_as_real()
+
+
+def istft(
+    input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
+    return_complex=False,
+):  # fmt: skip
+    """The signal whose `stft` is closest to the given one (least squares over overlapping frames).
+
+    Raises:
+        RuntimeError: input that is not complex, or windows that leave a sample uncovered.
+
+    Source: D. Griffin, J. Lim, "Signal estimation from modified short-time Fourier transform" (1984).
+    """
+    if not input.dtype.is_complex:
+        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
+    hop_length = n_fft // 4 if hop_length is None else hop_length
+    win_length = n_fft if win_length is None else win_length
+    x = (input.unsqueeze(0) if input.ndim == 2 else input).transpose(1, 2)
+    bins, count = x.shape[-1], x.shape[1]
+    onesided = bins != n_fft if onesided is None else onesided
+    if bins != (n_fft // 2 + 1 if onesided else n_fft):
+        raise RuntimeError(f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}")
+    norm = "ortho" if normalized else None
+    frames = fft.irfft(x, n_fft, norm=norm) if onesided else fft.ifft(x, norm=norm)
+    frames = frames if return_complex or onesided else frames.real
+    real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
+    window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
+    total = n_fft + hop_length * (count - 1)
+    place = Tensor._wrap((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1))
+    signal = frames.new_zeros((len(frames), total)).index_add(1, place, (frames * window).reshape(len(frames), -1))
+    weight = window.new_zeros(total).index_add(0, place, (window * window.conj()).expand(count, n_fft).reshape(-1))
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else total - (n_fft // 2 if center else 0)
+    signal, weight = signal[:, start:end], weight[start:end]
+    if float(weight.detach().abs().min()) < 1e-11:
+        raise RuntimeError("istft: window overlap add min: 1e-11; some samples are covered by no window.")
+    signal = signal / weight
+    if length is not None and signal.shape[-1] < length:
+        signal = pad(signal, (0, length - signal.shape[-1]))
+    return signal.squeeze(0) if input.ndim == 2 else signal
+
+
+# -- the rest -----------------------------------------------------------------------------------------------------
+
+
+def histogramdd(input, bins, range=None, weight=None, density=False):
+    """The histogram of points (n, d) over a grid of d axes: (hist, bin_edges).
+
+    Args:
+        bins: cells along every axis, or a list of counts or of edges, one for each.
+    """
+    raw = input.detach()._data._array.reshape(-1, input.shape[-1])
+    limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    bins = [b._data._array if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
+    weights = None if weight is None else weight.detach()._data._array.reshape(-1)
+    hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
+    Result = namedtuple("histogramdd", "hist bin_edges")
+    return Result(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))
+
+
+def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """Reduce consecutive pieces of an axis: "sum", "mean", "max", "min" or "prod".
+
+    Args:
+        lengths: of the pieces (along the last axis of `lengths`, whose earlier axes match data's).
+        offsets: where pieces begin, and where the last ends, instead of lengths.
+        initial: what an empty piece gives, and where others start.
+    """
+    if reduce not in ("sum", "mean", "max", "min", "prod"):
+        raise RuntimeError(f"segment_reduce: unsupported reduction {reduce!r}")
+    if lengths is None:
+        if offsets is None:
+            raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+        lengths = offsets.diff(dim=-1)
+    default = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}[reduce]
+    lead = tuple(data.shape[:axis])
+    rows = []
+    for where in np.ndindex(*lead):
+        start = 0
+        for n in lengths[where].tolist():
+            piece = data[where][start : start + n]
+            start += n
+            rows.append(_reduced(piece, reduce, n, default, initial))
+    shape = (*lead, lengths.shape[-1], *data.shape[axis + 1 :])
+    return stack(rows).reshape(shape) if rows else data.new_zeros(shape)
+
+
+def _reduced(piece, reduce, n, default, initial):
+    if n == 0:
+        return piece.new_full(piece.shape[1:], default if initial is None else initial)
+    value = {"sum": piece.sum, "mean": piece.sum, "max": piece.amax, "min": piece.amin, "prod": piece.prod}[reduce](0)
+    if initial is not None:
+        first = piece.new_full((), initial)
+        value = {"sum": value + first, "mean": value + first, "prod": value * first}.get(
+            reduce, value.maximum(first) if reduce == "max" else value.minimum(first)
+        )
+    return value / n if reduce == "mean" else value
+
+
+METHODS = {
+    "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
+    "matrix_power": linalg.matrix_power, "matrix_exp": linalg.matrix_exp, "stft": stft, "istft": istft,
+}  # fmt: skip
+FUNCTIONS = {
+    **METHODS, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
+    "histogramdd": histogramdd, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
+}  # fmt: skip

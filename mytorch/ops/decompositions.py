@@ -1,0 +1,431 @@
+"""Inverses, determinants and matrix decompositions, with their gradients; the arithmetic is NumPy's LAPACK.
+
+Matrices are the last two axes, everything before them is a batch. Gradients follow the conventions of M. Giles,
+"Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008), with
+adjoints for complex matrices. A decomposition is unique up to signs (or phases); losses must not depend on those.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from ..tensor import Tensor
+from .bind import public
+from .core import op
+from .elementwise import sgn, where
+from .indexing import _triangle, tril
+from .movement import cat
+
+
+def square(input, name):
+    """input, checked to hold square matrices."""
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        if input.ndim < 2:
+            raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+        raise RuntimeError(
+            f"linalg.{name}: A must be batches of square matrices, but they are {input.shape[-2]} by {input.shape[-1]} matrices"
+        )
+    return input
+
+
+def _T(xp, x):
+    return xp.swapaxes(x, -1, -2)
+
+
+def _H(xp, x):
+    return xp.conj(xp.swapaxes(x, -1, -2))
+
+
+def _diagonal_part(xp, x):
+    """x with zeros off the diagonal."""
+    return x * xp.asarray(np.eye(x.shape[-1]))
+
+
+# -- inverse, solve, determinant ----------------------------------------------------------------------------------
+
+
+@op(dtype="float", name="inverse")
+def _inv(xp, input):
+    return xp.linalg.inv(input)
+
+
+_inv.grad(input=lambda g, out, xp: -xp.matmul(xp.matmul(_T(xp, out), g), _T(xp, out)))
+
+
+@public(inplace=False)
+def inverse(input):
+    """The inverses of square matrices.
+
+    Raises:
+        RuntimeError: a matrix is singular, or not square.
+    """
+    try:
+        return _inv.caller(square(input, "inv"))
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError(
+            "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular."
+        ) from None
+
+
+@op(dtype="float", name="linalg_solve")
+def _solve(xp, input, other):
+    return xp.linalg.solve(input, other)
+
+
+def _solve_input(g, input, out, xp):
+    return -xp.matmul(xp.call(_solve, _T(xp, input), g), _T(xp, out))
+
+
+_solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
+
+
+def solve(A, B, *, left=True):
+    """X with A X = B, or X A = B.
+
+    Args:
+        A: (*, n, n). B: (*, n, k), or a batch of vectors (*, n).
+        left: False for X A = B.
+
+    Raises:
+        LinAlgError: a matrix is singular. RuntimeError: shapes that do not fit.
+    """
+    square(A, "solve")
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape)[:-1])
+    if vector and not left:
+        raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
+    if not left:
+        return solve(A.mT, B.mT).mT
+    try:
+        out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+    return out.squeeze(-1) if vector else out
+
+
+@op(dtype="float", name="adjugate")
+def _adjugate(xp, input):
+    """det(A) inv(A), which exists for singular matrices too (there by way of the singular values)."""
+    det = xp.linalg.det(input)
+    if bool(xp.all(det != 0)):
+        return det[..., None, None] * xp.linalg.inv(input)
+    U, S, Vh = xp.linalg.svd(input)
+    n = S.shape[-1]
+    others = xp.stack([xp.prod(xp.concatenate([S[..., :i], S[..., i + 1 :]], -1), -1) for i in range(n)], -1)
+    phase = xp.linalg.det(U) * xp.linalg.det(Vh)
+    V, Uh = xp.conj(_T(xp, Vh)), xp.conj(_T(xp, U))
+    return xp.matmul(V * others[..., None, :] * phase[..., None, None], Uh)
+
+
+def _adjugate_grad(g, input, out, xp):
+    inverse_ = xp.call(_inv, input)
+    total = xp.sum(g * inverse_, axis=(-2, -1), keepdims=True)
+    return total * _T(xp, out) - xp.matmul(xp.matmul(_T(xp, inverse_), g), _T(xp, out))
+
+
+_adjugate.grad(input=_adjugate_grad)
+
+
+@op(dtype="float", name="linalg_det")
+def _det(xp, input):
+    return xp.asarray(xp.linalg.det(input))
+
+
+_det.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) * _T(xp, xp.call(_adjugate, input)))
+
+
+@public(inplace=False)
+def det(input):
+    """The determinants of square matrices."""
+    return _det.caller(square(input, "det"))
+
+
+@op(dtype="float", name="logabsdet", holomorphic=False)
+def _logabsdet(xp, input):
+    return xp.asarray(xp.linalg.slogdet(input)[1])
+
+
+_logabsdet.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) * _H(xp, xp.call(_inv, input)))
+_Slogdet = namedtuple("slogdet", ("sign", "logabsdet"))
+
+
+@public(inplace=False)
+def slogdet(input):
+    """(sign, logarithm of the absolute value) of determinants."""
+    square(input, "slogdet")
+    sign = sgn(_det.caller(input)) if input.dtype.is_complex else _sign_of_det.caller(input)
+    return _Slogdet(sign, _logabsdet.caller(input))
+
+
+@op(dtype="float", name="sign_of_det")
+def _sign_of_det(xp, input):
+    return xp.asarray(xp.linalg.slogdet(input)[0])
+
+
+_sign_of_det.grad(input=lambda g, input: input * 0)
+
+
+@public(inplace=False)
+def logdet(input):
+    """The logarithm of determinants; NaN where one is negative, -inf where it is 0."""
+    square(input, "logdet")
+    sign, logabs = slogdet(input)
+    if input.dtype.is_complex:
+        return logabs + sign.log()
+    return where(sign == -1, float("nan"), logabs)
+
+
+# -- Cholesky -----------------------------------------------------------------------------------------------------
+
+
+@op(dtype="float", name="cholesky", holomorphic=False)
+def _cholesky(xp, input):
+    return xp.linalg.cholesky(input)
+
+
+def _cholesky_grad(g, out, xp):
+    low = xp.call(_triangle, xp.matmul(_H(xp, out), g), diagonal=0, lower=True)
+    half = low - _diagonal_part(xp, low) * 0.5
+    inverse_ = xp.call(_inv, out)
+    s = xp.matmul(xp.matmul(_H(xp, inverse_), half), inverse_)
+    return (s + _H(xp, s)) * 0.5
+
+
+_cholesky.grad(input=_cholesky_grad)
+
+
+@public(inplace=False)
+def cholesky(input, upper=False):
+    """The lower triangular L with L Lᴴ = input, for positive definite matrices; or its adjoint, the upper one.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+    """
+    square(input, "cholesky")
+    try:
+        out = _cholesky.caller(input.mH if upper else input)
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
+        ) from None
+    return out.mH if upper else out
+
+
+@public(inplace=False)
+def cholesky_solve(input, L, upper=False):
+    """X with A X = input, given the Cholesky factor L of A = L Lᴴ (or Lᴴ L if upper)."""
+    lower = tril(L.mH if upper else L)
+    return solve(lower.mH, solve(lower, input))
+
+
+@public(inplace=False)
+def cholesky_inverse(L, upper=False):
+    """The inverse of A, given its Cholesky factor."""
+    half = inverse(tril(L.mH if upper else L))
+    return half.mH @ half
+
+
+# -- eigenvalues --------------------------------------------------------------------------------------------------
+
+
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False)
+def _eigh(xp, input, *, UPLO="L"):
+    return tuple(xp.linalg.eigh(input, UPLO=UPLO))
+
+
+def _eigh_grad(g, L, V, xp):
+    g_values, g_vectors = g
+    gaps = xp.expand_dims(L, -2) - xp.expand_dims(L, -1)
+    same = gaps == 0
+    inner = xp.where(same, 0.0, xp.matmul(_H(xp, V), g_vectors) / xp.where(same, 1.0, gaps))
+    middle = inner + xp.asarray(np.eye(L.shape[-1])) * xp.expand_dims(g_values, -2)
+    s = xp.matmul(xp.matmul(V, middle), _H(xp, V))
+    return (s + _H(xp, s)) * 0.5
+
+
+_eigh.grad(input=_eigh_grad)
+
+
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False)
+def _eig(xp, input):
+    kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
+    values, vectors = xp.linalg.eig(input)
+    return values.astype(kind), vectors.astype(kind)
+
+
+def _eig_grad(g, L, V, xp):
+    g_values, g_vectors = g
+    gaps = xp.conj(xp.expand_dims(L, -2) - xp.expand_dims(L, -1))
+    same = gaps == 0
+    inner = xp.matmul(_H(xp, V), g_vectors)
+    length = xp.real(_diagonal_part(xp, inner))  # columns keep the length 1
+    inner = inner - xp.matmul(xp.matmul(_H(xp, V), V), length)
+    inner = xp.where(same, 0.0, inner / xp.where(same, 1.0, gaps))
+    middle = inner + xp.asarray(np.eye(L.shape[-1])) * xp.expand_dims(g_values, -2)
+    return xp.call(_solve, _H(xp, V), xp.matmul(middle, _H(xp, V)))
+
+
+_eig.grad(input=_eig_grad)
+
+
+# -- singular values ----------------------------------------------------------------------------------------------
+
+
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False)
+def _svd(xp, input):
+    return tuple(xp.linalg.svd(input, full_matrices=False))
+
+
+def _svd_grad(g, U, S, Vh, xp):
+    gu, gs, gv = g
+    V, gv = _H(xp, Vh), _H(xp, gv)
+    m, n, k = U.shape[-2], V.shape[-2], S.shape[-1]
+    eye = xp.asarray(np.eye(k, dtype=bool))
+    row, column = xp.expand_dims(S, -2), xp.expand_dims(S, -1)
+    gaps = xp.where(eye, 1.0, (row - column) * (row + column))
+    ug, vg = xp.matmul(_H(xp, U), gu), xp.matmul(_H(xp, V), gv)
+    skew_u = ug - _H(xp, ug)
+    middle = (skew_u / gaps) * row + column * ((vg - _H(xp, vg)) / gaps)
+    diagonal = xp.expand_dims(gs, -2)
+    if xp.is_complex(U):
+        diagonal = diagonal + skew_u / (row * 2)
+    middle = xp.where(eye, diagonal, middle)
+    out = xp.matmul(xp.matmul(U, middle), Vh)
+    if m > k:
+        out = out + xp.matmul((gu - xp.matmul(U, ug)) / row, Vh)
+    if n > k:
+        out = out + xp.matmul(U, _H(xp, (gv - xp.matmul(V, vg)) / row))
+    return out
+
+
+_svd.grad(input=_svd_grad)
+
+
+@op(dtype="float", name="pinv", holomorphic=False)
+def _pinv(xp, input, *, cut=None, hermitian=False):
+    """The pseudo-inverse; singular values up to `cut` (of the batch's shape, or a number) count as 0."""
+    if hermitian:
+        L, V = xp.linalg.eigh(input)
+        S, U, Vh = abs(L), V * xp.sign(L)[..., None, :], xp.conj(_T(xp, V))
+    else:
+        U, S, Vh = xp.linalg.svd(input, full_matrices=False)
+    keep = S > xp.asarray(cut)[..., None]
+    inverse_s = xp.where(keep, 1 / xp.where(keep, S, 1), 0).astype(S.dtype)
+    return xp.matmul(xp.conj(_T(xp, Vh)) * inverse_s[..., None, :], xp.conj(_T(xp, U)))
+
+
+def _pinv_grad(g, input, out, xp):
+    """By G. Golub and V. Pereyra (1973): the derivative of a pseudo-inverse of constant rank."""
+    P, Ph, gh = out, _H(xp, out), _H(xp, g)
+    first = xp.matmul(xp.matmul(Ph, g), Ph)
+    left = xp.matmul(xp.matmul(gh, P), Ph)
+    right = xp.matmul(xp.matmul(Ph, P), gh)
+    left = left - xp.matmul(input, xp.matmul(P, left))
+    right = right - xp.matmul(xp.matmul(right, P), input)
+    return left + right - first
+
+
+_pinv.grad(input=_pinv_grad)
+
+
+# -- QR and LU ----------------------------------------------------------------------------------------------------
+
+
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False)
+def _qr(xp, input):
+    """The reduced factors of matrices with at least as many rows as columns."""
+    return tuple(xp.linalg.qr(input))
+
+
+def _qr_grad(g, Q, R, xp):
+    gq, gr = g
+    m = xp.matmul(R, _H(xp, gr)) - xp.matmul(_H(xp, gq), Q)
+    low = xp.call(_triangle, m, diagonal=-1, lower=True)
+    symmetric = low + _H(xp, low) + _diagonal_part(xp, xp.real(m))
+    return _H(xp, xp.call(_solve, R, _H(xp, gq + xp.matmul(Q, symmetric))))
+
+
+_qr.grad(input=_qr_grad)
+
+
+def qr_reduced(A):
+    """(Q, R) with Q of min(rows, columns) columns; differentiable for any shape."""
+    rows, columns = A.shape[-2:]
+    if rows >= columns:
+        return _qr(A)
+    Q, R = _qr(A[..., :rows])
+    return Q, cat([R, Q.mH @ A[..., rows:]], -1)
+
+
+@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False)
+def _lu(xp, input):
+    """L (with ones on its diagonal) and U of square matrices whose rows need no exchange."""
+    A = input.copy()
+    n = A.shape[-1]
+    for k in range(n - 1):
+        pivot = A[..., k, k][..., None]
+        A[..., k + 1 :, k] = xp.where(pivot != 0, A[..., k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
+        A[..., k + 1 :, k + 1 :] -= A[..., k + 1 :, k][..., None] * A[..., k, k + 1 :][..., None, :]
+    return xp.tril(A, -1) + xp.eye(n, dtype=A.dtype), xp.triu(A)
+
+
+def _lu_grad(g, L, U, xp):
+    gl, gu = g
+    Lh, Uh = _H(xp, L), _H(xp, U)
+    middle = xp.call(_triangle, xp.matmul(Lh, gl), diagonal=-1, lower=True)
+    middle = middle + xp.call(_triangle, xp.matmul(gu, Uh), diagonal=0, lower=False)
+    half = xp.call(_solve, Lh, middle)
+    return _H(xp, xp.call(_solve, U, _H(xp, half)))
+
+
+_lu.grad(input=_lu_grad)
+
+
+def exchanges(xp, A):
+    """The row exchanges of LU with partial pivoting: for each step, the row (from 0) that comes up."""
+    A = A.copy()
+    rows, columns = A.shape[-2:]
+    flat = A.reshape(math.prod(A.shape[:-2]), rows, columns)
+    batch = np.arange(len(flat))
+    pivots = np.empty((len(flat), min(rows, columns)), np.int32)
+    for k in range(pivots.shape[1]):
+        column = flat[:, k:, k]
+        size = abs(column.real) + abs(column.imag) if column.dtype.kind == "c" else abs(column)  # as LAPACK
+        best = k + size.argmax(1)
+        pivots[:, k] = best
+        flat[batch, k], flat[batch, best] = flat[batch, best].copy(), flat[batch, k].copy()
+        pivot = flat[:, k, k, None]
+        flat[:, k + 1 :, k] = xp.where(pivot != 0, flat[:, k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
+        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+    return pivots.reshape(*A.shape[:-2], pivots.shape[-1])
+
+
+def rows_after(pivots, rows):
+    """The order of rows that exchanges (counted from 0) lead to: a permutation of range(rows) for each matrix."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    order = np.tile(np.arange(rows), (len(flat), 1))
+    batch = np.arange(len(flat))
+    for k in range(flat.shape[1]):
+        other = flat[:, k]
+        order[batch, k], order[batch, other] = order[batch, other].copy(), order[batch, k].copy()
+    return order.reshape(*pivots.shape[:-1], rows)
+
+
+def lu_parts(A, pivot=True):
+    """(pivots from 0, row order, L, U) of matrices of any shape; L and U are differentiable.
+
+    Only the leading square block goes through `_lu`; what is below or beside it follows by a solve.
+    """
+    rows, columns = A.shape[-2:]
+    k = min(rows, columns)
+    raw = A.detach()._data._array
+    pivots = exchanges(np, raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
+    order = rows_after(pivots, rows)
+    index = Tensor._wrap(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)))
+    moved = A.gather(-2, index) if pivot else A
+    L, U = _lu(moved[..., :k, :k])
+    if rows > k:
+        L = cat([L, solve(U, moved[..., k:, :], left=False)], -2)
+    elif columns > k:
+        U = cat([U, solve(L, moved[..., k:])], -1)
+    return pivots, order, L, U

@@ -1,0 +1,67 @@
+"""`out=`: any function's result written into a tensor that the caller gives.
+
+The result is computed as without `out` and then copied, so `out` saves no time here; it is for programs that
+use it. A tensor of another shape is resized (with a warning if it held elements), one of a dtype that cannot
+take the result's kind is refused, and nothing of it can be recorded, as in PyTorch.
+"""
+
+import functools
+import inspect
+import warnings
+
+from ..autograd.mode import get_mode
+
+_SCALARS = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def write_out(result, out, name):
+    """Copy a result (or a tuple of results) into `out`; returns `out`.
+
+    Raises:
+        RuntimeError: a gradient would be needed, or out's dtype cannot hold the result's kind.
+    """
+    if isinstance(result, (tuple, list)):
+        if not isinstance(out, (tuple, list)) or len(out) != len(result):
+            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors.")
+        written = [write_out(r, o, name) for r, o in zip(result, out, strict=True)]
+        return type(result)(*written) if hasattr(result, "_fields") else type(out)(written)
+    if get_mode().grad and (result.requires_grad or out.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    if result.dtype.category > out.dtype.category:
+        raise RuntimeError(
+            f"result type {_SCALARS.get(result.dtype.name, result.dtype.name)} can't be cast to the desired output type {_SCALARS.get(out.dtype.name, out.dtype.name)}"
+        )
+    if tuple(out.shape) != tuple(result.shape):
+        if out.numel():
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                f"match the required output shape {list(result.shape)}. This behavior is deprecated, and in a future "
+                "PyTorch release outputs will not be resized unless they have zero elements.",
+                UserWarning,
+                stacklevel=4,
+            )
+        out.resize_(tuple(result.shape))
+    out.copy_(result)
+    return out
+
+
+def takes_out(function):
+    """A function with an `out=` argument added; itself if it has one, or is an op (which has)."""
+    if hasattr(function, "op") or not inspect.isfunction(function) or "out" in inspect.signature(function).parameters:
+        return function
+
+    @functools.wraps(function)
+    def with_out(*args, out=None, **kwargs):
+        result = function(*args, **kwargs)
+        return result if out is None else write_out(result, out, function.__name__)
+
+    return with_out
+
+

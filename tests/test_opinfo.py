@@ -1,0 +1,206 @@
+"""Every op that PyTorch's own operator database knows and we have, on that database's sample inputs.
+
+Results (values, shape, dtype), gradients under a random upstream gradient and second derivatives are compared in
+float64 and complex128; results alone for integers and bool. What PyTorch's samples can't say of us is listed
+below, each with its reason.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mytorch
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal.common_methods_invocations import op_db
+
+SAMPLES = 12
+ELSEWHERE = (  # sparse and quantized tensors, other names for what is tested under its own, PyTorch's internals
+    "sparse", "masked.", "_", "quant", "ops.", "torch.ops", "jiterator", "to_sparse", "special.airy", "special.bessel",
+    "special.hermite", "special.laguerre", "special.legendre", "special.chebyshev", "special.shifted", "special.modified",
+    "special.scaled", "special.spherical", "signal.",
+)  # fmt: skip
+RANDOM = {  # results differ by design; shapes and dtypes are compared
+    "bernoulli", "normal", "multinomial", "rand_like", "randn_like", "randint_like", "randn", "randint", "uniform", "cauchy",
+    "exponential", "geometric", "log_normal", "nn.functional.dropout", "nn.functional.alpha_dropout",
+    "nn.functional.feature_alpha_dropout", "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.rrelu",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.gumbel_softmax", "empty",
+    "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "nn.functional.scaled_dot_product_attention",
+}  # fmt: skip
+UP_TO_SIGNS = {"svd", "linalg.svd", "linalg.eigh", "linalg.eig", "qr"}  # through the samples' own sign-free functions
+OTHER_ARGUMENTS = {  # the database calls these by a function of its own, with arguments in another order
+    "svd_lowrank", "pca_lowrank", "linalg.pinv.singular", "special.polygamma", "nn.functional.embedding",
+    "nn.functional.triplet_margin_with_distance_loss", "linalg.lstsq.grad_oriented", "normal.number_mean", "zero_", "as_strided.partial_views",
+    "nn.functional.multi_head_attention_forward", "to", "nn.functional.linear_cross_entropy",
+}  # fmt: skip
+DIFFERENT = {
+    "nn.functional.ctc_loss": "PyTorch's gradient presumes normalised log-probabilities; ours is that of any input",
+    "linalg.lstsq": "empty results that PyTorch marks as requiring grad",
+    "linalg.norm.subgradients_at_zero": "second derivatives at a norm of zero: ours are 0, PyTorch's NaN",
+    "cov": "PyTorch mixes float32 weights in at another place",
+    "gather": "an empty index of another number of axes",
+    "histogramdd": "unsorted edges, which NumPy refuses",
+    "nn.functional.batch_norm": "one-dimensional empty input",
+    "mode": "which of several equal places is named", "topk": "which of several equal places is named",
+    "kthvalue": "which of several equal places is named", "sort": "order of equal elements", "argsort": "order of equal elements",
+    "sum_to_size": "bool summed to its own shape", "nn.functional.local_response_norm": "integers",
+    "as_strided_scatter": "a single element written by a 0-d view",
+    "cholesky_inverse": "the part of the gradient above the diagonal", "cholesky_solve": "the part of the gradient above the diagonal",
+}  # fmt: skip
+DIFFERENT_COMPLEX = {
+    "cholesky", "linalg.cholesky", "linalg.cholesky_ex", "istft", "nn.functional.rms_norm", "logcumsumexp", "logsumexp", "H",
+}  # fmt: skip
+CONVERSIONS = {"bool", "double", "float", "half", "int", "long", "short", "byte", "char", "cdouble", "cfloat"}
+
+
+def ours(name):
+    """Our function of a name in the database, or None."""
+    if name == "bfloat16":  # NumPy, which the comparison goes through, has none
+        return None
+    if name in CONVERSIONS:
+        return getattr(mytorch.Tensor, name)
+    special = {
+        "einsum": lambda operands, equation: mytorch.einsum(equation, *operands),
+        "polygamma": lambda x, n: mytorch.polygamma(n, x),
+        "where": lambda x, condition, y: mytorch.where(condition, x, y),
+        **{attribute: (lambda x, a=attribute: getattr(x, a)) for attribute in ("T", "H", "mT", "mH")},
+    }
+    if name in special:
+        return special[name]
+    found = mytorch
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found or getattr(mytorch.Tensor, name, None)
+
+
+def convert(x):
+    """PyTorch's arguments as ours; tensors keep the order of their strides."""
+    if isinstance(x, torch.Tensor):
+        y = x.detach().resolve_conj().resolve_neg()
+        out = mytorch.tensor(y.numpy())
+        if not y.is_contiguous() and y.ndim > 1 and 0 not in y.stride():
+            order = sorted(range(y.ndim), key=lambda i: -y.stride(i))
+            out = out.permute(order).contiguous().permute([order.index(i) for i in range(y.ndim)])
+        return out.requires_grad_() if x.requires_grad else out
+    if isinstance(x, torch.dtype):
+        return getattr(mytorch, str(x).split(".")[1])
+    if isinstance(x, torch.device):
+        return "cpu"
+    if isinstance(x, (torch.layout, torch.memory_format)):
+        return str(x).split(".")[1]
+    if isinstance(x, torch.nn.Module):
+        return getattr(mytorch.nn, type(x).__name__)()
+    if isinstance(x, (list, tuple)):
+        return type(x)(convert(v) for v in x) if type(x) in (list, tuple) else tuple(convert(v) for v in x)
+    return {k: convert(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def flat(x):
+    if isinstance(x, (list, tuple)):
+        return [leaf for item in x for leaf in flat(item)]
+    return [x] if isinstance(x, (torch.Tensor, mytorch.Tensor, int, float, bool, complex)) else []
+
+
+def values(x):
+    if isinstance(x, torch.Tensor):
+        return x.detach().resolve_conj().resolve_neg().numpy(force=True)
+    return x.detach().numpy() if isinstance(x, mytorch.Tensor) else np.asarray(x)
+
+
+def compare(theirs, mine, what):
+    a, b = values(theirs), values(mine)
+    assert a.shape == b.shape, f"{what}: shape {b.shape}, PyTorch's {a.shape}"
+    if what == "result" and isinstance(theirs, torch.Tensor) and isinstance(mine, mytorch.Tensor):
+        assert str(theirs.dtype).split(".")[1] == mine.dtype.name, f"{what}: {mine.dtype}, PyTorch's {theirs.dtype}"
+    tolerance = 1e-6 if a.dtype in (np.float64, np.complex128) or a.dtype.kind in "iub" else 2e-5
+    np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=what)
+
+
+def random_like(x, rng):
+    u = rng.standard_normal(tuple(x.shape))
+    return torch.tensor(u + 1j * rng.standard_normal(tuple(x.shape)) if x.dtype.is_complex else u).to(x.dtype).requires_grad_()
+
+
+def compare_gradients(sample, want, got, arguments, twice):
+    """First and, if asked for, second derivatives for all tensors among the arguments."""
+    theirs_in = [x for x in flat([sample.input, sample.args, list(sample.kwargs.values())]) if getattr(x, "requires_grad", False)]
+    mine_in = [x for x in flat(arguments) if getattr(x, "requires_grad", False)]
+    if sample.output_process_fn_grad is not None:
+        want, got = sample.output_process_fn_grad(want), sample.output_process_fn_grad(got)
+    pairs = [(a, b) for a, b in zip(flat(want), flat(got), strict=False) if getattr(a, "requires_grad", False)]
+    if not pairs or not theirs_in:
+        return
+    assert all(b.requires_grad for _, b in pairs), "a result does not require grad"
+    rng = np.random.default_rng(0)
+    ups = [random_like(a, rng) for a, _ in pairs]
+    ours_up = [convert(u) for u in ups]
+    try:
+        first = torch.autograd.grad([a for a, _ in pairs], theirs_in, ups, allow_unused=True, create_graph=twice)
+    except RuntimeError:
+        return
+    mine = mytorch.autograd.grad([b for _, b in pairs], mine_in, ours_up, allow_unused=True, create_graph=twice)
+    _compare_all(first, mine, "gradient")
+    if not twice:
+        return
+    pairs = [(a, b) for a, b in zip(first, mine, strict=True) if a is not None and b is not None and a.requires_grad]
+    if not pairs:
+        return
+    seconds = [random_like(a, rng).detach() for a, _ in pairs]
+    try:
+        second = torch.autograd.grad([a for a, _ in pairs], theirs_in + ups, seconds, allow_unused=True)
+    except RuntimeError:
+        return
+    mine = mytorch.autograd.grad([b for _, b in pairs], mine_in + ours_up, [convert(s) for s in seconds], allow_unused=True)
+    _compare_all(second, mine, "second derivative")
+
+
+def _compare_all(theirs, mine, what):
+    for a, b in zip(theirs, mine, strict=True):
+        if a is None or b is None:
+            other = a if a is not None else b
+            assert other is None or not np.abs(np.nan_to_num(values(other))).max(initial=0) > 1e-9, f"{what}: None on one side"
+        else:
+            compare(a, b, what)
+
+
+def cases():
+    for op in op_db:
+        full = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        if op.name.startswith(ELSEWHERE) or {op.name, full} & (OTHER_ARGUMENTS | set(DIFFERENT)) or ours(op.name) is None:
+            continue
+        for dtype in (torch.float64, torch.complex128, torch.int64, torch.bool):
+            if dtype in op.supported_dtypes("cpu") and not (dtype.is_complex and op.name in DIFFERENT_COMPLEX):
+                yield pytest.param(op, dtype, id=f"{full}-{str(dtype).split('.')[1]}")
+
+
+@pytest.mark.parametrize(("op", "dtype"), list(cases()))
+@pytest.mark.filterwarnings("ignore")
+def test_as_pytorch(op, dtype):
+    function = ours(op.name)
+    differentiable = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    for count, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=differentiable)):
+        if count == SAMPLES:
+            break
+        arguments = convert([sample.input, list(sample.args), list(sample.kwargs.values())])
+        kwargs = dict(zip(sample.kwargs, arguments[2], strict=True))
+        try:
+            want = op.op(sample.input, *sample.args, **sample.kwargs)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
+            continue
+        got = function(arguments[0], *arguments[1], **kwargs)
+        theirs, mine = flat(want), flat(got)
+        assert len(theirs) == len(mine), f"{len(mine)} results, PyTorch {len(theirs)}"
+        if op.name in RANDOM:
+            assert [tuple(getattr(x, "shape", ())) for x in theirs] == [tuple(getattr(x, "shape", ())) for x in mine]
+            continue
+        if op.name not in UP_TO_SIGNS:
+            for a, b in zip(theirs, mine, strict=True):
+                compare(a, b, "result")
+        if differentiable:
+            compare_gradients(sample, want, got, arguments, op.supports_gradgrad)
+
+
