@@ -1,38 +1,92 @@
-"""The base of distributions, and the one that turns batch axes into event axes."""
+"""The base of distributions, and of those in the exponential family."""
 
-import numpy as np
+import warnings
 
-from .._array import Array, Size
+from .._array import Size
+from ..autograd.functions import grad
 from ..autograd.mode import no_grad
-from ..ops.creation import as_tensor
-from ..ops.movement import broadcast_tensors
 from ..tensor import Tensor
-
-
-def tensors(*values):
-    """Parameters as tensors of one shape."""
-    made = [v if isinstance(v, (Tensor, Array)) else None for v in values]
-    like = next((t for t in made if t is not None), None)
-    made = [as_tensor(float(v), dtype=None if like is None else like.dtype) if t is None else t for t, v in zip(made, values, strict=True)]
-    return broadcast_tensors(*made)
+from . import constraints
+from .utils import lazy_property, size, sum_rightmost
 
 
 class Distribution:
-    """A distribution with a batch shape (independent ones side by side) and an event shape (of one draw)."""
+    """A distribution with a batch shape (independent ones side by side) and an event shape (of one draw).
+
+    Args:
+        batch_shape, event_shape: the shapes.
+        validate_args: whether parameters and values are checked; by default what
+            `set_default_validate_args` was last told, at first True.
+    Raises:
+        ValueError: a parameter breaks its constraint in `arg_constraints`.
+    """
 
     has_rsample = False
+    has_enumerate_support = False
     _validate_args = True
+    _batched = None  # attributes whose leading axes are the batch's: `expand` expands them
 
-    def __init__(self, batch_shape=(), event_shape=(), validate_args=None):
-        self._batch_shape = Size(batch_shape)
-        self._event_shape = Size(event_shape)
+    def __init__(self, batch_shape=Size(), event_shape=Size(), validate_args=None):
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
+        if self._validate_args:
+            self._check_parameters()
+
+    def _check_parameters(self):
+        try:
+            wanted = self.arg_constraints
+        except NotImplementedError:
+            warnings.warn(
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
+                "the distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
+            return
+        for name, constraint in wanted.items():
+            lazy = isinstance(getattr(type(self), name, None), lazy_property) and name not in self.__dict__
+            if lazy or constraints.is_dependent(constraint):
+                continue
+            value = getattr(self, name)
+            if not bool(constraint.check(value).all()):
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
 
     @staticmethod
     def set_default_validate_args(value):
-        """Whether parameters are checked by default."""
+        """Whether parameters and values are checked by default."""
+        if value not in (True, False):
+            raise ValueError(f"set_default_validate_args: expected True or False, got {value!r}.")
         Distribution._validate_args = value
+
+    def expand(self, batch_shape, _instance=None):
+        """The same distribution with its parameters expanded to another batch shape.
+
+        Raises:
+            NotImplementedError: a subclass has a constructor of its own and no `expand`.
+        """
+        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None)
+        if owner is None:
+            raise NotImplementedError(f"{type(self).__name__} does not implement expand.")
+        new = self._get_checked_instance(owner, _instance)
+        old, batch_shape = len(self._batch_shape), Size(batch_shape)
+        for name, value in self.__dict__.items():
+            if name in self._batched:
+                lead = value.batch_shape if isinstance(value, Distribution) else value.shape
+                value = value.expand(size(batch_shape, lead[old:]))
+            new.__dict__.setdefault(name, value)
+        new._batch_shape = batch_shape
+        return new
+
+    def _get_checked_instance(self, cls, _instance=None):
+        if _instance is None and type(self).__init__ != cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
+                "must also define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
 
     @property
     def batch_shape(self):
@@ -44,105 +98,147 @@ class Distribution:
         """The shape of one draw."""
         return self._event_shape
 
-    def _extended(self, sample_shape):
-        return (*tuple(sample_shape), *self._batch_shape, *self._event_shape)
+    @property
+    def arg_constraints(self):
+        """The constraint of each parameter, by name."""
+        raise NotImplementedError
 
-    def _check(self, name, tensor, holds, what):
-        """Raise ValueError where a parameter is not what it must be."""
-        if self._validate_args and isinstance(tensor, Tensor) and not bool(holds.all()):
-            raise ValueError(
-                f"Expected parameter {name} of distribution {type(self).__name__} to satisfy the constraint {what}, but found invalid "
-                f"values:\n{tensor}"
-            )
+    @property
+    def support(self):
+        """The constraint that draws satisfy."""
+        raise NotImplementedError
 
-    def sample(self, sample_shape=()):
-        """Draws, without gradient."""
-        with no_grad():
-            return self.rsample(sample_shape)
+    @property
+    def mean(self):
+        """The mean."""
+        raise NotImplementedError(f"{type(self)} does not implement mean")
 
-    def rsample(self, sample_shape=()):
-        """Draws through which gradients reach the parameters."""
-        raise NotImplementedError(f"{type(self).__name__} has no rsample.")
+    @property
+    def mode(self):
+        """The most probable value."""
+        raise NotImplementedError(f"{type(self)} does not implement mode")
 
-    def sample_n(self, n):
-        """n draws."""
-        return self.sample((n,))
-
-    def log_prob(self, value):
-        """The logarithm of the density (or probability) at a value."""
-        raise NotImplementedError(f"{type(self).__name__} has no log_prob.")
-
-    def cdf(self, value):
-        """The probability of being at most a value."""
-        raise NotImplementedError(f"{type(self).__name__} has no cdf.")
-
-    def entropy(self):
-        """The entropy in nats."""
-        raise NotImplementedError(f"{type(self).__name__} has no entropy.")
+    @property
+    def variance(self):
+        """The variance."""
+        raise NotImplementedError(f"{type(self)} does not implement variance")
 
     @property
     def stddev(self):
         """The square root of the variance."""
         return self.variance.sqrt()
 
+    def sample(self, sample_shape=Size()):
+        """Draws of shape sample_shape + batch_shape + event_shape, without gradient."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape=Size()):
+        """Draws through which gradients reach the parameters."""
+        raise NotImplementedError(f"{type(self)} does not implement rsample")
+
+    def sample_n(self, n):
+        """n draws; deprecated, `sample((n,))` is the same."""
+        warnings.warn(
+            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2
+        )
+        return self.sample((n,))
+
+    def log_prob(self, value):
+        """The logarithm of the density (or probability) at a value."""
+        raise NotImplementedError(f"{type(self)} does not implement log_prob")
+
+    def cdf(self, value):
+        """The probability of being at most a value."""
+        raise NotImplementedError(f"{type(self)} does not implement cdf")
+
+    def icdf(self, value):
+        """The value below which the given probability lies."""
+        raise NotImplementedError(f"{type(self)} does not implement icdf")
+
+    def enumerate_support(self, expand=True):
+        """All values of a discrete distribution, along a new first axis."""
+        raise NotImplementedError(f"{type(self)} does not implement enumerate_support")
+
+    def entropy(self):
+        """The entropy in nats."""
+        raise NotImplementedError(f"{type(self)} does not implement entropy")
+
     def perplexity(self):
         """exp of the entropy."""
         return self.entropy().exp()
 
+    def _extended_shape(self, sample_shape=Size()):
+        return size(sample_shape, self._batch_shape, self._event_shape)
+
+    def _validate_sample(self, value):
+        """Raise ValueError unless value is a tensor of a fitting shape within the support."""
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        event = self._event_shape
+        if value.shape[value.ndim - len(event) :] != event:
+            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {event}.")
+        wanted = size(self._batch_shape, event)
+        for i, j in zip(reversed(value.shape), reversed(wanted), strict=False):
+            if 1 not in (i, j) and i != j:
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {wanted}."
+                )
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
+                "distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
+            return
+        if not bool(support.check(value).all()):
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def _check_sample(self, value):
+        """As `_validate_sample`, if validation is on."""
+        if self._validate_args:
+            self._validate_sample(value)
+
     def __repr__(self):
-        names = [n for n in getattr(self, "_parameters", ()) if n in self.__dict__]
-        return f"{type(self).__name__}(" + ", ".join(f"{n}: {self._shown(n)}" for n in names) + ")"
-
-    def _shown(self, name):
-        value = self.__dict__[name]
-        return value if value.numel() == 1 else tuple(value.shape)
+        held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
+        shown = (f"{k}: {v.item() if v.numel() == 1 else v.shape}" for k, v in held.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class Independent(Distribution):
-    """The last axes of another distribution's batch taken as one event."""
+class ExponentialFamily(Distribution):
+    """Densities exp(<natural parameters, t(x)> - F(natural parameters) + k(x)), known by F.
 
-    def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
-        shape = tuple(base_distribution.batch_shape)
-        n = reinterpreted_batch_ndims
-        if n > len(shape):
-            raise ValueError(f"Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual {n} vs {len(shape)}")
-        self.base_dist = base_distribution
-        self.reinterpreted_batch_ndims = n
-        cut = len(shape) - n
-        super().__init__(shape[:cut], shape[cut:] + tuple(base_distribution.event_shape), validate_args)
+    Subclasses that define `_natural_params`, `_log_normalizer` (F) and `_mean_carrier_measure` (the mean
+    of k) get their entropy, and their divergence from one of their kind, from F's gradient.
+    Source: Nielsen and Nock, "Entropies and cross-entropies of exponential families", 2010.
+    """
 
     @property
-    def has_rsample(self):
-        """As the base."""
-        return self.base_dist.has_rsample
+    def _natural_params(self):
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params):
+        raise NotImplementedError
 
     @property
-    def mean(self):
-        """As the base's."""
-        return self.base_dist.mean
+    def _mean_carrier_measure(self):
+        raise NotImplementedError
 
-    @property
-    def variance(self):
-        """As the base's."""
-        return self.base_dist.variance
-
-    def sample(self, sample_shape=()):
-        return self.base_dist.sample(sample_shape)
-
-    def rsample(self, sample_shape=()):
-        return self.base_dist.rsample(sample_shape)
-
-    def _summed(self, x):
-        n = self.reinterpreted_batch_ndims
-        return x.sum(tuple(range(-n, 0))) if n else x
-
-    def log_prob(self, value):
-        return self._summed(self.base_dist.log_prob(value))
+    def _bregman_parts(self):
+        """The natural parameters as leaves, F of them, and its gradients."""
+        natural = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*natural)
+        return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)
 
     def entropy(self):
-        return self._summed(self.base_dist.entropy())
-
-
-def raw(tensor):
-    """The NumPy array of a tensor, without its graph."""
-    return np.asarray(tensor.detach())
+        natural, normalizer, gradients = self._bregman_parts()
+        result = normalizer - self._mean_carrier_measure
+        for p, g in zip(natural, gradients, strict=True):
+            term = p * g
+            result = result - sum_rightmost(term, term.ndim - len(self._batch_shape))
+        return result

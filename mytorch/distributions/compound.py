@@ -1,0 +1,266 @@
+"""Distributions made of others: independent axes, transformed draws, mixtures."""
+
+from .._array import Size
+from ..autograd.mode import no_grad
+from . import constraints
+from .distribution import Distribution
+from .families_discrete import Categorical
+from .transforms import ComposeTransform, Transform
+from .utils import size, sum_rightmost
+
+
+class Independent(Distribution):
+    """The last axes of another distribution's batch taken as one event.
+
+    Args:
+        base_distribution: the other.
+        reinterpreted_batch_ndims: how many axes.
+    Raises:
+        ValueError: the batch has fewer.
+    """
+
+    arg_constraints = {}
+    _batched = ()
+
+    def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
+        base, n = base_distribution, reinterpreted_batch_ndims
+        if n > len(base.batch_shape):
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
+                f"actual {n} vs {len(base.batch_shape)}"
+            )
+        self.base_dist, self.reinterpreted_batch_ndims = base, n
+        cut = len(base.batch_shape) - n
+        whole = size(base.batch_shape, base.event_shape)
+        super().__init__(whole[:cut], whole[cut:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        inner = self._event_shape[: self.reinterpreted_batch_ndims]
+        new.base_dist = self.base_dist.expand(size(batch_shape, inner))
+        return new
+
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
+    mean = property(lambda self: self.base_dist.mean)
+    mode = property(lambda self: self.base_dist.mode)
+    variance = property(lambda self: self.base_dist.variance)
+
+    @property
+    def has_enumerate_support(self):
+        """As the base's, if no axis was taken."""
+        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+
+    @constraints.dependent_property
+    def support(self):
+        """The base's, over more axes."""
+        n = self.reinterpreted_batch_ndims
+        return constraints.independent(self.base_dist.support, n) if n else self.base_dist.support
+
+    def sample(self, sample_shape=Size()):
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape=Size()):
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value):
+        return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def entropy(self):
+        return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+
+    def enumerate_support(self, expand=True):
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+
+class TransformedDistribution(Distribution):
+    """The distribution of t(x) for x of a base distribution.
+
+    Args:
+        base_distribution: the base; its last batch axes become event axes where a transform needs them.
+        transforms: a transform, or a list of them, the first applied first.
+    Raises:
+        ValueError: something else was given, or the base has too few axes.
+    """
+
+    arg_constraints = {}
+    _batched = ()
+
+    def __init__(self, base_distribution, transforms, validate_args=None):
+        base = base_distribution
+        self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(self.transforms, list):
+            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
+        if not all(isinstance(t, Transform) for t in self.transforms):
+            raise ValueError("transforms must be a Transform or a list of Transforms")
+        whole = ComposeTransform(self.transforms)
+        need, made = whole.domain.event_dim, whole.codomain.event_dim
+        base_shape, base_dim = size(base.batch_shape, base.event_shape), len(base.event_shape)
+        if len(base_shape) < need:
+            raise ValueError(
+                f"base_distribution needs to have shape with size at least {need}, but got {base_shape}."
+            )
+        shape = whole.forward_shape(base_shape)
+        wider = whole.inverse_shape(shape)
+        if wider != base_shape:
+            base = base.expand(wider[: len(wider) - base_dim])
+        self.base_dist = Independent(base, need - base_dim) if need > base_dim else base
+        cut = len(shape) - max(made, base_dim + made - need)
+        super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        shape = size(batch_shape, self._event_shape)
+        for t in reversed(self.transforms):
+            shape = t.inverse_shape(shape)
+        new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+        return new
+
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
+
+    @constraints.dependent_property(is_discrete=False)
+    def support(self):
+        """The last transform's codomain, over the event's axes."""
+        if not self.transforms:
+            return self.base_dist.support
+        last = self.transforms[-1].codomain
+        extra = len(self._event_shape) - last.event_dim
+        return constraints.independent(last, extra) if extra > 0 else last
+
+    def _forward(self, x):
+        for t in self.transforms:
+            x = t(x)
+        return x
+
+    def sample(self, sample_shape=Size()):
+        with no_grad():
+            return self._forward(self.base_dist.sample(sample_shape))
+
+    def rsample(self, sample_shape=Size()):
+        return self._forward(self.base_dist.rsample(sample_shape))
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        n, total, y = len(self._event_shape), 0.0, value
+        for t in reversed(self.transforms):
+            x = t.inv(y)
+            n += t.domain.event_dim - t.codomain.event_dim
+            total = total - sum_rightmost(t.log_abs_det_jacobian(x, y), n - t.domain.event_dim)
+            y = x
+        return total + sum_rightmost(self.base_dist.log_prob(y), n - len(self.base_dist.event_shape))
+
+    def _turned(self, p):
+        """p or 1 - p, as the transforms increase or decrease."""
+        sign = ComposeTransform(self.transforms).sign
+        return p if isinstance(sign, int) and sign == 1 else sign * (p - 0.5) + 0.5
+
+    def cdf(self, value):
+        for t in reversed(self.transforms):
+            value = t.inv(value)
+        if self._validate_args:
+            self.base_dist._validate_sample(value)
+        return self._turned(self.base_dist.cdf(value))
+
+    def icdf(self, value):
+        return self._forward(self.base_dist.icdf(self._turned(value)))
+
+
+class MixtureSameFamily(Distribution):
+    """A mixture: a Categorical chooses along the last batch axis of the components.
+
+    Args:
+        mixture_distribution: a Categorical over k components.
+        component_distribution: a distribution of batch shape (..., k).
+    Raises:
+        ValueError: the shapes do not fit, or the kinds are others.
+    """
+
+    arg_constraints = {}
+    has_rsample = False
+    _batched = ()
+
+    def __init__(self, mixture_distribution, component_distribution, validate_args=None):
+        mixture, component = mixture_distribution, component_distribution
+        if not isinstance(mixture, Categorical):
+            raise ValueError("The Mixture distribution needs to be an instance of torch.distributions.Categorical")
+        if not isinstance(component, Distribution):
+            raise ValueError(
+                "The Component distribution needs to be an instance of torch.distributions.Distribution"
+            )
+        k, batch = mixture.param_shape[-1], component.batch_shape[:-1]
+        for a, b in zip(reversed(mixture.batch_shape), reversed(batch), strict=False):
+            if 1 not in (a, b) and a != b:
+                raise ValueError(
+                    f"`mixture_distribution.batch_shape` ({mixture.batch_shape}) is not compatible with "
+                    f"`component_distribution.batch_shape`({batch})"
+                )
+        if k != component.batch_shape[-1]:
+            raise ValueError(
+                f"`mixture_distribution component` ({k}) does not equal `component_distribution.batch_shape[-1]`"
+                f" ({component.batch_shape[-1]})"
+            )
+        self._mixture_distribution, self._component_distribution = mixture, component
+        self._num_component, self._event_ndims = k, len(component.event_shape)
+        super().__init__(batch, component.event_shape, validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        new._component_distribution = self._component_distribution.expand(
+            size(batch_shape, (self._num_component,))
+        )
+        new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
+        return new
+
+    @constraints.dependent_property
+    def support(self):
+        """What every component allows."""
+        return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
+
+    mixture_distribution = property(lambda self: self._mixture_distribution)
+    component_distribution = property(lambda self: self._component_distribution)
+
+    def _mixed(self, x):
+        """The average over components of x, (..., k, event)."""
+        p = self._mixture_distribution.probs
+        return (p.reshape(*p.shape, *[1] * self._event_ndims) * x).sum(-1 - self._event_ndims)
+
+    @property
+    def mean(self):
+        """The average of the components' means."""
+        return self._mixed(self._component_distribution.mean)
+
+    @property
+    def variance(self):
+        """The average variance, and the variance of the means."""
+        parts = self._component_distribution
+        return self._mixed(parts.variance) + self._mixed((parts.mean - self._pad(self.mean)) ** 2)
+
+    def _pad(self, x):
+        return x.unsqueeze(-1 - self._event_ndims)
+
+    def cdf(self, x):
+        return (self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs).sum(-1)
+
+    def log_prob(self, x):
+        self._check_sample(x)
+        weights = self._mixture_distribution.logits.log_softmax(-1)
+        return (self._component_distribution.log_prob(self._pad(x)) + weights).logsumexp(-1)
+
+    def sample(self, sample_shape=Size()):
+        with no_grad():
+            shape = self._extended_shape(sample_shape)
+            axis = len(shape) - self._event_ndims
+            chosen = self._mixture_distribution.sample(sample_shape)
+            parts = self._component_distribution.sample(sample_shape)
+            missing = axis - chosen.ndim  # batch axes that only the components have
+            lead = chosen.shape[: len(sample_shape)]
+            chosen = chosen.reshape(*lead, *[1] * missing, *chosen.shape[len(lead) :], *[1] * (self._event_ndims + 1))
+            index = chosen.expand(size(shape[:axis], (1,), self._event_shape))
+            return parts.gather(axis, index).squeeze(axis)
+
+    def __repr__(self):
+        return f"MixtureSameFamily(\n  {self._mixture_distribution},\n  {self._component_distribution})"

@@ -1,0 +1,707 @@
+"""Distributions over real numbers, and the Dirichlet over points of the simplex."""
+
+import math
+
+from .._array import Size
+from ..autograd.mode import no_grad
+from ..ops.creation import empty, full, zeros_like
+from ..ops.elementwise import where
+from ..ops.loss import binary_cross_entropy_with_logits
+from ..ops.movement import stack
+from ..ops.random import rand, randn
+from . import constraints
+from .distribution import Distribution, ExponentialFamily
+from .implicit import dirichlet_draw, gamma_cdf, gamma_draw
+from .utils import (
+    Success,
+    broadcast_all,
+    clamp_probs,
+    finfo,
+    lazy_property,
+    logits_to_probs,
+)
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class _Real(Distribution):
+    """Families of single numbers, with what drawing needs."""
+
+    has_rsample = True
+
+    def _rand(self, sample_shape, like):
+        return rand(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
+
+    def _randn(self, sample_shape, like):
+        return randn(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
+
+    def _filled(self, value, like):
+        return full(self._extended_shape(), value, dtype=like.dtype, device=like.device)
+
+
+class Normal(_Real, ExponentialFamily):
+    """Normal with mean loc and standard deviation scale."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _mean_carrier_measure = 0
+    _batched = ("loc", "scale")
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    mean = mode = property(lambda self: self.loc)
+    stddev = property(lambda self: self.scale)
+    variance = property(lambda self: self.scale**2)
+
+    def rsample(self, sample_shape=Size()):
+        return self.loc + self._randn(sample_shape, self.loc) * self.scale
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG_2PI
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
+
+    def icdf(self, value):
+        return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
+
+    def entropy(self):
+        return 0.5 + _HALF_LOG_2PI + self.scale.log()
+
+    _natural_params = property(lambda self: (self.loc / self.scale**2, -0.5 * self.scale**-2))
+
+    def _log_normalizer(self, x, y):
+        return -0.25 * x**2 / y + 0.5 * (-math.pi / y).log()
+
+
+class Uniform(_Real):
+    """Uniform in [low, high)."""
+
+    _batched = ("low", "high")
+
+    def __init__(self, low, high, validate_args=None):
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, validate_args=validate_args)
+
+    @property
+    def arg_constraints(self):
+        """low is below high."""
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        """low … high."""
+        return constraints.interval(self.low, self.high)
+
+    mean = property(lambda self: (self.high + self.low) / 2)
+    mode = property(lambda self: math.nan * self.high)
+    stddev = property(lambda self: (self.high - self.low) / 12**0.5)
+    variance = property(lambda self: (self.high - self.low) ** 2 / 12)
+
+    def rsample(self, sample_shape=Size()):
+        return self.low + self._rand(sample_shape, self.low) * (self.high - self.low)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        inside = (value >= self.low) & (value < self.high)
+        return inside.to(self.low.dtype).log() - (self.high - self.low).log()
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value):
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self):
+        return (self.high - self.low).log()
+
+
+class Exponential(_Real, ExponentialFamily):
+    """Waiting times of the given rate."""
+
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
+    _mean_carrier_measure = 0
+    _batched = ("rate",)
+
+    def __init__(self, rate, validate_args=None):
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    mean = stddev = property(lambda self: self.rate.reciprocal())
+    mode = property(lambda self: zeros_like(self.rate))
+    variance = property(lambda self: self.rate**-2)
+
+    def rsample(self, sample_shape=Size()):
+        shape = self._extended_shape(sample_shape)
+        return empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return 1 - (-self.rate * value).exp()
+
+    def icdf(self, value):
+        return -((-value).log1p()) / self.rate
+
+    def entropy(self):
+        return 1.0 - self.rate.log()
+
+    _natural_params = property(lambda self: (-self.rate,))
+
+    def _log_normalizer(self, x):
+        return -(-x).log()
+
+
+class Laplace(_Real):
+    """Two-sided exponential around loc."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _batched = ("loc", "scale")
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    mean = mode = property(lambda self: self.loc)
+    stddev = property(lambda self: 2**0.5 * self.scale)
+    variance = property(lambda self: 2 * self.scale**2)
+
+    def rsample(self, sample_shape=Size()):
+        shape = self._extended_shape(sample_shape)
+        u = empty(shape, dtype=self.loc.dtype, device=self.loc.device)
+        u.uniform_(finfo(u).eps - 1, 1)  # open at -1, where log1p would be infinite
+        return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
+
+    def cdf(self, value):
+        self._check_sample(value)
+        off = value - self.loc
+        return 0.5 - 0.5 * off.sign() * (-off.abs() / self.scale).expm1()
+
+    def icdf(self, value):
+        term = value - 0.5
+        return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
+
+    def entropy(self):
+        return 1 + (2 * self.scale).log()
+
+
+class Cauchy(_Real):
+    """The Cauchy (Lorentz) distribution: neither mean nor variance."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _batched = ("loc", "scale")
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    mode = property(lambda self: self.loc)
+    mean = property(lambda self: self._filled(math.nan, self.loc))
+    variance = property(lambda self: self._filled(math.inf, self.loc))
+
+    def rsample(self, sample_shape=Size()):
+        shape = self._extended_shape(sample_shape)
+        return self.loc + empty(shape, dtype=self.loc.dtype, device=self.loc.device).cauchy_() * self.scale
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
+
+    def icdf(self, value):
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
+
+    def entropy(self):
+        return math.log(4 * math.pi) + self.scale.log()
+
+
+class Gamma(_Real, ExponentialFamily):
+    """Gamma of a concentration (shape) and a rate."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.nonnegative
+    _mean_carrier_measure = 0
+    _batched = ("concentration", "rate")
+
+    def __init__(self, concentration, rate, validate_args=None):
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    mean = property(lambda self: self.concentration / self.rate)
+    mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
+    variance = property(lambda self: self.concentration / self.rate**2)
+
+    def rsample(self, sample_shape=Size()):
+        return gamma_draw(self.concentration, self._extended_shape(sample_shape)) / self.rate
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        a, b = self.concentration, self.rate
+        return a.xlogy(b) + (a - 1).xlogy(value) - b * value - a.lgamma()
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return gamma_cdf(self.rate * value, self.concentration)
+
+    def entropy(self):
+        a = self.concentration
+        return a - self.rate.log() + a.lgamma() + (1.0 - a) * a.digamma()
+
+    _natural_params = property(lambda self: (self.concentration - 1, -self.rate))
+
+    def _log_normalizer(self, x, y):
+        return (x + 1).lgamma() - (x + 1) * (-y).log()
+
+
+class Chi2(Gamma):
+    """The sum of df squared standard normals."""
+
+    arg_constraints = {"df": constraints.positive}
+    _batched = ("concentration", "rate")
+
+    def __init__(self, df, validate_args=None):
+        super().__init__(0.5 * df, 0.5, validate_args=validate_args)
+
+    df = property(lambda self: self.concentration * 2)
+
+
+class StudentT(_Real):
+    """Student's t of df degrees of freedom, moved by loc and scaled."""
+
+    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _batched = ("df", "loc", "scale")
+
+    def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        super().__init__(self.df.shape, validate_args=validate_args)
+
+    mean = property(lambda self: where(self.df > 1, self.loc, math.nan))
+    mode = property(lambda self: self.loc)
+
+    @property
+    def variance(self):
+        """Infinite up to 2 degrees of freedom, NaN up to 1."""
+        safe = where(self.df > 2, self.df, 3.0)
+        found = self.scale**2 * safe / (safe - 2)
+        return where(self.df > 2, found, where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
+
+    def rsample(self, sample_shape=Size()):
+        normal = self._randn(sample_shape, self.df)
+        chi2 = gamma_draw(0.5 * self.df, self._extended_shape(sample_shape)) / 0.5
+        return self.loc + self.scale * normal * (chi2 / self.df).rsqrt()
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        df, y = self.df, (value - self.loc) / self.scale
+        beta = (0.5 * df).lgamma() - (0.5 * (df + 1.0)).lgamma() + 0.5 * math.log(math.pi)
+        return -0.5 * (df + 1.0) * (y**2 / df).log1p() - self.scale.log() - 0.5 * df.log() - beta
+
+    def entropy(self):
+        df, half = self.df, 0.5 * (self.df + 1)
+        beta = (0.5 * df).lgamma() + math.lgamma(0.5) - half.lgamma()
+        return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
+
+
+class FisherSnedecor(_Real):
+    """F: the ratio of two chi-squared numbers, each divided by its degrees of freedom."""
+
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive
+    _batched = ("df1", "df2")
+
+    def __init__(self, df1, df2, validate_args=None):
+        self.df1, self.df2 = broadcast_all(df1, df2)
+        super().__init__(self.df1.shape, validate_args=validate_args)
+
+    @property
+    def mean(self):
+        """NaN up to df2 = 2."""
+        d = where(self.df2 <= 2, math.nan, self.df2)
+        return d / (d - 2)
+
+    @property
+    def mode(self):
+        """NaN up to df1 = 2."""
+        found = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
+        return where(self.df1 <= 2, math.nan, found)
+
+    @property
+    def variance(self):
+        """NaN up to df2 = 4."""
+        d = where(self.df2 <= 4, math.nan, self.df2)
+        return 2 * d**2 * (self.df1 + d - 2) / (self.df1 * (d - 2) ** 2 * (d - 4))
+
+    def rsample(self, sample_shape=Size()):
+        shape, tiny = self._extended_shape(sample_shape), finfo(self.df1).tiny
+        above = gamma_draw(self.df1 * 0.5, shape) / self.df1
+        below = gamma_draw(self.df2 * 0.5, shape) / self.df2
+        return (above / below.clamp(min=tiny)).clamp(min=tiny)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
+        normalizer = (a + b).lgamma() - a.lgamma() - b.lgamma()
+        return normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
+
+
+class Dirichlet(ExponentialFamily):
+    """Points of the simplex; the last axis of the concentrations is the event's."""
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
+    has_rsample = True
+    _batched = ("concentration",)
+
+    def __init__(self, concentration, validate_args=None):
+        if concentration.ndim < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+
+    mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
+
+    @property
+    def mode(self):
+        """A corner of the simplex where all concentrations are below 1."""
+        return _dirichlet_mode(self.concentration)
+
+    @property
+    def variance(self):
+        """Of each coordinate."""
+        a, total = self.concentration, self.concentration.sum(-1, True)
+        return a * (total - a) / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape=Size()):
+        return dirichlet_draw(self.concentration, self._extended_shape(sample_shape))
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        a = self.concentration
+        return (a - 1.0).xlogy(value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
+
+    def entropy(self):
+        a = self.concentration
+        k, total = a.shape[-1], a.sum(-1)
+        sums = (k - total) * total.digamma() + ((a - 1.0) * a.digamma()).sum(-1)
+        return a.lgamma().sum(-1) - total.lgamma() - sums
+
+    _natural_params = property(lambda self: (self.concentration,))
+
+    def _log_normalizer(self, x):
+        return x.lgamma().sum(-1) - x.sum(-1).lgamma()
+
+
+def _dirichlet_mode(a):
+    over = (a - 1).clamp(min=0.0)
+    mode = over / over.sum(-1, True)
+    first = zeros_like(a)
+    first[..., 0] = 1.0  # of 0/0 everywhere, the first is taken for the largest
+    return where((a < 1).all(-1, keepdim=True), first, mode)
+
+
+class Beta(_Real, ExponentialFamily):
+    """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0)."""
+
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    support = constraints.unit_interval
+    _batched = ("concentration1", "concentration0")
+
+    def __init__(self, concentration1, concentration0, validate_args=None):
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    _both = property(lambda self: stack([self.concentration1, self.concentration0], -1))
+    mean = property(lambda self: self.concentration1 / (self.concentration1 + self.concentration0))
+    mode = property(lambda self: _dirichlet_mode(self._both)[..., 0])
+
+    @property
+    def variance(self):
+        """a b / ((a + b)^2 (a + b + 1))."""
+        a, b = self.concentration1, self.concentration0
+        return a * b / ((a + b) ** 2 * (a + b + 1))
+
+    def rsample(self, sample_shape=Size()):
+        return dirichlet_draw(self._both, (*self._extended_shape(sample_shape), 2))[..., 0]
+
+    def _log_beta(self):
+        return self._log_normalizer(self.concentration1, self.concentration0)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        a, b = self.concentration1, self.concentration0
+        return (a - 1).xlogy(value) + (b - 1).xlogy(1 - value) - self._log_beta()
+
+    def entropy(self):
+        a, b = self.concentration1, self.concentration0
+        sums = (a - 1) * a.digamma() + (b - 1) * b.digamma() - (a + b - 2) * (a + b).digamma()
+        return self._log_beta() - sums
+
+    _natural_params = property(lambda self: (self.concentration1, self.concentration0))
+
+    def _log_normalizer(self, x, y):
+        return x.lgamma() + y.lgamma() - (x + y).lgamma()
+
+
+class ContinuousBernoulli(Success, _Real, ExponentialFamily):
+    """Numbers in [0, 1] of density proportional to p^x (1 - p)^(1 - x).
+
+    Args:
+        probs or logits: of the shape; one of them.
+        lims: between these probabilities, series around 1/2 replace the formulas.
+    Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    _mean_carrier_measure = 0
+    _batched = ("probs", "logits")
+
+    def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
+        self._keep(probs, logits)
+        if probs is not None:
+            if validate_args and not bool(constraints.unit_interval.check(self.probs).all()):
+                raise ValueError("The parameter probs has invalid values")
+            self.probs = clamp_probs(self.probs)
+        self._lims = lims
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @lazy_property
+    def probs(self):
+        """p, kept away from 0 and 1."""
+        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
+
+    def _either(self, formula, series):
+        """formula(p) away from 1/2, and there the series' value."""
+        p = self.probs
+        outside = (p <= self._lims[0]) | (p > self._lims[1])
+        return where(outside, formula(where(outside, p, self._lims[0])), series)
+
+    def _cont_bern_log_norm(self):
+        def formula(p):
+            return ((-p).log1p() - p.log()).abs().log() - (1 - 2 * p).abs().log()
+
+        x = (self.probs - 0.5) ** 2
+        return self._either(formula, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+
+    @property
+    def mean(self):
+        """p / (2p - 1) + 1 / (log(1 - p) - log p)."""
+        x = self.probs - 0.5
+        return self._either(
+            lambda p: p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log()),
+            0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x,
+        )
+
+    @property
+    def variance(self):
+        """p (p - 1) / (1 - 2p)^2 + 1 / (log(1 - p) - log p)^2."""
+        x = (self.probs - 0.5) ** 2
+        return self._either(
+            lambda p: p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / ((-p).log1p() - p.log()) ** 2,
+            1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x,
+        )
+
+    def rsample(self, sample_shape=Size()):
+        return self.icdf(self._rand(sample_shape, self.probs))
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def cdf(self, value):
+        self._check_sample(value)
+        inside = self._either(lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value)
+        return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
+
+    def icdf(self, value):
+        def formula(p):
+            return ((value * (2 * p - 1) - p).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
+
+        return self._either(formula, value)
+
+    def entropy(self):
+        log0, log1 = (-self.probs).log1p(), self.probs.log()
+        return self.mean * (log0 - log1) - self._cont_bern_log_norm() - log0
+
+    _natural_params = property(lambda self: (self.logits,))
+
+    def _log_normalizer(self, x):
+        outside = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
+        cut = where(outside, x, self._lims[0] - 0.5)
+        series = 0.5 * x + x**2 / 24.0 - x**4 / 2880.0
+        return where(outside, cut.expm1().abs().log() - cut.abs().log(), series)
+
+
+class GeneralizedPareto(_Real):
+    """What exceeds a threshold loc: P(X > x) = (1 + c z)^(-1/c), z = (x - loc) / scale, exp(-z) for c = 0."""
+
+    arg_constraints = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+        "concentration": constraints.real,
+    }
+    _batched = ("loc", "scale", "concentration")
+
+    def __init__(self, loc, scale, concentration, validate_args=None):
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        """From loc up, bounded for negative concentrations."""
+        c = self.concentration
+        upper = where(c < 0, self.loc - self.scale / c, math.inf)
+        return constraints.interval(self.loc, upper)
+
+    def _either(self, nonzero, zero):
+        """nonzero(c), and where c is 0 the other value."""
+        none = self.concentration.abs() <= 1e-8
+        return where(none, zero, nonzero(where(none, 1.0, self.concentration)))
+
+    def rsample(self, sample_shape=Size()):
+        return self.icdf(self._rand(sample_shape, self.loc))
+
+    def _z(self, x):
+        return (x - self.loc) / self.scale
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        z = self._z(value)
+
+        def nonzero(c):
+            y = 1 / c + 1
+            return where(y == 0, 0.0, y * (c * z).log1p())
+
+        return -self.scale.log() - self._either(nonzero, z)
+
+    def log_survival_function(self, value):
+        """log P(X > value)."""
+        self._check_sample(value)
+        z = self._z(value)
+        return self._either(lambda c: -(c * z).log1p() / c, -z)
+
+    def log_cdf(self, value):
+        """The logarithm of `cdf`."""
+        return (-self.log_survival_function(value).exp()).log1p()
+
+    def cdf(self, value):
+        return self.log_cdf(value).exp()
+
+    def icdf(self, value):
+        log_u = (-value).log1p()
+        return self.loc + self.scale * self._either(lambda c: (-c * log_u).expm1() / c, -log_u)
+
+    @property
+    def mean(self):
+        """NaN from concentration 1 on."""
+        c = self.concentration
+        return where(c < 1, self.loc + self.scale / (1 - where(c < 1, c, 0.5)), math.nan)
+
+    @property
+    def variance(self):
+        """NaN from concentration 1/2 on."""
+        c = self.concentration
+        safe = where(c < 0.5, c, 0.25)
+        return where(c < 0.5, self.scale**2 / ((1 - safe) ** 2 * (1 - 2 * safe)), math.nan)
+
+    mode = property(lambda self: self.loc)
+
+    def entropy(self):
+        return self.scale.log() + self.concentration + 1
+
+
+# Polynomials for the modified Bessel functions I0 and I1: of (x / 3.75)^2 below 3.75, and of 3.75 / x for
+# sqrt(x) exp(-x) I(x) above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
+_BESSEL_SMALL = (
+    (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
+    (0.5, 0.87890594, 0.51498869, 0.15084934, 0.2658733e-1, 0.301532e-2, 0.32411e-3),
+)
+_BESSEL_LARGE = (
+    (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2, -0.2057706e-1, 0.2635537e-1,
+     -0.1647633e-1, 0.392377e-2),
+    (0.39894228, -0.3988024e-1, -0.362018e-2, 0.163801e-2, -0.1031555e-1, 0.2282967e-1, -0.2895312e-1,
+     0.1787654e-1, -0.420059e-2),
+)  # fmt: skip
+
+
+def _polynomial(x, coefficients):
+    total = 0.0
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
+def log_bessel(x, order):
+    """log I_order(x) of x > 0, for order 0 or 1."""
+    below, above = where(x < 3.75, x, 1.0), where(x < 3.75, 3.75, x)
+    small = _polynomial((below / 3.75) ** 2, _BESSEL_SMALL[order])
+    small = (below * small if order else small).log()
+    large = above - 0.5 * above.log() + _polynomial(3.75 / above, _BESSEL_LARGE[order]).log()
+    return where(x < 3.75, small, large)
+
+
+class VonMises(_Real):
+    """Angles in [-pi, pi) around loc, the tighter the larger the concentration.
+
+    `variance` is the circular one, 1 - I1/I0 of the concentration.
+    """
+
+    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    support = constraints.real
+    has_rsample = False
+    _batched = ("loc", "concentration")
+
+    def __init__(self, loc, concentration, validate_args=None):
+        self.loc, self.concentration = broadcast_all(loc, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    mean = mode = property(lambda self: self.loc)
+
+    @property
+    def variance(self):
+        """1 - I1 / I0."""
+        return 1 - (log_bessel(self.concentration, 1) - log_bessel(self.concentration, 0)).exp()
+
+    def sample(self, sample_shape=Size()):
+        """By rejection from a wrapped Cauchy. Source: Best and Fisher, 1979."""
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            loc, k = self.loc.double(), self.concentration.double()
+            tau = 1 + (1 + 4 * k**2).sqrt()
+            rho = (tau - (2 * tau).sqrt()) / (2 * k)
+            r = where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
+            x = loc.new_zeros(shape)
+            done = x != 0
+            while not bool(done.all()):
+                u1, u2, u3 = rand((3, *shape), dtype=loc.dtype, device=loc.device).unbind()
+                z = (math.pi * u1).cos()
+                f = (1 + r * z) / (r + z)
+                c = k * (r - f)
+                accept = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
+                x = where(accept, (u3 - 0.5).sign() * f.acos(), x)
+                done = done | accept
+            return ((x + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return self.concentration * (value - self.loc).cos() - math.log(2 * math.pi) - log_bessel(self.concentration, 0)

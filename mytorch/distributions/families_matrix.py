@@ -1,0 +1,406 @@
+"""Normal vectors, and distributions over matrices."""
+
+import math
+import warnings
+
+from .._array import Size
+from ..autograd.mode import no_grad
+from ..linalg import slogdet, solve_triangular
+from ..ops.creation import arange, eye
+from ..ops.elementwise import where
+from ..ops.linalg import cholesky, matmul
+from ..ops.random import randn
+from ..ops.special import mvlgamma
+from . import constraints
+from .distribution import Distribution, ExponentialFamily
+from .families_continuous import Beta, Chi2
+from .utils import broadcast_all, finfo, joint_shape, lazy_property, size, vec_to_tril_matrix
+
+
+def _identity(matrix):
+    return eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+
+
+def mahalanobis(factor, x):
+    """|L^-1 x|^2 for triangular L (..., n, n) and x (..., n), with one solve for each L."""
+    shape = joint_shape(x.shape[:-1], factor.shape[:-2])
+    cut = len(shape) - (factor.ndim - 2)
+    lead, batch, n = shape[:cut], shape[cut:], x.shape[-1]
+    columns = x.expand(size(shape, (n,))).reshape(lead.numel(), *batch, n).movedim(0, -1)
+    solved = solve_triangular(factor.expand(size(batch, (n, n))), columns, upper=False)
+    return (solved**2).sum(-2).movedim(-1, 0).reshape(shape)
+
+
+def log_diagonal(factor):
+    """The sum of the logarithms of the diagonal: half the log determinant of L L^T."""
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _times(matrix, vector):
+    return matmul(matrix, vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _precision_to_tril(precision):
+    """The L of the inverse's L L^T: through the factor U^T U of the precision, from the last row up."""
+    flipped = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
+    return solve_triangular(flipped, _identity(precision).expand(precision.shape), upper=False)
+
+
+class _OfCovariance:
+    """Keeps a covariance, a precision or the triangular factor; the others are made when asked for."""
+
+    def _keep_matrix(self, batch_shape, covariance_matrix, precision_matrix, scale_tril):
+        """Expand the one that is given to the batch, and keep its factor as it came."""
+        given = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }
+        (name,) = [k for k, v in given.items() if v is not None]
+        matrix = given[name]
+        if matrix.ndim < 2:
+            raise ValueError(
+                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
+            )
+        batch = joint_shape(matrix.shape[:-2], batch_shape)
+        setattr(self, name, matrix.expand(size(batch, matrix.shape[-2:])))
+        self._matrix = name, matrix
+        return batch
+
+    @lazy_property
+    def _factor(self):
+        name, matrix = self._matrix
+        make = {"covariance_matrix": cholesky, "precision_matrix": _precision_to_tril}
+        return make.get(name, lambda m: m)(matrix)
+
+    def _whole(self, matrix):
+        return matrix.expand(size(self._batch_shape, matrix.shape[-2:]))
+
+    @lazy_property
+    def scale_tril(self):
+        """The lower triangular factor of the covariance."""
+        return self._whole(self._factor)
+
+    @lazy_property
+    def covariance_matrix(self):
+        """The covariance."""
+        return self._whole(matmul(self._factor, self._factor.mT))
+
+    @lazy_property
+    def precision_matrix(self):
+        """The inverse of the covariance."""
+        identity = _identity(self._factor).expand(self._factor.shape)
+        inverse = solve_triangular(self._factor, identity, upper=False)
+        return self._whole(matmul(inverse.mT, inverse))
+
+
+def _just_one(*matrices):
+    return sum(m is not None for m in matrices) == 1
+
+
+_ONE_MATRIX = "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+
+
+class MultivariateNormal(_OfCovariance, Distribution):
+    """Normal vectors, given a covariance or precision matrix, or the lower triangular factor of the covariance.
+
+    Args:
+        loc: means, (..., n).
+        covariance_matrix, precision_matrix, scale_tril: (..., n, n); one of them.
+    Raises:
+        ValueError: not just one of them is given, or it is not positive definite.
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+    _batched = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
+
+    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if not _just_one(covariance_matrix, precision_matrix, scale_tril):
+            raise ValueError(_ONE_MATRIX)
+        batch = self._keep_matrix(loc.shape[:-1], covariance_matrix, precision_matrix, scale_tril)
+        self.loc = loc.expand(size(batch, loc.shape[-1:]))
+        super().__init__(batch, loc.shape[-1:], validate_args=validate_args)
+
+    mean = mode = property(lambda self: self.loc)
+
+    @property
+    def variance(self):
+        """The diagonal of the covariance."""
+        return (self._factor**2).sum(-1).expand(self._extended_shape())
+
+    def rsample(self, sample_shape=Size()):
+        noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + _times(self._factor, noise)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        distance = mahalanobis(self._factor, value - self.loc)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(self._factor)
+
+    def entropy(self):
+        constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
+        return (constant + log_diagonal(self._factor)).expand(self._batch_shape)
+
+
+class LowRankMultivariateNormal(Distribution):
+    """Normal vectors of covariance W W^T + diag(d), with work linear in their length.
+
+    Args:
+        loc: (..., n).
+        cov_factor: W, (..., n, m).
+        cov_diag: d, (..., n), positive.
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "cov_factor": constraints.independent(constraints.real, 2),
+        "cov_diag": constraints.independent(constraints.positive, 1),
+    }
+    support = constraints.real_vector
+    has_rsample = True
+    _batched = ("loc", "cov_factor", "cov_diag", "scale_tril", "covariance_matrix", "precision_matrix")
+
+    def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        event = loc.shape[-1:]
+        if cov_factor.ndim < 2:
+            raise ValueError(
+                "cov_factor must be at least two-dimensional, with optional leading batch dimensions"
+            )
+        if cov_factor.shape[-2:-1] != event:
+            raise ValueError(f"cov_factor must be a batch of matrices with shape {event[0]} x m")
+        if cov_diag.shape[-1:] != event:
+            raise ValueError(f"cov_diag must be a batch of vectors with shape {event}")
+        try:
+            batch = joint_shape(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
+        except ValueError:
+            raise ValueError(
+                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
+            ) from None
+        self.loc, self.cov_diag = loc.expand(size(batch, event)), cov_diag.expand(size(batch, event))
+        self.cov_factor = cov_factor.expand(size(batch, cov_factor.shape[-2:]))
+        super().__init__(batch, event, validate_args=validate_args)
+        self._W, self._D = cov_factor, cov_diag
+        scaled = self._scaled
+        inner = matmul(scaled, cov_factor)
+        self._capacitance = cholesky(inner + _identity(inner))
+
+    _scaled = property(lambda self: self._W.mT / self._D.unsqueeze(-2))  # W^T D^-1
+    mean = mode = property(lambda self: self.loc)
+
+    @property
+    def variance(self):
+        """The diagonal of the covariance."""
+        return ((self._W**2).sum(-1) + self._D).expand(self._extended_shape())
+
+    def _whole(self, matrix):
+        return matrix.expand(size(self._batch_shape, matrix.shape[-2:]))
+
+    @lazy_property
+    def scale_tril(self):
+        """The lower triangular factor of the covariance."""
+        root = self._D.sqrt().unsqueeze(-1)
+        inner = matmul(self._W / root, (self._W / root).mT)
+        return self._whole(root * cholesky(inner + _identity(inner)))
+
+    @lazy_property
+    def covariance_matrix(self):
+        """W W^T + diag(d)."""
+        return self._whole(matmul(self._W, self._W.mT) + self._D.diag_embed())
+
+    def _reduced(self):
+        """C^-1 W^T D^-1, C the factor of I + W^T D^-1 W."""
+        scaled = self._scaled
+        shape = size(scaled.shape[:-2], self._capacitance.shape[-2:])
+        return solve_triangular(self._capacitance.expand(shape), scaled, upper=False)
+
+    @lazy_property
+    def precision_matrix(self):
+        """The inverse of the covariance, by Woodbury's identity."""
+        reduced = self._reduced()
+        return self._whole(self._D.reciprocal().diag_embed() - matmul(reduced.mT, reduced))
+
+    def log_determinant(self):
+        """Of the covariance."""
+        return 2 * log_diagonal(self._capacitance) + self._D.log().sum(-1)
+
+    def distance(self, x):
+        """x^T covariance^-1 x."""
+        return (x**2 / self._D).sum(-1) - mahalanobis(self._capacitance, _times(self._scaled, x))
+
+    def rsample(self, sample_shape=Size()):
+        shape, like = self._extended_shape(sample_shape), self.loc
+        low = randn(size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device)
+        own = randn(shape, dtype=like.dtype, device=like.device)
+        return self.loc + _times(self._W, low) + self._D.sqrt() * own
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        constant = self._event_shape[0] * math.log(2 * math.pi)
+        return -0.5 * (constant + self.log_determinant() + self.distance(value - self.loc))
+
+    def entropy(self):
+        constant = self._event_shape[0] * (1.0 + math.log(2 * math.pi))
+        return (0.5 * (constant + self.log_determinant())).expand(self._batch_shape)
+
+
+class Wishart(_OfCovariance, ExponentialFamily):
+    """Positive definite matrices: sums of df outer products of normal vectors of the given covariance.
+
+    Args:
+        df: degrees of freedom, more than the matrices' size less 1.
+        covariance_matrix, precision_matrix, scale_tril: (..., p, p); one of them.
+    Raises:
+        AssertionError: not just one of them is given.
+        ValueError: df is too small, or the matrix not positive definite.
+    """
+
+    support = constraints.positive_definite
+    has_rsample = True
+    _mean_carrier_measure = 0
+    _batched = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
+
+    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+        if not _just_one(covariance_matrix, precision_matrix, scale_tril):
+            raise AssertionError(_ONE_MATRIX)
+        given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
+        (freedom,) = broadcast_all(df)
+        freedom = freedom.to(given.device).to(given.dtype)
+        batch = self._keep_matrix(freedom.shape, covariance_matrix, precision_matrix, scale_tril)
+        self.df, p = freedom.expand(batch), given.shape[-1]
+        if bool((self.df <= p - 1).any()):
+            raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
+        if bool((self.df < p).any()):
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
+                stacklevel=2,
+            )
+        super().__init__(batch, given.shape[-2:], validate_args=validate_args)
+
+    @property
+    def arg_constraints(self):
+        """df is above p - 1."""
+        return {
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(self._event_shape[-1] - 1),
+        }
+
+    _df = property(lambda self: self.df.unsqueeze(-1).unsqueeze(-1))
+    mean = property(lambda self: self._df * self.covariance_matrix)
+
+    @property
+    def mode(self):
+        """NaN up to df = p + 1."""
+        factor = self._df - self._event_shape[-1] - 1
+        return where(factor <= 0, math.nan, factor) * self.covariance_matrix
+
+    @property
+    def variance(self):
+        """Of each entry."""
+        v = self.covariance_matrix
+        d = v.diagonal(dim1=-2, dim2=-1)
+        return self._df * (v**2 + d.unsqueeze(-1) * d.unsqueeze(-2))
+
+    def _bartlett(self, sample_shape):
+        """L A A^T L^T, A lower triangular: roots of chi-squared numbers, and normal ones below."""
+        p, like = self._event_shape[-1], self.df
+        steps = arange(p, dtype=like.dtype, device=like.device)
+        roots = Chi2(self.df.unsqueeze(-1) - steps).rsample(sample_shape).sqrt()
+        below = size(sample_shape, self._batch_shape, (p * (p - 1) // 2,))
+        normal = randn(below, dtype=like.dtype, device=like.device)
+        noise = roots.clamp(min=finfo(like).eps).diag_embed()
+        if p > 1:
+            noise = noise + vec_to_tril_matrix(normal, diag=-1)
+        factor = matmul(self._factor, noise)
+        return matmul(factor, factor.mT)
+
+    def rsample(self, sample_shape=Size(), max_try_correction=10):
+        """Draws with gradients; numerically singular ones are drawn anew, so many times at most."""
+        sample = self._bartlett(sample_shape)
+        for _ in range(max_try_correction):
+            good = self.support.check(sample)
+            if bool(good.all()):
+                break
+            sample = where(good.unsqueeze(-1).unsqueeze(-1), sample, self._bartlett(sample_shape))
+        return sample
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        nu, p = self.df, self._event_shape[-1]
+        trace = (self.precision_matrix * value).sum((-2, -1))  # both are symmetric
+        scale = nu * (p * math.log(2) / 2 + log_diagonal(self._factor))
+        return (nu - p - 1) / 2 * slogdet(value)[1] - scale - mvlgamma(nu / 2, p) - trace / 2
+
+    def entropy(self):
+        nu, p = self.df, self._event_shape[-1]
+        steps = arange(p, dtype=nu.dtype, device=nu.device) / 2
+        psi = ((nu / 2).unsqueeze(-1) - steps).digamma().sum(-1)
+        scale = (p + 1) * (p * math.log(2) / 2 + log_diagonal(self._factor))
+        return scale + mvlgamma(nu / 2, p) - (nu - p - 1) / 2 * psi + nu * p / 2
+
+    @property
+    def _natural_params(self):
+        return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
+
+    def _log_normalizer(self, x, y):
+        p = self._event_shape[-1]
+        half = y + (p + 1) / 2
+        return half * (math.log(2) * p - slogdet(-2 * x)[1]) + mvlgamma(half, p)
+
+
+class LKJCholesky(Distribution):
+    """Cholesky factors of correlation matrices, of density det(correlations)^(concentration - 1).
+
+    Args:
+        dim: the size of the matrices, at least 2.
+        concentration: 1 for uniform; more for weaker correlations.
+    Source: Lewandowski, Kurowicka and Joe, 2009 (the onion method).
+    """
+
+    arg_constraints = {"concentration": constraints.positive}
+    support = constraints.corr_cholesky
+    _batched = ("concentration",)
+
+    def __init__(self, dim, concentration=1.0, validate_args=None):
+        if dim < 2:
+            raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
+        self.dim = dim
+        (self.concentration,) = broadcast_all(concentration)
+        super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)
+
+    def sample(self, sample_shape=Size()):
+        with no_grad():
+            eta, d = self.concentration.unsqueeze(-1), self.dim
+            row = arange(d, dtype=eta.dtype, device=eta.device)
+            before = (row - 1).clamp(min=0)
+            lengths = Beta(before + 0.5, eta + 0.5 * (d - 2) - 0.5 * before).sample(sample_shape)
+            shape = self._extended_shape(sample_shape)
+            normal = randn(shape, dtype=eta.dtype, device=eta.device).tril(-1)
+            norms = (normal**2).sum(-1, keepdim=True).sqrt()
+            below = lengths.sqrt().unsqueeze(-1) * normal / where(norms == 0, 1.0, norms)
+            rest = (1 - (below**2).sum(-1)).clamp(min=finfo(eta).tiny).sqrt()
+            return below + rest.diag_embed()
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        eta, d = self.concentration, self.dim
+        order = arange(2, d + 1, dtype=eta.dtype, device=eta.device)
+        powers = 2 * (eta - 1).unsqueeze(-1) + d - order
+        unnormalised = (powers * value.diagonal(dim1=-2, dim2=-1)[..., 1:].log()).sum(-1)
+        alpha = eta + 0.5 * (d - 1)
+        normalizer = mvlgamma(alpha - 0.5, d - 1) - (d - 1) * alpha.lgamma()
+        return unnormalised - normalizer - 0.5 * (d - 1) * math.log(math.pi)

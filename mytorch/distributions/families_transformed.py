@@ -1,0 +1,379 @@
+"""Families that are transforms of simpler draws, and the relaxed (concrete) ones."""
+
+import math
+
+from .._array import Size
+from ..ops.creation import full, full_like, zeros_like
+from ..ops.elementwise import where
+from ..ops.random import rand
+from . import constraints
+from .compound import TransformedDistribution
+from .distribution import Distribution
+from .families_continuous import Cauchy, Exponential, Gamma, Normal, Uniform
+from .families_discrete import Categorical, OfCategories
+from .transforms import (
+    AbsTransform,
+    AffineTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    StickBreakingTransform,
+)
+from .utils import Success, broadcast_all, clamp_probs, euler_constant, finfo
+
+
+class LogNormal(TransformedDistribution):
+    """exp of a Normal."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    _batched = ()
+
+    def __init__(self, loc, scale, validate_args=None):
+        base = Normal(loc, scale, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    loc = property(lambda self: self.base_dist.loc)
+    scale = property(lambda self: self.base_dist.scale)
+    mean = property(lambda self: (self.loc + self.scale**2 / 2).exp())
+    mode = property(lambda self: (self.loc - self.scale**2).exp())
+    variance = property(lambda self: (self.scale**2).expm1() * (2 * self.loc + self.scale**2).exp())
+
+    def entropy(self):
+        return self.base_dist.entropy() + self.loc
+
+
+class LogisticNormal(TransformedDistribution):
+    """Points of the simplex: stick breaking of independent Normals along the last axis."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.simplex
+    has_rsample = True
+    _batched = ()
+
+    def __init__(self, loc, scale, validate_args=None):
+        base = Normal(loc, scale, validate_args=validate_args)
+        base = base if base.batch_shape else base.expand((1,))
+        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+
+    loc = property(lambda self: self.base_dist.base_dist.loc)
+    scale = property(lambda self: self.base_dist.base_dist.scale)
+
+
+class _Folded(TransformedDistribution):
+    """The absolute value of a distribution that is symmetric around 0."""
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+
+    scale = property(lambda self: self.base_dist.scale)
+    mode = property(lambda self: zeros_like(self.scale))
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value):
+        self._check_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value):
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self):
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(_Folded):
+    """The absolute value of a Normal of mean 0."""
+
+    _batched = ()
+
+    def __init__(self, scale, validate_args=None):
+        base = Normal(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
+    variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
+
+
+class HalfCauchy(_Folded):
+    """The absolute value of a Cauchy around 0."""
+
+    _batched = ()
+
+    def __init__(self, scale, validate_args=None):
+        base = Cauchy(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    mean = property(lambda self: full_like(self.scale, math.inf))
+    variance = property(lambda self: self.base_dist.variance)
+
+
+class Gumbel(TransformedDistribution):
+    """The limit distribution of maxima."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    _batched = ("loc", "scale")
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = broadcast_all(loc, scale)
+        limits = finfo(self.loc)
+        low, high = full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps)
+        steps = [
+            ExpTransform().inv,
+            AffineTransform(0, -1),
+            ExpTransform().inv,
+            AffineTransform(self.loc, -self.scale),
+        ]
+        super().__init__(Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args)
+
+    mean = property(lambda self: self.loc + self.scale * euler_constant)
+    mode = property(lambda self: self.loc)
+    stddev = property(lambda self: (math.pi / math.sqrt(6)) * self.scale)
+    variance = property(lambda self: self.stddev**2)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        y = (self.loc - value) / self.scale
+        return (y - y.exp()) - self.scale.log()
+
+    def entropy(self):
+        return self.scale.log() + (1 + euler_constant)
+
+
+class Weibull(TransformedDistribution):
+    """scale * E^(1 / concentration) for E from Exponential(1)."""
+
+    arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
+    support = constraints.positive
+    _batched = ("scale", "concentration", "concentration_reciprocal")
+
+    def __init__(self, scale, concentration, validate_args=None):
+        self.scale, self.concentration = broadcast_all(scale, concentration)
+        self.concentration_reciprocal = self.concentration.reciprocal()
+        base = Exponential(full_like(self.scale, 1.0), validate_args=validate_args)
+        steps = [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    def _moment(self, n):
+        """The mean of the n-th power of X / scale."""
+        return (1 + n * self.concentration_reciprocal).lgamma().exp()
+
+    mean = property(lambda self: self.scale * self._moment(1))
+    variance = property(lambda self: self.scale**2 * (self._moment(2) - self._moment(1) ** 2))
+
+    @property
+    def mode(self):
+        """scale * ((k - 1) / k)^(1/k)."""
+        k = self.concentration
+        return self.scale * ((k - 1) / k) ** k.reciprocal()
+
+    def entropy(self):
+        r = self.concentration_reciprocal
+        return euler_constant * (1 - r) + (self.scale * r).log() + 1
+
+
+class Pareto(TransformedDistribution):
+    """Power law above scale: P(X > x) = (scale / x)^alpha."""
+
+    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
+    _batched = ("scale", "alpha")
+
+    def __init__(self, scale, alpha, validate_args=None):
+        self.scale, self.alpha = broadcast_all(scale, alpha)
+        base = Exponential(self.alpha, validate_args=validate_args)
+        steps = [ExpTransform(), AffineTransform(0, self.scale)]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        """From scale up."""
+        return constraints.greater_than_eq(self.scale)
+
+    mode = property(lambda self: self.scale)
+
+    @property
+    def mean(self):
+        """Infinite up to alpha = 1."""
+        a = self.alpha.clamp(min=1)
+        return a * self.scale / (a - 1)
+
+    @property
+    def variance(self):
+        """Infinite up to alpha = 2."""
+        a = self.alpha.clamp(min=2)
+        return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
+
+    def entropy(self):
+        return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
+
+
+class Kumaraswamy(TransformedDistribution):
+    """Numbers in (0, 1), like the Beta's but with P(X <= x) = 1 - (1 - x^a)^b."""
+
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    support = constraints.unit_interval
+    has_rsample = True
+    _batched = ("concentration1", "concentration0")
+
+    def __init__(self, concentration1, concentration0, validate_args=None):
+        self.concentration1, self.concentration0 = a, b = broadcast_all(concentration1, concentration0)
+        base = Uniform(zeros_like(b), full_like(b, 1.0), validate_args=validate_args)
+        steps = [
+            PowerTransform(b.reciprocal()),
+            AffineTransform(1.0, -1.0),
+            PowerTransform(a.reciprocal()),
+        ]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    def _moment(self, n):
+        a, b = 1 + n / self.concentration1, self.concentration0
+        return b * (a.lgamma() + b.lgamma() - (a + b).lgamma()).exp()
+
+    mean = property(lambda self: self._moment(1))
+    variance = property(lambda self: self._moment(2) - self.mean**2)
+
+    @property
+    def mode(self):
+        """NaN where a concentration is below 1."""
+        a, b = self.concentration1, self.concentration0
+        log_mode = b.reciprocal() * (-b).log1p() - (-a * b).log1p()
+        return where((a < 1) | (b < 1), math.nan, log_mode.exp())
+
+    def entropy(self):
+        a, b = self.concentration1, self.concentration0
+        harmonic = (b + 1).digamma() + euler_constant
+        return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
+
+
+class InverseGamma(TransformedDistribution):
+    """1 / X for X from Gamma(concentration, rate)."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    _batched = ()
+
+    def __init__(self, concentration, rate, validate_args=None):
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        minus_one = full((), -1.0, dtype=base.rate.dtype, device=base.rate.device)
+        super().__init__(base, PowerTransform(minus_one), validate_args=validate_args)
+
+    concentration = property(lambda self: self.base_dist.concentration)
+    rate = property(lambda self: self.base_dist.rate)
+    mode = property(lambda self: self.rate / (self.concentration + 1))
+
+    @property
+    def mean(self):
+        """Infinite up to concentration 1."""
+        a = self.concentration
+        return where(a > 1, self.rate / (a - 1), math.inf)
+
+    @property
+    def variance(self):
+        """Infinite up to concentration 2."""
+        a = self.concentration
+        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), math.inf)
+
+    def entropy(self):
+        a = self.concentration
+        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
+
+
+class LogitRelaxedBernoulli(Success, Distribution):
+    """The logit of a `RelaxedBernoulli` draw."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.real
+    has_rsample = True
+    _batched = ("probs", "logits")
+
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+        (self.temperature,) = broadcast_all(temperature)
+        self._keep(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    def rsample(self, sample_shape=Size()):
+        shape = self._extended_shape(sample_shape)
+        p = clamp_probs(self.probs.expand(shape))
+        u = clamp_probs(rand(shape, dtype=p.dtype, device=p.device))
+        return (u.log() - (-u).log1p() + p.log() - (-p).log1p()) / self.temperature
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        gap = logits - value * self.temperature
+        return self.temperature.log() + gap - 2 * gap.exp().log1p()
+
+
+class RelaxedBernoulli(TransformedDistribution):
+    """Numbers in (0, 1) that near 0 and 1 as the temperature falls, with gradients.
+
+    Source: Maddison et al., 2017; Jang et al., 2017.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    has_rsample = True
+    _batched = ()
+
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args=validate_args)
+        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
+
+    temperature = property(lambda self: self.base_dist.temperature)
+    probs = property(lambda self: self.base_dist.probs)
+    logits = property(lambda self: self.base_dist.logits)
+
+
+class ExpRelaxedCategorical(OfCategories, Distribution):
+    """The logarithm of a `RelaxedOneHotCategorical` draw."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.real_vector  # in truth, those whose logsumexp is 0
+    has_rsample = True
+    _batched = ("_categorical",)
+
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+        self._categorical = Categorical(probs, logits)
+        (self.temperature,) = broadcast_all(temperature)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    def rsample(self, sample_shape=Size()):
+        u = rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
+        gumbels = -((-clamp_probs(u).log()).log())
+        scores = (self.logits + gumbels) / self.temperature
+        return scores - scores.logsumexp(-1, keepdim=True)
+
+    def log_prob(self, value):
+        self._check_sample(value)
+        k = self._event_shape[0]
+        logits, value = broadcast_all(self.logits, value)
+        score = logits - value * self.temperature
+        score = (score - score.logsumexp(-1, keepdim=True)).sum(-1)
+        return score + math.lgamma(k) + (k - 1) * self.temperature.log()
+
+
+class RelaxedOneHotCategorical(TransformedDistribution):
+    """Points of the simplex that near its corners as the temperature falls, with gradients.
+
+    Source: Maddison et al., 2017; Jang et al., 2017.
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.simplex
+    has_rsample = True
+    _batched = ()
+
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    temperature = property(lambda self: self.base_dist.temperature)
+    probs = property(lambda self: self.base_dist.probs)
+    logits = property(lambda self: self.base_dist.logits)

@@ -1,0 +1,481 @@
+"""Kullback-Leibler divergences between pairs of distributions: a table of rules by their classes."""
+
+import math
+import warnings
+
+from ..linalg import solve_triangular
+from ..ops.activation import softplus
+from ..ops.creation import full_like
+from ..ops.elementwise import where
+from ..ops.linalg import matmul
+from .compound import Independent, TransformedDistribution
+from .distribution import Distribution, ExponentialFamily
+from .families_continuous import (
+    Beta,
+    Cauchy,
+    ContinuousBernoulli,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    Laplace,
+    Normal,
+    Uniform,
+)
+from .families_discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    OneHotCategorical,
+    Poisson,
+)
+from .families_matrix import (
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    log_diagonal,
+    mahalanobis,
+)
+from .families_transformed import Gumbel, HalfNormal, Pareto
+from .utils import euler_constant, joint_shape, size, sum_rightmost
+
+__all__ = ["kl_divergence", "register_kl"]
+
+_RULES = {}
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def register_kl(type_p, type_q):
+    """A decorator for the rule f(p, q) of a pair of classes; it holds for their subclasses too.
+
+    Raises:
+        TypeError: a class is not of distributions.
+    """
+    for name, kind in (("type_p", type_p), ("type_q", type_q)):
+        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
+
+    def register(function):
+        _RULES[type_p, type_q] = function
+        return function
+
+    return register
+
+
+def _find(type_p, type_q):
+    """The rule of the nearest classes; nearness in p decides, with a warning if q would decide otherwise."""
+    fitting = [(a, b) for a, b in _RULES if issubclass(type_p, a) and issubclass(type_q, b)]
+    if not fitting:
+        return None
+    far_p, far_q = type_p.__mro__.index, type_q.__mro__.index
+    by_p = min(fitting, key=lambda m: (far_p(m[0]), far_q(m[1])))
+    by_q = min(fitting, key=lambda m: (far_q(m[1]), far_p(m[0])))
+    if _RULES[by_p] is not _RULES[by_q]:
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
+            f"Please register_kl({by_p[0].__name__}, {by_q[1].__name__})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return _RULES[by_p]
+
+
+def kl_divergence(p, q):
+    """The expectation under p of log p - log q, of their batch shape.
+
+    Raises:
+        NotImplementedError: no rule for this pair of classes.
+    """
+    rule = _find(type(p), type(q))
+    if rule is None:
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+        )
+    return rule(p, q)
+
+
+# -- one family ---------------------------------------------------------------------------------------------------------
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p, q):
+    one = p.probs * (softplus(-q.logits) - softplus(-p.logits))
+    zero = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
+    one = where(p.probs == 0, 0.0, where(q.probs == 0, math.inf, one))
+    return one + where(p.probs == 1, 0.0, where(q.probs == 1, math.inf, zero))
+
+
+@register_kl(Beta, Beta)
+def _beta(p, q):
+    a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
+    shifts = (a - c) * a.digamma() + (b - d) * b.digamma() + (c + d - a - b) * (a + b).digamma()
+    return q._log_beta() - p._log_beta() + shifts
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p, q):
+    if bool((p.total_count < q.total_count).any()):
+        raise NotImplementedError(
+            "KL between Binomials where q.total_count > p.total_count is not implemented"
+        )
+    each = p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
+    return where(p.total_count > q.total_count, math.inf, p.total_count * each)
+
+
+@register_kl(Categorical, Categorical)
+def _categorical(p, q):
+    terms = p.probs * (p.logits - q.logits)
+    return where(p.probs == 0, 0.0, where(q.probs == 0, math.inf, terms)).sum(-1)
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hot(p, q):
+    return _categorical(p._categorical, q._categorical)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p, q):
+    normalizers = p._cont_bern_log_norm() - q._cont_bern_log_norm()
+    return p.mean * (p.logits - q.logits) + normalizers + (-p.probs).log1p() - (-q.probs).log1p()
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p, q):
+    a, b, total = p.concentration, q.concentration, p.concentration.sum(-1)
+    out = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+    return out + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p, q):
+    ratio = q.rate / p.rate
+    return ratio - ratio.log() - 1
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _exponential_family(p, q):
+    """The Bregman divergence of the normalizer."""
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            "The cross KL-divergence between different exponential families cannot be computed using "
+            "Bregman divergences"
+        )
+    natural, normalizer, gradients = p._bregman_parts()
+    result = q._log_normalizer(*q._natural_params) - normalizer
+    for a, b, g in zip(natural, q._natural_params, gradients, strict=True):
+        term = (b - a) * g
+        result = result - sum_rightmost(term, term.ndim - result.ndim)
+    return result
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p, q):
+    a, b, c, d = p.concentration, p.rate, q.concentration, q.rate
+    return c * (b / d).log() + c.lgamma() - a.lgamma() + (a - c) * a.digamma() + (d - b) * (a / b)
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p, q):
+    ratio, gap = p.scale / q.scale, (q.loc - p.loc) / q.scale
+    tail = (gap + (1 + ratio).lgamma()).exp()
+    return ratio * euler_constant + tail - ratio.log() - gap - (1 + euler_constant)
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p, q):
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p, q):
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p, q):
+    ratio, gap = p.scale / q.scale, (p.loc - q.loc).abs()
+    return gap / q.scale + ratio * (-gap / p.scale).exp() - ratio.log() - 1
+
+
+@register_kl(Normal, Normal)
+def _normal(p, q):
+    ratio = (p.scale / q.scale) ** 2
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p, q):
+    ratio = q.alpha / p.alpha
+    result = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return where(p.scale < q.scale, math.inf, result)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p, q):
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p, q):
+    result = ((q.high - q.low) / (p.high - p.low)).log()
+    return where((q.low > p.low) | (q.high < p.high), math.inf, result)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p, q):
+    return ((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2).log() - (4 * p.scale * q.scale).log()
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p, q):
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("kl_divergence: the two are not the same transforms of their bases.")
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(Independent, Independent)
+def _independent(p, q):
+    n = p.reinterpreted_batch_ndims
+    if n != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("kl_divergence: the two take different numbers of axes as events.")
+    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), n)
+
+
+# -- normal vectors: 1/2 (log det q - log det p + tr(q^-1 p) + distance of the means - n) -------------------------------
+
+
+def _vectors(p, q, log_dets, trace, distance):
+    return 0.5 * (log_dets + trace + distance - p.event_shape[0])
+
+
+def _same_events(p, q):
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
+        )
+
+
+def _squares(factor, *others):
+    """The sum of squares of L^-1 M for each matrix M: the trace of (L L^T)^-1 M M^T."""
+    total = 0.0
+    for m in others:
+        batch = joint_shape(factor.shape[:-2], m.shape[:-2])
+        left, right = factor.expand(size(batch, factor.shape[-2:])), m.expand(size(batch, m.shape[-2:]))
+        total = total + (solve_triangular(left, right, upper=False) ** 2).sum((-2, -1))
+    return total
+
+
+def _low_rank_trace(q, *others):
+    """The trace of q's precision with M M^T for each matrix M."""
+    reduced, root = q._reduced(), q._D.rsqrt().unsqueeze(-1)
+    return sum(((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate(p, q):
+    _same_events(p, q)
+    log_dets = 2 * (log_diagonal(q._factor) - log_diagonal(p._factor))
+    trace = _squares(q._factor, p._factor)
+    return _vectors(p, q, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _low_rank(p, q):
+    _same_events(p, q)
+    log_dets = q.log_determinant() - p.log_determinant()
+    trace = _low_rank_trace(q, p._W, p._D.sqrt().diag_embed())
+    return _vectors(p, q, log_dets, trace, q.distance(q.loc - p.loc))
+
+
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _multivariate_low_rank(p, q):
+    _same_events(p, q)
+    log_dets = q.log_determinant() - 2 * log_diagonal(p._factor)
+    return _vectors(p, q, log_dets, _low_rank_trace(q, p._factor), q.distance(q.loc - p.loc))
+
+
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+def _low_rank_multivariate(p, q):
+    _same_events(p, q)
+    log_dets = 2 * log_diagonal(q._factor) - p.log_determinant()
+    trace = _squares(q._factor, p._W, p._D.sqrt().diag_embed())
+    return _vectors(p, q, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+
+
+# -- two families: minus the entropy of p, minus the mean of log q under p ----------------------------------------------
+
+
+def _given(p, q, value):
+    """A constant of the shape of the pair."""
+    like = next(v for v in p.__dict__.values() if hasattr(v, "requires_grad"))
+    return full_like(like.expand(p.batch_shape), value).expand(joint_shape(p.batch_shape, q.batch_shape))
+
+
+def _infinite(p, q):
+    """q is zero on a part of p's support."""
+    return _given(p, q, math.inf)
+
+
+_UNBOUNDED = {
+    Beta: (Pareto,),
+    ContinuousBernoulli: (Pareto,),
+    Exponential: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gamma: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gumbel: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Laplace: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Normal: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Pareto: (Beta, ContinuousBernoulli, Uniform),
+    Poisson: (Bernoulli, Binomial),
+}
+for _p, _others in _UNBOUNDED.items():
+    for _q in _others:
+        register_kl(_p, _q)(_infinite)
+
+
+@register_kl(Bernoulli, Poisson)
+def _bernoulli_poisson(p, q):
+    return q.rate - p.probs * q.rate.log() - p.entropy()
+
+
+def _from_moments_normal(p, q, mean, variance):
+    """p's mean and variance are all that a normal q asks for."""
+    squares = (variance + (mean - q.loc) ** 2) / (2 * q.scale**2)
+    return -p.entropy() + 0.5 * _LOG_2PI + q.scale.log() + squares
+
+
+@register_kl(Beta, Normal)
+@register_kl(ContinuousBernoulli, Normal)
+@register_kl(Exponential, Normal)
+@register_kl(Gamma, Normal)
+@register_kl(Gumbel, Normal)
+@register_kl(Laplace, Normal)
+@register_kl(Uniform, Normal)
+def _normal_of_moments(p, q):
+    return _from_moments_normal(p, q, p.mean, p.variance)
+
+
+@register_kl(Pareto, Normal)
+def _pareto_normal(p, q):
+    far = p.alpha > 2
+    safe = Pareto(p.scale, where(far, p.alpha, 3.0), validate_args=False)
+    return where(far, _from_moments_normal(safe, q, safe.mean, safe.variance), math.inf)
+
+
+@register_kl(Beta, Exponential)
+@register_kl(ContinuousBernoulli, Exponential)
+@register_kl(Gamma, Exponential)
+def _exponential_of_mean(p, q):
+    return q.rate * p.mean - q.rate.log() - p.entropy()
+
+
+@register_kl(Pareto, Exponential)
+def _pareto_exponential(p, q):
+    far = p.alpha > 1
+    safe = Pareto(p.scale, where(far, p.alpha, 2.0), validate_args=False)
+    return where(far, _exponential_of_mean(safe, q), math.inf)
+
+
+@register_kl(Uniform, Exponential)
+def _uniform_exponential(p, q):
+    return where(p.low < 0, math.inf, _exponential_of_mean(p, q))
+
+
+def _gamma_of(p, q, mean, mean_log):
+    a, b = q.concentration, q.rate
+    return a.lgamma() - a * b.log() - (a - 1) * mean_log + b * mean - p.entropy()
+
+
+@register_kl(Beta, Gamma)
+def _beta_gamma(p, q):
+    a, total = p.concentration1, p.concentration1 + p.concentration0
+    return _gamma_of(p, q, p.mean, a.digamma() - total.digamma())
+
+
+@register_kl(Exponential, Gamma)
+def _exponential_gamma(p, q):
+    return _gamma_of(p, q, p.mean, -euler_constant - p.rate.log())
+
+
+@register_kl(Pareto, Gamma)
+def _pareto_gamma(p, q):
+    far = p.alpha > 1
+    safe = Pareto(p.scale, where(far, p.alpha, 2.0), validate_args=False)
+    mean_log = p.scale.log() + safe.alpha.reciprocal()
+    return where(far, _gamma_of(safe, q, safe.mean, mean_log), math.inf)
+
+
+def _mean_log(low, high):
+    """The mean of log x for x uniform in [low, high]."""
+    return (high.xlogy(high) - low.xlogy(low)) / (high - low) - 1
+
+
+@register_kl(Uniform, Gamma)
+def _uniform_gamma(p, q):
+    return where(p.low < 0, math.inf, _gamma_of(p, q, p.mean, _mean_log(p.low, p.high)))
+
+
+@register_kl(Uniform, Beta)
+def _uniform_beta(p, q):
+    log, log_rest = _mean_log(p.low, p.high), _mean_log(1 - p.high, 1 - p.low)
+    result = q._log_beta() - (q.concentration1 - 1) * log - (q.concentration0 - 1) * log_rest - p.entropy()
+    return where((p.high > 1) | (p.low < 0), math.inf, result)
+
+
+@register_kl(Uniform, Pareto)
+def _uniform_pareto(p, q):
+    log_q = q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * _mean_log(p.low, p.high)
+    return where(p.low < q.scale, math.inf, -p.entropy() - log_q)
+
+
+@register_kl(Beta, ContinuousBernoulli)
+def _continuous_bernoulli_of_mean(p, q):
+    return -p.entropy() - p.mean * q.logits - (-q.probs).log1p() - q._cont_bern_log_norm()
+
+
+@register_kl(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p, q):
+    outside = (p.high > 1) | (p.low < 0)
+    return where(outside, math.inf, _continuous_bernoulli_of_mean(p, q))
+
+
+@register_kl(Beta, Uniform)
+@register_kl(ContinuousBernoulli, Uniform)
+def _uniform_of_unit(p, q):
+    result = (q.high - q.low).log() - p.entropy()
+    return where((q.low > 0) | (q.high < 1), math.inf, result)
+
+
+def _gumbel_of(p, q, mean, mean_exp):
+    """mean_exp: the mean of exp(-x / q.scale) under p."""
+    location = q.loc / q.scale
+    return q.scale.log() + mean / q.scale - location + location.exp() * mean_exp - p.entropy()
+
+
+@register_kl(Exponential, Gumbel)
+def _exponential_gumbel(p, q):
+    product = p.rate * q.scale
+    return _gumbel_of(p, q, p.mean, product / (product + 1))
+
+
+@register_kl(Gamma, Gumbel)
+def _gamma_gumbel(p, q):
+    return _gumbel_of(p, q, p.mean, (1 + (p.rate * q.scale).reciprocal()) ** -p.concentration)
+
+
+@register_kl(Normal, Gumbel)
+def _normal_gumbel(p, q):
+    mean_exp = (0.5 * (p.scale / q.scale) ** 2 - p.loc / q.scale).exp()
+    return _gumbel_of(p, q, p.loc, mean_exp)
+
+
+@register_kl(Uniform, Gumbel)
+def _uniform_gumbel(p, q):
+    gap = (-p.low / q.scale).exp() - (-p.high / q.scale).exp()
+    return _gumbel_of(p, q, p.mean, gap * q.scale / (p.high - p.low))
+
+
+@register_kl(Normal, Laplace)
+def _normal_laplace(p, q):
+    gap = p.loc - q.loc
+    z = gap / p.scale
+    distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
+    return (2 * q.scale).log() + distance / q.scale - p.entropy()

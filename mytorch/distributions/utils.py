@@ -1,0 +1,162 @@
+"""What the distributions share: broadcasting of parameters, probabilities and logits, triangles."""
+
+from numbers import Number
+
+import numpy as np
+
+from .. import dtypes
+from .._array import Array, Size
+from ..autograd.mode import enable_grad
+from ..ops.activation import sigmoid, softmax
+from ..ops.creation import tensor, zeros
+from ..ops.movement import broadcast_tensors
+from ..tensor import Tensor
+
+euler_constant = 0.57721566490153286060
+
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
+
+
+def broadcast_all(*values):
+    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor.
+
+    Raises:
+        ValueError: a value is neither.
+    """
+    if not all(isinstance(v, (Tensor, Array, Number)) for v in values):
+        raise ValueError(
+            "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+            f"__torch_function__, got {[type(v).__name__ for v in values]}."
+        )
+    like = next((v for v in values if isinstance(v, (Tensor, Array))), None)
+    dtype, device = (dtypes.default_dtype(), None) if like is None else (like.dtype, like.device)
+    made = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
+    return broadcast_tensors(*(Tensor(v) if isinstance(v, Array) else v for v in made))
+
+
+def finfo(x):
+    """The limits of x's dtype."""
+    return dtypes.finfo(x.dtype)
+
+
+def sum_rightmost(value, dim):
+    """value summed over its last `dim` axes."""
+    return value.sum(tuple(range(-dim, 0))) if dim else value
+
+
+def logits_to_probs(logits, is_binary=False):
+    """Probabilities of logits: sigmoid if binary, else softmax over the last axis."""
+    return sigmoid(logits) if is_binary else softmax(logits, -1)
+
+
+def clamp_probs(probs):
+    """Probabilities kept away from 0 and 1 by the dtype's eps."""
+    eps = finfo(probs).eps
+    return probs.clamp(eps, 1 - eps)
+
+
+def probs_to_logits(probs, is_binary=False):
+    """log p, or log(p / (1 - p)) if binary, of clamped probabilities."""
+    p = clamp_probs(probs)
+    return p.log() - (-p).log1p() if is_binary else p.log()
+
+
+class lazy_property:
+    """A property computed at its first use, with autograd on, and then kept."""
+
+    def __init__(self, wrapped):
+        self.wrapped, self.__doc__ = wrapped, wrapped.__doc__
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        with enable_grad():
+            value = instance.__dict__[self.wrapped.__name__] = self.wrapped(instance)
+        return value
+
+
+def _tril_mask(n, diag):
+    return np.tri(n, k=diag, dtype=bool).reshape(-1).nonzero()[0]
+
+
+def tril_matrix_to_vec(mat, diag=0):
+    """The entries on and below a diagonal, row by row: (..., n, n) to (..., entries).
+
+    Raises:
+        ValueError: the diagonal is outside of the matrix.
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    return mat.reshape(*mat.shape[:-2], n * n)[..., _tril_mask(n, diag)]
+
+
+def vec_to_tril_matrix(vec, diag=0):
+    """The lower triangular matrices whose entries on and below a diagonal are given.
+
+    Raises:
+        ValueError: no square matrix has so many.
+    """
+    entries = vec.shape[-1]
+    n = 1
+    while len(_tril_mask(n, diag)) < entries:
+        n += 1
+    mask = _tril_mask(n, diag)
+    if len(mask) != entries:
+        raise ValueError(
+            f"The size of last dimension is {entries} which cannot be expressed as "
+            "the lower triangular part of a square D x D matrix."
+        )
+    flat = zeros(*vec.shape[:-1], n * n, dtype=vec.dtype, device=vec.device)
+    flat[..., mask] = vec
+    return flat.reshape(*vec.shape[:-1], n, n)
+
+
+def size(*parts):
+    """Shapes joined to one Size."""
+    return Size([n for part in parts for n in part])
+
+
+def joint_shape(*shapes):
+    """The shape that shapes broadcast to."""
+    return Size(np.broadcast_shapes(*(tuple(s) for s in shapes)))
+
+
+class Success:
+    """Keeps the probability or the logit of a success, whichever is given; the other is made when asked for."""
+
+    def _keep(self, probs, logits, *others):
+        """Broadcast with others, which are returned; store under its name."""
+        one_of(probs, logits)
+        name, value = ("probs", probs) if logits is None else ("logits", logits)
+        *others, value = broadcast_all(*others, value)
+        setattr(self, name, value)
+        self._held = name
+        return [o.to(value.dtype) for o in others]
+
+    @lazy_property
+    def logits(self):
+        """log(p / (1 - p))."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self):
+        """The probabilities."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    _param = property(lambda self: getattr(self, self._held))
+    param_shape = property(lambda self: self._param.shape)
+
+
+def one_of(probs, logits):
+    """Raise unless just one is given."""
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
