@@ -74,7 +74,8 @@ from .transforms import (
     identity_transform,
 )
 
-# PyTorch has a module for each family; programs import from them: `from mytorch.distributions.normal import Normal`.
+# PyTorch has a module for each family, from which programs import:
+# `from mytorch.distributions.normal import Normal`.
 _MODULES = {
     "bernoulli": (Bernoulli,),
     "beta": (Beta,),
@@ -119,8 +120,12 @@ _MODULES = {
     "wishart": (Wishart,),
 }
 for _name, _classes in _MODULES.items():
-    _module = types.ModuleType(f"{__name__}.{_name}", f"{_classes[0].__name__}, where PyTorch keeps it.")
-    _module.__dict__.update({c.__name__: c for c in _classes}, __all__=[c.__name__ for c in _classes])
+    _module = types.ModuleType(
+        f"{__name__}.{_name}", f"{_classes[0].__name__}, where PyTorch keeps it."
+    )
+    _module.__dict__.update(
+        {c.__name__: c for c in _classes}, __all__=[c.__name__ for c in _classes]
+    )
     sys.modules[_module.__name__] = globals()[_name] = _module
 
 __all__ = [

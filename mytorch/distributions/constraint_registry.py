@@ -1,7 +1,7 @@
 """From a constraint to a transform that maps unconstrained numbers into it.
 
-`biject_to(constraint)` gives a bijection, `transform_to(constraint)` a map that need not be one but is
-cheap and well conditioned. Both are registries to which one may add with `register`.
+`biject_to(constraint)` gives a bijection, `transform_to(constraint)` a map that need not be one but
+is cheap and well conditioned. Both are registries to which one may add with `register`.
 """
 
 from numbers import Number
@@ -18,7 +18,7 @@ class ConstraintRegistry:
         self._registry = {}
 
     def register(self, constraint, factory=None):
-        """Register factory(constraint) -> Transform for a constraint or its class; also a decorator.
+        """Register factory(constraint) -> Transform for a constraint or its class, or decorate it.
 
         Raises:
             TypeError: the first argument is neither.
@@ -28,7 +28,8 @@ class ConstraintRegistry:
         kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
         if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
             raise TypeError(
-                f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}"
+                "Expected constraint to be either a Constraint subclass or instance, but got "
+                f"{constraint}"
             )
         self._registry[kind] = factory
         return factory

@@ -1,7 +1,7 @@
 """Constraints: the sets that parameters and draws of distributions lie in.
 
-`constraint.check(value)` tells which events of a value satisfy it; `event_dim` is the number of last
-axes that make one event, `is_discrete` whether the set is.
+`constraint.check(value)` tells which events of a value satisfy it; `event_dim` is the number of
+last axes that make one event, `is_discrete` whether the set is.
 """
 
 import numpy as np
@@ -123,13 +123,18 @@ class _IndependentConstraint(Constraint):
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
         kind = type(base_constraint).__name__
-        _need(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
+        _need(
+            isinstance(base_constraint, Constraint),
+            f"base_constraint must be a Constraint, got {kind}",
+        )
         n = reinterpreted_batch_ndims
         _need(isinstance(n, int) and n >= 0, f"reinterpreted_batch_ndims must be >= 0, got {n}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, n
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
-    event_dim = property(lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims)
+    event_dim = property(
+        lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+    )
 
     def check(self, value):
         result = self.base_constraint.check(value)
@@ -146,7 +151,10 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def __init__(self, base_constraint):
         kind = type(base_constraint).__name__
-        _need(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
+        _need(
+            isinstance(base_constraint, Constraint),
+            f"base_constraint must be a Constraint, got {kind}",
+        )
         self.base_constraint = base_constraint
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
@@ -322,26 +330,34 @@ class _PositiveDefinite(_Symmetric):
         if not bool(symmetric.all()):
             return symmetric
         matrices = value.detach().cpu().numpy()
-        flat = matrices.reshape(-1, *matrices.shape[-2:])
-        found = np.array([_has_cholesky(m) for m in flat], bool).reshape(matrices.shape[:-2])
-        return Tensor._wrap(found).to(value.device)
+        if _factors(matrices):
+            return symmetric
+        each = [_factors(m) for m in matrices.reshape(-1, *matrices.shape[-2:])]
+        return Tensor._wrap(np.array(each, bool).reshape(matrices.shape[:-2])).to(value.device)
 
 
-def _has_cholesky(matrix):
+def _factors(matrices):
+    """Whether all have Cholesky factors."""
     try:
-        return bool(np.isfinite(np.linalg.cholesky(matrix)).all())
+        return bool(np.isfinite(np.linalg.cholesky(matrices)).all())
     except np.linalg.LinAlgError:
         return False
 
 
 def _check_sequence(cseq):
-    _need(all(isinstance(c, Constraint) for c in cseq), "All elements of cseq must be Constraint instances")
+    _need(
+        all(isinstance(c, Constraint) for c in cseq),
+        "All elements of cseq must be Constraint instances",
+    )
     return list(cseq)
 
 
 def check_dim(dim, value):
     """Raise where an axis is out of a value's range."""
-    _need(-value.ndim <= dim < value.ndim, f"dim {dim} out of range for value with {value.ndim} dimensions")
+    _need(
+        -value.ndim <= dim < value.ndim,
+        f"dim {dim} out of range for value with {value.ndim} dimensions",
+    )
 
 
 class _Cat(Constraint):

@@ -11,7 +11,7 @@ from .utils import lazy_property, size, sum_rightmost
 
 
 class Distribution:
-    """A distribution with a batch shape (independent ones side by side) and an event shape (of one draw).
+    """A distribution, with a batch shape (independent ones side by side) and one of its events.
 
     Args:
         batch_shape, event_shape: the shapes.
@@ -38,20 +38,26 @@ class Distribution:
             wanted = self.arg_constraints
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = "
+                f"{{}}` or initialize "
                 "the distribution with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
             return
         for name, constraint in wanted.items():
-            lazy = isinstance(getattr(type(self), name, None), lazy_property) and name not in self.__dict__
+            lazy = (
+                isinstance(getattr(type(self), name, None), lazy_property)
+                and name not in self.__dict__
+            )
             if lazy or constraints.is_dependent(constraint):
                 continue
             value = getattr(self, name)
             if not bool(constraint.check(value).all()):
                 raise ValueError(
-                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                    f"Expected parameter {name} ({type(value).__name__} of shape "
+                    f"{tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid "
+                    f"values:\n{value}"
                 )
 
     @staticmethod
@@ -67,7 +73,9 @@ class Distribution:
         Raises:
             NotImplementedError: a subclass has a constructor of its own and no `expand`.
         """
-        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None)
+        owner = next(
+            (c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None
+        )
         if owner is None:
             raise NotImplementedError(f"{type(self).__name__} does not implement expand.")
         new = self._get_checked_instance(owner, _instance)
@@ -83,7 +91,8 @@ class Distribution:
     def _get_checked_instance(self, cls, _instance=None):
         if _instance is None and type(self).__init__ != cls.__init__:
             raise NotImplementedError(
-                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method "
                 "must also define a custom .expand() method."
             )
         return type(self).__new__(type(self)) if _instance is None else _instance
@@ -140,7 +149,9 @@ class Distribution:
     def sample_n(self, n):
         """n draws; deprecated, `sample((n,))` is the same."""
         warnings.warn(
-            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2
+            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.",
+            FutureWarning,
+            stacklevel=2,
         )
         return self.sample((n,))
 
@@ -177,26 +188,32 @@ class Distribution:
             raise ValueError("The value argument to log_prob must be a Tensor")
         event = self._event_shape
         if value.shape[value.ndim - len(event) :] != event:
-            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {event}.")
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.shape} vs {event}."
+            )
         wanted = size(self._batch_shape, event)
         for i, j in zip(reversed(value.shape), reversed(wanted), strict=False):
             if 1 not in (i, j) and i != j:
                 raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {wanted}."
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
+                    f"{wanted}."
                 )
         try:
             support = self.support
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
+                f"{type(self)} does not define `support` to enable sample validation. Please "
+                "initialize the "
                 "distribution with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
             return
         if not bool(support.check(value).all()):
             raise ValueError(
-                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
-                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
+                "to be within the "
+                f"support ({support!r}) of the distribution {self!r}, but found invalid "
+                f"values:\n{value}"
             )
 
     def _check_sample(self, value):
@@ -213,8 +230,8 @@ class Distribution:
 class ExponentialFamily(Distribution):
     """Densities exp(<natural parameters, t(x)> - F(natural parameters) + k(x)), known by F.
 
-    Subclasses that define `_natural_params`, `_log_normalizer` (F) and `_mean_carrier_measure` (the mean
-    of k) get their entropy, and their divergence from one of their kind, from F's gradient.
+    Subclasses that define `_natural_params`, `_log_normalizer` (F) and `_mean_carrier_measure` (the
+    mean of k) get their entropy, and their divergence from one of their kind, from F's gradient.
     Source: Nielsen and Nock, "Entropies and cross-entropies of exponential families", 2010.
     """
 

@@ -2,6 +2,7 @@
 
 import math
 
+from .. import dtypes
 from .._array import Size
 from ..autograd.mode import no_grad
 from ..ops.creation import empty, full, zeros_like
@@ -139,7 +140,9 @@ class Exponential(_Real, ExponentialFamily):
 
     def rsample(self, sample_shape=Size()):
         shape = self._extended_shape(sample_shape)
-        return empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
+        return (
+            empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
+        )
 
     def log_prob(self, value):
         self._check_sample(value)
@@ -215,12 +218,14 @@ class Cauchy(_Real):
     variance = property(lambda self: self._filled(math.inf, self.loc))
 
     def rsample(self, sample_shape=Size()):
-        shape = self._extended_shape(sample_shape)
-        return self.loc + empty(shape, dtype=self.loc.dtype, device=self.loc.device).cauchy_() * self.scale
+        u = rand(self._extended_shape(sample_shape), dtype=dtypes.float64, device=self.loc.device)
+        return self.loc + (math.pi * (u - 0.5)).tan().to(self.loc.dtype) * self.scale
 
     def log_prob(self, value):
         self._check_sample(value)
-        return -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
+        return (
+            -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
+        )
 
     def cdf(self, value):
         self._check_sample(value)
@@ -286,7 +291,11 @@ class Chi2(Gamma):
 class StudentT(_Real):
     """Student's t of df degrees of freedom, moved by loc and scaled."""
 
-    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    arg_constraints = {
+        "df": constraints.positive,
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
     support = constraints.real
     _batched = ("df", "loc", "scale")
 
@@ -318,7 +327,12 @@ class StudentT(_Real):
     def entropy(self):
         df, half = self.df, 0.5 * (self.df + 1)
         beta = (0.5 * df).lgamma() + math.lgamma(0.5) - half.lgamma()
-        return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
+        return (
+            self.scale.log()
+            + half * (half.digamma() - (0.5 * df).digamma())
+            + 0.5 * df.log()
+            + beta
+        )
 
 
 class FisherSnedecor(_Real):
@@ -360,7 +374,9 @@ class FisherSnedecor(_Real):
         self._check_sample(value)
         a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         normalizer = (a + b).lgamma() - a.lgamma() - b.lgamma()
-        return normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
+        return (
+            normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
+        )
 
 
 class Dirichlet(ExponentialFamily):
@@ -375,7 +391,9 @@ class Dirichlet(ExponentialFamily):
         if concentration.ndim < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+        super().__init__(
+            concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args
+        )
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 
@@ -421,7 +439,10 @@ def _dirichlet_mode(a):
 class Beta(_Real, ExponentialFamily):
     """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0)."""
 
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    arg_constraints = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
     support = constraints.unit_interval
     _batched = ("concentration1", "concentration0")
 
@@ -526,11 +547,15 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
     def log_prob(self, value):
         self._check_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(logits, value, reduction="none")
+        return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(
+            logits, value, reduction="none"
+        )
 
     def cdf(self, value):
         self._check_sample(value)
-        inside = self._either(lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value)
+        inside = self._either(
+            lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value
+        )
         return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value):
@@ -553,7 +578,10 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
 
 
 class GeneralizedPareto(_Real):
-    """What exceeds a threshold loc: P(X > x) = (1 + c z)^(-1/c), z = (x - loc) / scale, exp(-z) for c = 0."""
+    """What exceeds a threshold loc: P(X > x) = (1 + c z)^(-1/c) for z = (x - loc) / scale.
+
+    c is the concentration; for c = 0 it is exp(-z).
+    """
 
     arg_constraints = {
         "loc": constraints.real,
@@ -630,17 +658,17 @@ class GeneralizedPareto(_Real):
         return self.scale.log() + self.concentration + 1
 
 
-# Polynomials for the modified Bessel functions I0 and I1: of (x / 3.75)^2 below 3.75, and of 3.75 / x for
-# sqrt(x) exp(-x) I(x) above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
+# Polynomials for the modified Bessel functions I0 and I1: of (x / 3.75)^2 below 3.75, and of
+# 3.75 / x for sqrt(x) exp(-x) I(x) above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
 _BESSEL_SMALL = (
     (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
     (0.5, 0.87890594, 0.51498869, 0.15084934, 0.2658733e-1, 0.301532e-2, 0.32411e-3),
 )
 _BESSEL_LARGE = (
-    (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2, -0.2057706e-1, 0.2635537e-1,
-     -0.1647633e-1, 0.392377e-2),
-    (0.39894228, -0.3988024e-1, -0.362018e-2, 0.163801e-2, -0.1031555e-1, 0.2282967e-1, -0.2895312e-1,
-     0.1787654e-1, -0.420059e-2),
+    (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2,
+     -0.2057706e-1, 0.2635537e-1, -0.1647633e-1, 0.392377e-2),
+    (0.39894228, -0.3988024e-1, -0.362018e-2, 0.163801e-2, -0.1031555e-1,
+     0.2282967e-1, -0.2895312e-1, 0.1787654e-1, -0.420059e-2),
 )  # fmt: skip
 
 
@@ -704,4 +732,8 @@ class VonMises(_Real):
 
     def log_prob(self, value):
         self._check_sample(value)
-        return self.concentration * (value - self.loc).cos() - math.log(2 * math.pi) - log_bessel(self.concentration, 0)
+        return (
+            self.concentration * (value - self.loc).cos()
+            - math.log(2 * math.pi)
+            - log_bessel(self.concentration, 0)
+        )

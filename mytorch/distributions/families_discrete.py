@@ -5,7 +5,7 @@ import math
 from .._array import Size
 from ..autograd.mode import no_grad
 from ..ops.activation import logsigmoid
-from ..ops.creation import arange, eye, full, zeros_like
+from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.memory import poisson
@@ -90,7 +90,8 @@ class Geometric(Success, Distribution):
         if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
             p = self.probs
             raise ValueError(
-                f"Expected parameter probs ({type(p).__name__} of shape {tuple(p.shape)}) of distribution {self!r} "
+                f"Expected parameter probs ({type(p).__name__} of shape {tuple(p.shape)}) of "
+                f"distribution {self!r} "
                 f"to be positive but found invalid values:\n{p[p <= 0]}"
             )
 
@@ -110,7 +111,9 @@ class Geometric(Success, Distribution):
         return value * (-where((p == 1) & (value == 0), 0.0, p)).log1p() + p.log()
 
     def entropy(self):
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+        return (
+            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+        )
 
 
 class Poisson(ExponentialFamily):
@@ -181,12 +184,16 @@ class Binomial(Success, Distribution):
         shape = self._extended_shape(sample_shape)
         counts, source = _drawn(self.total_count.expand(shape).detach(), None)
         probs = self.probs.expand(shape).detach()._data._array
-        return Tensor._wrap(source._source.binomial(counts.astype("int64"), probs).astype(counts.dtype))
+        return Tensor._wrap(
+            source._source.binomial(counts.astype("int64"), probs).astype(counts.dtype)
+        )
 
     def log_prob(self, value):
         self._check_sample(value)
         n, logits = self.total_count, self.logits
-        positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2  # whose gradient at 0 is 1/2
+        positive = (
+            logits.clamp(min=0) + logits - logits.clamp(max=0)
+        ) / 2  # whose gradient at 0 is 1/2
         normalizer = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - normalizer
 
@@ -217,7 +224,9 @@ class NegativeBinomial(Success, Distribution):
         super().__init__(self._param.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.total_count * self.logits.exp())
-    mode = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0))
+    mode = property(
+        lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+    )
     variance = property(lambda self: self.mean / (-self.logits).sigmoid())
 
     def sample(self, sample_shape=Size()):
@@ -229,11 +238,15 @@ class NegativeBinomial(Success, Distribution):
         self._check_sample(value)
         n, logits = self.total_count, self.logits
         chosen = (1.0 + value).lgamma() + n.lgamma() - (n + value).lgamma()
-        return n * logsigmoid(-logits) + value * logsigmoid(logits) - where(n + value == 0.0, 0.0, chosen)
+        return (
+            n * logsigmoid(-logits)
+            + value * logsigmoid(logits)
+            - where(n + value == 0.0, 0.0, chosen)
+        )
 
 
 class Categorical(Distribution):
-    """One of K categories, given probabilities (not necessarily normalised) or logits over the last axis."""
+    """One of K categories, given probabilities (of any sum) or logits over the last axis."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
@@ -273,13 +286,19 @@ class Categorical(Distribution):
     @property
     def mean(self):
         """NaN: categories have none."""
-        return full(self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device)
+        return full(
+            self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device
+        )
 
     variance = mean
 
     def sample(self, sample_shape=Size()):
         rows = self.probs.detach().reshape(-1, self._num_events)
-        drawn = multinomial(rows, Size(sample_shape).numel(), True).T
+        n = Size(sample_shape).numel()
+        if n == 1:  # as PyTorch draws one: the winner of an exponential race
+            drawn = (rows / empty_like(rows).exponential_()).argmax(-1)
+        else:
+            drawn = multinomial(rows, n, True).T
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value):
@@ -292,7 +311,9 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=finfo(self.logits).min) * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
-        return _column(arange(self._num_events, device=self._param.device), self._batch_shape, expand)
+        return _column(
+            arange(self._num_events, device=self._param.device), self._batch_shape, expand
+        )
 
 
 class OfCategories:

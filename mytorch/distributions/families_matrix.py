@@ -41,13 +41,13 @@ def _times(matrix, vector):
 
 
 def _precision_to_tril(precision):
-    """The L of the inverse's L L^T: through the factor U^T U of the precision, from the last row up."""
+    """The L of the inverse's L L^T, through the factor U^T U of the precision."""
     flipped = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
     return solve_triangular(flipped, _identity(precision).expand(precision.shape), upper=False)
 
 
 class _OfCovariance:
-    """Keeps a covariance, a precision or the triangular factor; the others are made when asked for."""
+    """Keeps a covariance, precision or triangular factor; makes the others when asked for."""
 
     def _keep_matrix(self, batch_shape, covariance_matrix, precision_matrix, scale_tril):
         """Expand the one that is given to the batch, and keep its factor as it came."""
@@ -102,7 +102,7 @@ _ONE_MATRIX = "Exactly one of covariance_matrix or precision_matrix or scale_tri
 
 
 class MultivariateNormal(_OfCovariance, Distribution):
-    """Normal vectors, given a covariance or precision matrix, or the lower triangular factor of the covariance.
+    """Normal vectors, given a covariance, a precision, or the triangular factor of the covariance.
 
     Args:
         loc: means, (..., n).
@@ -121,7 +121,14 @@ class MultivariateNormal(_OfCovariance, Distribution):
     has_rsample = True
     _batched = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
 
-    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self,
+        loc,
+        covariance_matrix=None,
+        precision_matrix=None,
+        scale_tril=None,
+        validate_args=None,
+    ):
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         if not _just_one(covariance_matrix, precision_matrix, scale_tril):
@@ -138,13 +145,17 @@ class MultivariateNormal(_OfCovariance, Distribution):
         return (self._factor**2).sum(-1).expand(self._extended_shape())
 
     def rsample(self, sample_shape=Size()):
-        noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        noise = randn(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        )
         return self.loc + _times(self._factor, noise)
 
     def log_prob(self, value):
         self._check_sample(value)
         distance = mahalanobis(self._factor, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(self._factor)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(
+            self._factor
+        )
 
     def entropy(self):
         constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
@@ -169,7 +180,14 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _batched = ("loc", "cov_factor", "cov_diag", "scale_tril", "covariance_matrix", "precision_matrix")
+    _batched = (
+        "loc",
+        "cov_factor",
+        "cov_diag",
+        "scale_tril",
+        "covariance_matrix",
+        "precision_matrix",
+    )
 
     def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
         if loc.ndim < 1:
@@ -177,7 +195,8 @@ class LowRankMultivariateNormal(Distribution):
         event = loc.shape[-1:]
         if cov_factor.ndim < 2:
             raise ValueError(
-                "cov_factor must be at least two-dimensional, with optional leading batch dimensions"
+                "cov_factor must be at least two-dimensional, with optional leading batch "
+                "dimensions"
             )
         if cov_factor.shape[-2:-1] != event:
             raise ValueError(f"cov_factor must be a batch of matrices with shape {event[0]} x m")
@@ -187,9 +206,13 @@ class LowRankMultivariateNormal(Distribution):
             batch = joint_shape(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         except ValueError:
             raise ValueError(
-                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
+                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, "
+                f"cov_diag {cov_diag.shape}"
             ) from None
-        self.loc, self.cov_diag = loc.expand(size(batch, event)), cov_diag.expand(size(batch, event))
+        self.loc, self.cov_diag = (
+            loc.expand(size(batch, event)),
+            cov_diag.expand(size(batch, event)),
+        )
         self.cov_factor = cov_factor.expand(size(batch, cov_factor.shape[-2:]))
         super().__init__(batch, event, validate_args=validate_args)
         self._W, self._D = cov_factor, cov_diag
@@ -242,7 +265,9 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape=Size()):
         shape, like = self._extended_shape(sample_shape), self.loc
-        low = randn(size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device)
+        low = randn(
+            size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device
+        )
         own = randn(shape, dtype=like.dtype, device=like.device)
         return self.loc + _times(self._W, low) + self._D.sqrt() * own
 
@@ -257,7 +282,7 @@ class LowRankMultivariateNormal(Distribution):
 
 
 class Wishart(_OfCovariance, ExponentialFamily):
-    """Positive definite matrices: sums of df outer products of normal vectors of the given covariance.
+    """Positive definite matrices: sums of df outer products of normal vectors of a covariance.
 
     Args:
         df: degrees of freedom, more than the matrices' size less 1.
@@ -272,7 +297,9 @@ class Wishart(_OfCovariance, ExponentialFamily):
     _mean_carrier_measure = 0
     _batched = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
 
-    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None
+    ):
         if not _just_one(covariance_matrix, precision_matrix, scale_tril):
             raise AssertionError(_ONE_MATRIX)
         given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
@@ -284,7 +311,8 @@ class Wishart(_OfCovariance, ExponentialFamily):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
         if bool((self.df < p).any()):
             warnings.warn(
-                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 "
+                "< df < ndim.",
                 stacklevel=2,
             )
         super().__init__(batch, given.shape[-2:], validate_args=validate_args)
@@ -377,7 +405,9 @@ class LKJCholesky(Distribution):
 
     def __init__(self, dim, concentration=1.0, validate_args=None):
         if dim < 2:
-            raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
+            raise ValueError(
+                f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}."
+            )
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)

@@ -129,7 +129,9 @@ class Gumbel(TransformedDistribution):
             ExpTransform().inv,
             AffineTransform(self.loc, -self.scale),
         ]
-        super().__init__(Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args)
+        super().__init__(
+            Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args
+        )
 
     mean = property(lambda self: self.loc + self.scale * euler_constant)
     mode = property(lambda self: self.loc)
@@ -215,13 +217,18 @@ class Pareto(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Numbers in (0, 1), like the Beta's but with P(X <= x) = 1 - (1 - x^a)^b."""
 
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    arg_constraints = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
     support = constraints.unit_interval
     has_rsample = True
     _batched = ("concentration1", "concentration0")
 
     def __init__(self, concentration1, concentration0, validate_args=None):
-        self.concentration1, self.concentration0 = a, b = broadcast_all(concentration1, concentration0)
+        self.concentration1, self.concentration0 = a, b = broadcast_all(
+            concentration1, concentration0
+        )
         base = Uniform(zeros_like(b), full_like(b, 1.0), validate_args=validate_args)
         steps = [
             PowerTransform(b.reciprocal()),
@@ -239,10 +246,11 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def mode(self):
-        """NaN where a concentration is below 1."""
+        """((a - 1) / (a b - 1))^(1/a); NaN where a concentration is below 1."""
         a, b = self.concentration1, self.concentration0
-        log_mode = b.reciprocal() * (-b).log1p() - (-a * b).log1p()
-        return where((a < 1) | (b < 1), math.nan, log_mode.exp())
+        inside = (a >= 1) & (b >= 1)
+        a, b = where(inside, a, 2.0), where(inside, b, 2.0)
+        return where(inside, ((a - 1) / (a * b - 1)) ** a.reciprocal(), math.nan)
 
     def entropy(self):
         a, b = self.concentration1, self.concentration0
@@ -345,7 +353,9 @@ class ExpRelaxedCategorical(OfCategories, Distribution):
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     def rsample(self, sample_shape=Size()):
-        u = rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
+        u = rand(
+            self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device
+        )
         gumbels = -((-clamp_probs(u).log()).log())
         scores = (self.logits + gumbels) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences between pairs of distributions: a table of rules by their classes."""
+"""Kullback-Leibler divergences between pairs of distributions: rules by their classes."""
 
 import math
 import warnings
@@ -62,7 +62,7 @@ def register_kl(type_p, type_q):
 
 
 def _find(type_p, type_q):
-    """The rule of the nearest classes; nearness in p decides, with a warning if q would decide otherwise."""
+    """The rule of the nearest classes: nearness in p decides; warns if q would decide otherwise."""
     fitting = [(a, b) for a, b in _RULES if issubclass(type_p, a) and issubclass(type_q, b)]
     if not fitting:
         return None
@@ -88,12 +88,13 @@ def kl_divergence(p, q):
     rule = _find(type(p), type(q))
     if rule is None:
         raise NotImplementedError(
-            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
+            f"{type(q).__name__}"
         )
     return rule(p, q)
 
 
-# -- one family ---------------------------------------------------------------------------------------------------------
+# -- one family ------------------------------------------------------------------------------------
 
 
 @register_kl(Bernoulli, Bernoulli)
@@ -156,7 +157,8 @@ def _exponential_family(p, q):
     """The Bregman divergence of the normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using "
+            "The cross KL-divergence between different exponential families cannot be computed "
+            "using "
             "Bregman divergences"
         )
     natural, normalizer, gradients = p._bregman_parts()
@@ -228,7 +230,9 @@ def _cauchy(p, q):
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p, q):
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        raise NotImplementedError("kl_divergence: the two are not the same transforms of their bases.")
+        raise NotImplementedError(
+            "kl_divergence: the two are not the same transforms of their bases."
+        )
     return kl_divergence(p.base_dist, q.base_dist)
 
 
@@ -236,11 +240,13 @@ def _transformed(p, q):
 def _independent(p, q):
     n = p.reinterpreted_batch_ndims
     if n != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("kl_divergence: the two take different numbers of axes as events.")
+        raise NotImplementedError(
+            "kl_divergence: the two take different numbers of axes as events."
+        )
     return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), n)
 
 
-# -- normal vectors: 1/2 (log det q - log det p + tr(q^-1 p) + distance of the means - n) -------------------------------
+# -- normal vectors: 1/2 (log det q - log det p + tr(q^-1 p) + distance of the means - n) ----------
 
 
 def _vectors(p, q, log_dets, trace, distance):
@@ -250,7 +256,8 @@ def _vectors(p, q, log_dets, trace, distance):
 def _same_events(p, q):
     if p.event_shape != q.event_shape:
         raise ValueError(
-            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event "
+            "shapes cannot be computed"
         )
 
 
@@ -259,7 +266,10 @@ def _squares(factor, *others):
     total = 0.0
     for m in others:
         batch = joint_shape(factor.shape[:-2], m.shape[:-2])
-        left, right = factor.expand(size(batch, factor.shape[-2:])), m.expand(size(batch, m.shape[-2:]))
+        left, right = (
+            factor.expand(size(batch, factor.shape[-2:])),
+            m.expand(size(batch, m.shape[-2:])),
+        )
         total = total + (solve_triangular(left, right, upper=False) ** 2).sum((-2, -1))
     return total
 
@@ -267,7 +277,9 @@ def _squares(factor, *others):
 def _low_rank_trace(q, *others):
     """The trace of q's precision with M M^T for each matrix M."""
     reduced, root = q._reduced(), q._D.rsqrt().unsqueeze(-1)
-    return sum(((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others)
+    return sum(
+        ((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others
+    )
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -301,13 +313,15 @@ def _low_rank_multivariate(p, q):
     return _vectors(p, q, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
 
 
-# -- two families: minus the entropy of p, minus the mean of log q under p ----------------------------------------------
+# -- two families: minus the entropy of p, minus the mean of log q under p -------------------------
 
 
 def _given(p, q, value):
     """A constant of the shape of the pair."""
     like = next(v for v in p.__dict__.values() if hasattr(v, "requires_grad"))
-    return full_like(like.expand(p.batch_shape), value).expand(joint_shape(p.batch_shape, q.batch_shape))
+    return full_like(like.expand(p.batch_shape), value).expand(
+        joint_shape(p.batch_shape, q.batch_shape)
+    )
 
 
 def _infinite(p, q):
@@ -416,7 +430,12 @@ def _uniform_gamma(p, q):
 @register_kl(Uniform, Beta)
 def _uniform_beta(p, q):
     log, log_rest = _mean_log(p.low, p.high), _mean_log(1 - p.high, 1 - p.low)
-    result = q._log_beta() - (q.concentration1 - 1) * log - (q.concentration0 - 1) * log_rest - p.entropy()
+    result = (
+        q._log_beta()
+        - (q.concentration1 - 1) * log
+        - (q.concentration0 - 1) * log_rest
+        - p.entropy()
+    )
     return where((p.high > 1) | (p.low < 0), math.inf, result)
 
 
@@ -477,5 +496,7 @@ def _uniform_gumbel(p, q):
 def _normal_laplace(p, q):
     gap = p.loc - q.loc
     z = gap / p.scale
-    distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
+    distance = (
+        math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
+    )
     return (2 * q.scale).log() + distance / q.scale - p.entropy()

@@ -50,11 +50,11 @@ __all__ = [
 class Transform:
     """A map y = t(x), with `t.inv` and the logarithm of its Jacobian's determinant.
 
-    A subclass defines `domain`, `codomain`, `bijective`, `_call`, `_inverse` and `log_abs_det_jacobian`.
-    `sign` is 1 or -1 where the map is monotone.
+    A subclass defines `domain`, `codomain`, `bijective`, `_call`, `_inverse` and
+    `log_abs_det_jacobian`. `sign` is 1 or -1 where the map is monotone.
 
     Args:
-        cache_size: 1 to remember the last (x, y), so that inverting y gives exactly x; 0 for nothing.
+        cache_size: 1 to remember the last (x, y), so that inverting y gives just x; 0 for nothing.
     """
 
     bijective = False
@@ -561,8 +561,8 @@ def _pad_left(x):
 class CorrCholeskyTransform(Transform):
     """Vectors of D (D - 1) / 2 numbers to Cholesky factors of D by D correlation matrices.
 
-    tanh makes the numbers partial correlations; row by row, each takes its share of what the entries
-    before it have left of the row's unit length.
+    tanh makes the numbers partial correlations; row by row, each takes its share of what the
+    entries before it have left of the row's unit length.
     """
 
     domain, codomain = constraints.real_vector, constraints.corr_cholesky
@@ -687,7 +687,8 @@ class _Sequence(Transform):
 
     def __init__(self, tseq, dim, cache_size):
         constraints._need(
-            all(isinstance(t, Transform) for t in tseq), "All elements of tseq must be Transform instances"
+            all(isinstance(t, Transform) for t in tseq),
+            "All elements of tseq must be Transform instances",
         )
         super().__init__(cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
@@ -696,13 +697,17 @@ class _Sequence(Transform):
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
 
     def __eq__(self, other):
-        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self._own)
+        return type(self) is type(other) and all(
+            getattr(self, n) == getattr(other, n) for n in self._own
+        )
 
     def _call(self, x):
         return self._joined([t(v) for t, v in zip(self.transforms, self._slices(x), strict=True)])
 
     def _inverse(self, y):
-        return self._joined([t.inv(v) for t, v in zip(self.transforms, self._slices(y), strict=True)])
+        return self._joined(
+            [t.inv(v) for t, v in zip(self.transforms, self._slices(y), strict=True)]
+        )
 
     def _jacobians(self, x, y):
         parts = zip(self.transforms, self._slices(x), self._slices(y), strict=True)
@@ -734,7 +739,9 @@ class CatTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found = x.shape[self.dim]
-        constraints._need(found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}")
+        constraints._need(
+            found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}"
+        )
         starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
         return [x.narrow(self.dim, i, n) for i, n in zip(starts, self.lengths, strict=True)]
 
@@ -771,7 +778,9 @@ class StackTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found, wanted = x.shape[self.dim], len(self.transforms)
-        constraints._need(found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}")
+        constraints._need(
+            found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}"
+        )
         return list(x.unbind(self.dim))
 
     def _joined(self, pieces):

@@ -131,7 +131,7 @@ def joint_shape(*shapes):
 
 
 class Success:
-    """Keeps the probability or the logit of a success, whichever is given; the other is made when asked for."""
+    """Keeps the probability or the logit of a success, as given; makes the other when asked."""
 
     def _keep(self, probs, logits, *others):
         """Broadcast with others, which are returned; store under its name."""
