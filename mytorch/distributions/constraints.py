@@ -108,7 +108,8 @@ class _DependentProperty(property, _Dependent):
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
-def _need(condition, message):
+def require(condition, message):
+    """Raise AssertionError with a message unless a condition holds."""
     if not condition:
         raise AssertionError(message)
 
@@ -123,12 +124,12 @@ class _IndependentConstraint(Constraint):
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
         kind = type(base_constraint).__name__
-        _need(
+        require(
             isinstance(base_constraint, Constraint),
             f"base_constraint must be a Constraint, got {kind}",
         )
         n = reinterpreted_batch_ndims
-        _need(isinstance(n, int) and n >= 0, f"reinterpreted_batch_ndims must be >= 0, got {n}")
+        require(isinstance(n, int) and n >= 0, f"reinterpreted_batch_ndims must be >= 0, got {n}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, n
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
@@ -151,7 +152,7 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def __init__(self, base_constraint):
         kind = type(base_constraint).__name__
-        _need(
+        require(
             isinstance(base_constraint, Constraint),
             f"base_constraint must be a Constraint, got {kind}",
         )
@@ -345,7 +346,7 @@ def _factors(matrices):
 
 
 def _check_sequence(cseq):
-    _need(
+    require(
         all(isinstance(c, Constraint) for c in cseq),
         "All elements of cseq must be Constraint instances",
     )
@@ -354,7 +355,7 @@ def _check_sequence(cseq):
 
 def check_dim(dim, value):
     """Raise where an axis is out of a value's range."""
-    _need(
+    require(
         -value.ndim <= dim < value.ndim,
         f"dim {dim} out of range for value with {value.ndim} dimensions",
     )
@@ -367,7 +368,7 @@ class _Cat(Constraint):
         self.cseq, self.dim = _check_sequence(cseq), dim
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
         counts = f"lengths ({len(self.lengths)}) must match cseq ({len(self.cseq)})"
-        _need(len(self.lengths) == len(self.cseq), counts)
+        require(len(self.lengths) == len(self.cseq), counts)
 
     is_discrete = property(lambda self: any(c.is_discrete for c in self.cseq))
     event_dim = property(lambda self: max(c.event_dim for c in self.cseq))

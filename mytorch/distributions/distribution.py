@@ -223,8 +223,14 @@ class Distribution:
 
     def __repr__(self):
         held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
-        shown = (f"{k}: {v.item() if v.numel() == 1 else v.shape}" for k, v in held.items())
+        shown = (f"{k}: {_shown(v)}" for k, v in held.items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _shown(parameter):
+    if parameter.ndim == 0:
+        return parameter.item()
+    return parameter if parameter.numel() == 1 else parameter.shape
 
 
 class ExponentialFamily(Distribution):

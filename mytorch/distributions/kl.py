@@ -249,7 +249,7 @@ def _independent(p, q):
 # -- normal vectors: 1/2 (log det q - log det p + tr(q^-1 p) + distance of the means - n) ----------
 
 
-def _vectors(p, q, log_dets, trace, distance):
+def _vectors(p, log_dets, trace, distance):
     return 0.5 * (log_dets + trace + distance - p.event_shape[0])
 
 
@@ -287,7 +287,7 @@ def _multivariate(p, q):
     _same_events(p, q)
     log_dets = 2 * (log_diagonal(q._factor) - log_diagonal(p._factor))
     trace = _squares(q._factor, p._factor)
-    return _vectors(p, q, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+    return _vectors(p, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
@@ -295,14 +295,14 @@ def _low_rank(p, q):
     _same_events(p, q)
     log_dets = q.log_determinant() - p.log_determinant()
     trace = _low_rank_trace(q, p._W, p._D.sqrt().diag_embed())
-    return _vectors(p, q, log_dets, trace, q.distance(q.loc - p.loc))
+    return _vectors(p, log_dets, trace, q.distance(q.loc - p.loc))
 
 
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _multivariate_low_rank(p, q):
     _same_events(p, q)
     log_dets = q.log_determinant() - 2 * log_diagonal(p._factor)
-    return _vectors(p, q, log_dets, _low_rank_trace(q, p._factor), q.distance(q.loc - p.loc))
+    return _vectors(p, log_dets, _low_rank_trace(q, p._factor), q.distance(q.loc - p.loc))
 
 
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
@@ -310,23 +310,16 @@ def _low_rank_multivariate(p, q):
     _same_events(p, q)
     log_dets = 2 * log_diagonal(q._factor) - p.log_determinant()
     trace = _squares(q._factor, p._W, p._D.sqrt().diag_embed())
-    return _vectors(p, q, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+    return _vectors(p, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
 
 
 # -- two families: minus the entropy of p, minus the mean of log q under p -------------------------
 
 
-def _given(p, q, value):
-    """A constant of the shape of the pair."""
-    like = next(v for v in p.__dict__.values() if hasattr(v, "requires_grad"))
-    return full_like(like.expand(p.batch_shape), value).expand(
-        joint_shape(p.batch_shape, q.batch_shape)
-    )
-
-
 def _infinite(p, q):
     """q is zero on a part of p's support."""
-    return _given(p, q, math.inf)
+    like = getattr(p, p._batched[0]).detach()
+    return full_like(like.expand(joint_shape(p.batch_shape, q.batch_shape)), math.inf)
 
 
 _UNBOUNDED = {

@@ -686,7 +686,7 @@ class _Sequence(Transform):
     """Transforms of slices along an axis."""
 
     def __init__(self, tseq, dim, cache_size):
-        constraints._need(
+        constraints.require(
             all(isinstance(t, Transform) for t in tseq),
             "All elements of tseq must be Transform instances",
         )
@@ -728,7 +728,7 @@ class CatTransform(_Sequence):
     def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
         super().__init__(tseq, dim, cache_size)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
-        constraints._need(
+        constraints.require(
             len(self.lengths) == len(self.transforms),
             f"lengths ({len(self.lengths)}) must match transforms ({len(self.transforms)})",
         )
@@ -739,7 +739,7 @@ class CatTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found = x.shape[self.dim]
-        constraints._need(
+        constraints.require(
             found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}"
         )
         starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
@@ -778,7 +778,7 @@ class StackTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found, wanted = x.shape[self.dim], len(self.transforms)
-        constraints._need(
+        constraints.require(
             found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}"
         )
         return list(x.unbind(self.dim))
