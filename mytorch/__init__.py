@@ -60,7 +60,7 @@ from .tensor import Tensor
 
 ops.attach(globals())
 
-from . import cuda, distributions, fft, jit, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
+from . import cuda, fft, jit, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
 from .compat import install, install_as_torch  # noqa: E402
 from .optim import lr_scheduler  # noqa: E402
 from .printing import set_printoptions  # noqa: E402
@@ -73,6 +73,7 @@ del install
 _LAZY = {
     "accelerate": "accelerate",
     "amp": "amp",
+    "distributions": "distributions",
     "models": "models",
     "serialization": "serialization",
     "Accelerator": "accelerate",

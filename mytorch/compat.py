@@ -228,7 +228,7 @@ def install_as_torch():
     mine = sys.modules["mytorch"]
     if sys.modules.get("torch", mine) is not mine:
         raise RuntimeError("install_as_torch: torch was imported already; call this before.")
-    for name in ("amp", "serialization", "cuda", "jit", "autograd.function", "autograd.functional", "utils.checkpoint", "nn.utils.rnn", "optim.lr_scheduler"):
+    for name in ("amp", "distributions", "serialization", "cuda", "jit", "autograd.function", "autograd.functional", "utils.checkpoint", "nn.utils.rnn", "optim.lr_scheduler"):
         importlib.import_module(f"mytorch.{name}")
     for name, module in list(sys.modules.items()):
         if name == "mytorch" or name.startswith("mytorch."):
