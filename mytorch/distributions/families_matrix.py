@@ -7,8 +7,9 @@ from .._array import Size
 from ..autograd.mode import no_grad
 from ..linalg import slogdet, solve_triangular
 from ..ops.creation import arange, eye
+from ..ops.decompositions import cholesky
 from ..ops.elementwise import where
-from ..ops.linalg import cholesky, matmul
+from ..ops.linalg import matmul
 from ..ops.random import randn
 from ..ops.special import mvlgamma
 from . import constraints

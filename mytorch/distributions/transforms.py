@@ -10,7 +10,8 @@ import numpy as np
 from .._array import Size
 from ..ops.activation import logsigmoid, sigmoid, softplus
 from ..ops.creation import arange, eye, full_like
-from ..ops.linalg import cholesky, matmul
+from ..ops.decompositions import cholesky
+from ..ops.linalg import matmul
 from ..ops.movement import cat, stack
 from . import constraints
 from .utils import (
