@@ -179,6 +179,9 @@ class Op:
         self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.reference = Rule(self, forward, residuals=self.residuals)
         self.kernels = {}
+        self.attr_names = frozenset(self.attrs)
+        self.single = not self.variadic and outputs is None and not residuals and self.required <= 1
+        self.plan = None
         self.caller = self
         if not (self.variadic or self.attrs or residuals or outputs or view) and len(self.inputs) in (1, 2):
             self.caller = (_unary if len(self.inputs) == 1 else _binary)(self)
@@ -191,6 +194,7 @@ class Op:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
             self.reference.check_names(formula)
         self.reference.formulas = formulas
+        self.plan = None
         return self
 
     def vjp(self, function):
@@ -212,6 +216,10 @@ class Op:
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
 
     def __call__(self, *inputs, fused=None, out=None, **attrs):
+        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.kernels:
+            result = self._run_single(inputs[0], attrs)
+            if result is not None:
+                return result
         if out is not None:
             return write_out(self(*inputs, fused=fused, **attrs), out, self.name)
         if attrs or (len(inputs) > len(self.inputs) and not self.variadic) or len(inputs) < self.required:
@@ -229,6 +237,52 @@ class Op:
         if self.view and as_tensor and isinstance(inputs[0], Tensor):
             self._note_views(inputs[0], wrapped, attrs)
         return wrapped
+
+    def _run_single(self, input, attrs):
+        """What the rest of `__call__` does, written out for one float tensor on the CPU; None for anything else."""
+        mode = get_mode()
+        if not isinstance(input, Tensor) or not mode.plain:
+            return None
+        array = input._data
+        x = array._array
+        if type(x) is not ndarray or (self.dtype != "same" and x.dtype.kind != "f"):
+            return None
+        view = input._view
+        if view is not None and view[0]._edge is not view[1]:
+            refresh(input)
+        raw = self.forward(numpy_ns, x, **attrs)
+        if type(raw) is not ndarray:
+            raw = asarray(raw)
+        out = wrap_tensor(raw)
+        edge = input._edge
+        if edge is not None and mode.grad and raw.dtype.kind in "fcV":
+            plan = self.plan
+            if plan is None:
+                plan = self.plan = self.reference.plan(1) if self._wants(self.reference, 1) else False
+            if plan:
+                cells = []
+                if plan.inputs:
+                    cell = array._shared_cell()
+                    cells.append((cell, cell[0]))
+                if plan.out:
+                    cells.append((out._data._shared_cell(), 0))
+                saved = ()
+                if plan.names:
+                    nothing = (None,) * (len(self.inputs) - 1)
+                    values = [attrs.get(name, default) for name, default in self.defaults.items()]
+                    shape = x.shape
+                    saved = plan.pick((x, *nothing, raw, *values, numpy_ns, shape, (shape,), plan.needs))
+                out._edge = Node(self, plan, (edge,), saved, cells, raw.shape, raw.dtype)
+        if self.view and (raw is x or raw.base is not None and _owner(raw) is _owner(x)):
+            cell = array._shared_cell()
+            out._data._cell = cell
+            above = input._view
+            if above is None:
+                out._view = (input, edge, ((self, attrs),))
+            else:
+                base, _, steps = above
+                out._view = (base, base._edge, steps and (*steps, (self, attrs)))
+        return out
 
     def _note_views(self, tensor, results, attrs):
         """Let each result that is a view remember its base and the way from there (see inplace.py)."""
