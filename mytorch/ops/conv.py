@@ -12,9 +12,14 @@ so second derivatives need nothing more, and a transposed convolution is `convol
 
 import math
 
+import numpy as np
+
+from ..backend import numpy_ns
 from ..errors import shapes
 from .core import op
 from .padding import pad
+
+CACHED = 1 << 20  # elements of columns that are worked on at a time: 4 MB of float32
 
 
 def _padded(xp, x, padding):
@@ -63,14 +68,22 @@ def tap_slices(position, out, stride, dilation):
     )
 
 
+def _pieces(xp, n, each):
+    """The batch cut into slices whose columns stay in the CPU's cache; a GPU takes it whole."""
+    step = max(n, 1) if xp is not numpy_ns else max(CACHED // max(each, 1), 1)
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
 @op(name="convolution", autocast="half")
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
-    kernel = weight.shape[2:]
+    kernel, n = weight.shape[2:], input.shape[0]
     out = [out_size(n, k, *geometry) for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)]
-    columns = _columns(xp, input, kernel, stride, padding, dilation, groups)
-    rows = weight.reshape(1, groups, weight.shape[0] // groups, -1)
-    result = xp.matmul(rows, columns).reshape(input.shape[0], weight.shape[0], *out)
+    rows = weight.reshape(1, groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
+    result = xp.empty((n, weight.shape[0], *out), input.dtype)
+    split = result.reshape(n, groups, rows.shape[2], math.prod(out))
+    for piece in _pieces(xp, n, groups * rows.shape[3] * math.prod(out)):
+        split[piece] = xp.matmul(rows, _columns(xp, input[piece], kernel, stride, padding, dilation, groups))
     if bias is not None:
         result += bias.reshape(-1, *(1,) * len(kernel))
     return result
@@ -79,18 +92,19 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
 @op(name="convolution_input")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """The gradient of a convolution's input of the given spatial `shape`."""
-    kernel, out = weight.shape[2:], g.shape[2:]
-    n = g.shape[0]
-    rows = weight.reshape(1, groups, weight.shape[0] // groups, -1)
-    columns = xp.matmul(xp.swapaxes(rows, -1, -2), g.reshape(n, groups, weight.shape[0] // groups, -1))
-    channels = weight.shape[1] * groups
-    columns = columns.reshape(n, channels, math.prod(kernel), *out)
+    kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]
+    channels, each = weight.shape[1] * groups, weight.shape[0] // groups
+    columns_of = xp.swapaxes(weight.reshape(1, groups, each, math.prod(weight.shape[1:])), -1, -2)
+    split = g.reshape(n, groups, each, math.prod(out))
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
-        result = columns.reshape(n, channels, *shape)
+        result = xp.matmul(columns_of, split).reshape(n, channels, *shape)
     else:
         padded = xp.zeros((n, channels, *(s + 2 * p for s, p in zip(shape, padding, strict=True))), g.dtype)
-        for t, position in enumerate(taps(kernel)):
-            padded[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
+        for piece in _pieces(xp, n, channels * math.prod(kernel) * math.prod(out)):
+            columns = xp.matmul(columns_of, split[piece]).reshape(-1, channels, math.prod(kernel), *out)
+            part = padded[piece]
+            for t, position in enumerate(taps(kernel)):
+                part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
         inner = tuple(slice(p, p + s) for p, s in zip(padding, shape, strict=True))
         result = padded[(slice(None), slice(None), *inner)]
     if bias is not None:
@@ -102,11 +116,14 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
 def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     """The gradient of a convolution's weight."""
     n, channels = input.shape[:2]
-    outs = g.shape[1]
-    columns = _columns(xp, input, kernel, stride, padding, dilation, groups, g.shape[2:])
-    rows = g.reshape(n, groups, outs // groups, -1)
-    product = xp.sum(xp.matmul(rows, xp.swapaxes(columns, -1, -2)), axis=0)
-    return product.reshape(outs, channels // groups, *kernel)
+    outs, out = g.shape[1], math.prod(g.shape[2:])
+    rows = g.reshape(n, groups, outs // groups, out)
+    wide = np.float32 if g.dtype.itemsize == 2 else g.dtype
+    total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), wide)
+    for piece in _pieces(xp, n, channels * math.prod(kernel) * out):
+        columns = _columns(xp, input[piece], kernel, stride, padding, dilation, groups, g.shape[2:])
+        total += xp.sum(xp.matmul(rows[piece], xp.swapaxes(columns, -1, -2)).astype(wide, copy=False), axis=0)
+    return total.astype(g.dtype, copy=False).reshape(outs, channels // groups, *kernel)
 
 
 def _over_positions(xp, g):
