@@ -273,7 +273,7 @@ class Op:
                     shape = x.shape
                     saved = plan.pick((x, *nothing, raw, *values, numpy_ns, shape, (shape,), plan.needs))
                 out._edge = Node(self, plan, (edge,), saved, cells, raw.shape, raw.dtype)
-        if self.view and (raw is x or raw.base is not None and _owner(raw) is _owner(x)):
+        if self.view and (raw is x or (raw.base is not None and _owner(raw) is _owner(x))):
             cell = array._shared_cell()
             out._data._cell = cell
             above = input._view
