@@ -24,6 +24,8 @@ from mytorch.utils.data import (
     random_split,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 Pair = namedtuple("Pair", ("x", "y"))
 
 
@@ -68,8 +70,8 @@ def indices(loader):
     return [batch["index"].tolist() for batch in loader]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
-def test_order_is_pytorchs_and_independent_of_workers(workers, torch):
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (3, False), (3, True)])
+def test_order_is_pytorchs(workers, persistent, torch):
     class Theirs(torch.utils.data.Dataset):
         __len__ = Numbers.__len__
         __getitem__ = Numbers.__getitem__
@@ -77,9 +79,10 @@ def test_order_is_pytorchs_and_independent_of_workers(workers, torch):
 
     mytorch.manual_seed(3)
     torch.manual_seed(3)
-    loader = DataLoader(Numbers(), 4, shuffle=True, num_workers=workers, persistent_workers=workers == 3)
-    reference = torch.utils.data.DataLoader(Theirs(), 4, shuffle=True)
-    for _ in range(2):
+    options = {"shuffle": True, "num_workers": workers, "persistent_workers": persistent}
+    loader = DataLoader(Numbers(), 4, **options)
+    reference = torch.utils.data.DataLoader(Theirs(), 4, **options)
+    for _ in range(3):
         assert indices(loader) == [b["index"].tolist() for b in reference]
 
 

@@ -1,6 +1,8 @@
 """Datasets, the orders they are read in, and the loader that makes batches of them."""
 
-from .collate import default_collate, default_convert
+from . import _utils, dataloader, dataset, distributed, sampler
+from ._utils.worker import WorkerInfo
+from .dataloader import DataLoader, _DatasetKind, default_collate, default_convert, get_worker_info
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -12,7 +14,6 @@ from .dataset import (
     random_split,
 )
 from .distributed import DistributedSampler
-from .loader import DataLoader
 from .sampler import (
     BatchSampler,
     RandomSampler,
@@ -21,7 +22,6 @@ from .sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from .worker import WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler",

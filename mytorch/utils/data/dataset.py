@@ -3,14 +3,29 @@
 import math
 import warnings
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Generic, TypeVar
+
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`."""
+    """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`.
+
+    A `__getitems__(indices)` that returns a list of items is used for whole batches, where there is one.
+    """
 
     def __getitem__(self, index):
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -19,8 +34,11 @@ class Dataset(Generic[T_co]):
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[T_co]):
-    """A stream of items: subclasses define `__iter__`. Each worker process iterates a copy of its own."""
+class IterableDataset(Dataset[T_co], Iterable):
+    """A stream of items: subclasses define `__iter__`.
+
+    Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
+    """
 
     def __iter__(self):
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -29,16 +47,16 @@ class IterableDataset(Dataset[T_co]):
         return ChainDataset([self, other])
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple]):
     """Items are the rows of several tensors of equal length.
 
     Raises:
-        ValueError: the lengths differ.
+        AssertionError: the lengths differ.
     """
 
     def __init__(self, *tensors):
         if any(len(t) != len(tensors[0]) for t in tensors):
-            raise ValueError(f"TensorDataset: size mismatch between tensors: lengths {[len(t) for t in tensors]}.")
+            raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
 
     def __getitem__(self, index):
@@ -49,38 +67,78 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Items are tuples (or dicts) of the items of several datasets of equal length."""
+    """Items are tuples (or, for keywords, dicts) of the items of several datasets of equal length.
+
+    Raises:
+        ValueError: the lengths differ, or there are both kinds of arguments, or none.
+    """
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, but both types are given.")
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, "
+                "but both types are given."
+            )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
-        self.datasets = kwargs or args
-        lengths = [len(d) for d in (kwargs.values() if kwargs else args)]
+        self.datasets = args or kwargs
+        lengths = [len(dataset) for dataset in self._parts()]
         if len(set(lengths)) > 1:
-            raise ValueError(f"Size mismatch between datasets: lengths {lengths}.")
+            raise ValueError("Size mismatch between datasets")
         self._length = lengths[0]
 
-    def __getitem__(self, index):
+    def _parts(self):
+        return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
+
+    def _join(self, parts):
+        """An item of the parts of it."""
         if isinstance(self.datasets, dict):
-            return {k: d[index] for k, d in self.datasets.items()}
-        return tuple(d[index] for d in self.datasets)
+            return dict(zip(self.datasets, parts, strict=True))
+        return tuple(parts)
+
+    def __getitem__(self, index):
+        return self._join([dataset[index] for dataset in self._parts()])
+
+    def __getitems__(self, indices):
+        columns = [_items(dataset, indices) for dataset in self._parts()]
+        for column in columns:
+            if len(column) != len(indices):
+                raise ValueError(
+                    "Nested dataset's output size mismatch. "
+                    f"Expected {len(indices)}, got {len(column)}"
+                )
+        return [self._join(parts) for parts in zip(*columns, strict=True)]
 
     def __len__(self):
         return self._length
 
 
-class ConcatDataset(Dataset):
-    """Several datasets one after the other."""
+def _items(dataset, indices):
+    """A list of items, by the dataset's own `__getitems__` if it has one."""
+    if callable(getattr(dataset, "__getitems__", None)):
+        return dataset.__getitems__(indices)
+    return [dataset[i] for i in indices]
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Several datasets one after the other.
+
+    Raises:
+        AssertionError: there is none, or one of them is a stream.
+    """
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ValueError("datasets should not be an empty iterable")
+            raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
-            raise TypeError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence):
+        """The lengths of the first, of the first two, and so on."""
+        return list(accumulate(len(d) for d in sequence))
 
     def __len__(self):
         return self.cumulative_sizes[-1]
@@ -97,28 +155,50 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """Several iterable datasets one after the other."""
+    """Several streams one after the other.
+
+    Raises:
+        AssertionError: one of them is no IterableDataset; noticed when it is read or counted.
+    """
 
     def __init__(self, datasets):
         super().__init__()
         self.datasets = datasets
 
+    def _streams(self):
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield dataset
+
     def __iter__(self):
-        for d in self.datasets:
-            if not isinstance(d, IterableDataset):
-                raise TypeError("ChainDataset only supports IterableDataset")
-            yield from d
+        for dataset in self._streams():
+            yield from dataset
 
     def __len__(self):
-        return sum(len(d) for d in self.datasets)
+        return sum(len(dataset) for dataset in self._streams())
 
 
-class Subset(Dataset):
-    """The items of a dataset at some indices."""
+class Subset(Dataset[T_co]):
+    """The items of a dataset at some indices.
+
+    Raises:
+        NotImplementedError: of a subclass that overrides `__getitem__` and not `__getitems__`.
+    """
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
         self.indices = indices
+        kind = type(self)
+        own_item = kind.__getitem__ is not Subset.__getitem__
+        if own_item and kind.__getitems__ is Subset.__getitems__:
+            raise NotImplementedError(
+                f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and "
+                "overriding __getitem__, you must also override __getitems__ to ensure DataLoader works "
+                "correctly with your custom logic. A simple implementation:\n\n"
+                "def __getitems__(self, indices):\n"
+                "    return [self.__getitem__(idx) for idx in indices]"
+            )
 
     def __getitem__(self, index):
         if isinstance(index, list):
@@ -126,10 +206,7 @@ class Subset(Dataset):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices):
-        chosen = [self.indices[i] for i in indices]
-        if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(chosen)
-        return [self.dataset[i] for i in chosen]
+        return _items(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self):
         return len(self.indices)
@@ -140,26 +217,35 @@ def random_split(dataset, lengths, generator=None):
 
     Args:
         lengths: the sizes, or fractions that sum to 1 (what rounding leaves goes to the first ones).
+        generator: what the draw is made with; by default the default generator.
 
     Raises:
-        ValueError: the lengths don't add up to the dataset's.
+        ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
     """
     from ...ops.random import randperm
 
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        for i, fraction in enumerate(lengths):
-            if not 0 <= fraction <= 1:
-                raise ValueError(f"Fraction at index {i} is not between 0 and 1")
-        sizes = [math.floor(size * fraction) for fraction in lengths]
-        for i in range(size - sum(sizes)):
-            sizes[i % len(sizes)] += 1
-        for i, n in enumerate(sizes):
-            if n == 0:
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
-        lengths = sizes
+        lengths = _shares(size, lengths)
     if sum(lengths) != size:
-        raise ValueError(f"Sum of input lengths does not equal the length of the input dataset! {list(lengths)} for {size} items.")
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = randperm(size, generator=generator).tolist()
     ends = list(accumulate(lengths))
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+
+
+def _shares(size, fractions):
+    """Whole numbers in the proportions of the fractions, that sum to `size`."""
+    for i, fraction in enumerate(fractions):
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Fraction at index {i} is not between 0 and 1")
+    shares = [math.floor(size * fraction) for fraction in fractions]
+    for i in range(size - sum(shares)):
+        shares[i % len(shares)] += 1
+    for i, n in enumerate(shares):
+        if n == 0:
+            warnings.warn(
+                f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                stacklevel=3,
+            )
+    return shares

@@ -1,10 +1,22 @@
 """Orders in which a dataset is read. Random ones draw as PyTorch draws, so equal seeds give equal orders."""
 
 import itertools
+from typing import Generic, TypeVar
 
 from ... import dtypes
 from ...ops.creation import as_tensor, empty
 from ...ops.random import Generator, multinomial, randint, randperm
+
+__all__ = [
+    "BatchSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 def draw_seed(generator=None):
@@ -12,7 +24,7 @@ def draw_seed(generator=None):
     return int(empty((), dtype=dtypes.int64).random_(generator=generator).item())
 
 
-class Sampler:
+class Sampler(Generic[T_co]):
     """The base: an iterable of indices (or of lists of them, for batch samplers)."""
 
     def __init__(self, data_source=None):
@@ -47,12 +59,15 @@ class RandomSampler(Sampler):
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
+            raise ValueError(
+                "num_samples should be a positive integer value, "
+                f"but got num_samples={self.num_samples}"
+            )
 
     @property
     def num_samples(self):
@@ -69,9 +84,9 @@ class RandomSampler(Sampler):
                 yield from randint(0, n, (32,), generator=generator).tolist()
             yield from randint(0, n, (self.num_samples % 32,), generator=generator).tolist()
         else:
-            for _ in range(self.num_samples // n if n else 0):
+            for _ in range(self.num_samples // n):
                 yield from randperm(n, generator=generator).tolist()
-            yield from randperm(n, generator=generator).tolist()[: self.num_samples % n if n else 0]
+            yield from randperm(n, generator=generator).tolist()[: self.num_samples % n]
 
     def __len__(self):
         return self.num_samples

@@ -1,0 +1,62 @@
+"""Items of a dataset for a list of indices, made into a batch; in the main process and in workers."""
+
+import contextlib
+
+
+class _BaseDatasetFetcher:
+    def __init__(self, dataset, auto_collation, collate_fn, drop_last):
+        self.dataset = dataset
+        self.auto_collation = auto_collation
+        self.collate_fn = collate_fn
+        self.drop_last = drop_last
+
+
+class _MapDatasetFetcher(_BaseDatasetFetcher):
+    def fetch(self, index):
+        """The batch for a list of indices, or the item for one."""
+        if not self.auto_collation:
+            return self.collate_fn(self.dataset[index])
+        if getattr(self.dataset, "__getitems__", None):
+            return self.collate_fn(self.dataset.__getitems__(index))
+        return self.collate_fn([self.dataset[i] for i in index])
+
+
+class _IterableDatasetFetcher(_BaseDatasetFetcher):
+    def __init__(self, dataset, auto_collation, collate_fn, drop_last):
+        super().__init__(dataset, auto_collation, collate_fn, drop_last)
+        self.dataset_iter = iter(dataset)
+        self.ended = False
+
+    def fetch(self, index):
+        """The batch of the next items, as many as there are indices.
+
+        Raises:
+            StopIteration: the stream has ended.
+        """
+        return self.collate_fn(self._take(index))
+
+    def skip(self, index, count):
+        """Read past `count` batches, as `fetch` would have read them; what it raised then, it raised then."""
+        for _ in range(count):
+            with contextlib.suppress(Exception):
+                self._take(index)
+
+    def _take(self, index):
+        if self.ended:
+            raise StopIteration
+        if not self.auto_collation:
+            try:
+                return next(self.dataset_iter)
+            except StopIteration:
+                self.ended = True
+                raise
+        items = []
+        for _ in index:
+            try:
+                items.append(next(self.dataset_iter))
+            except StopIteration:
+                self.ended = True
+                break
+        if not items or (self.drop_last and len(items) < len(index)):
+            raise StopIteration
+        return items

@@ -1,0 +1,230 @@
+"""How far an iteration of a loader has come, and coming there again.
+
+An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state that it had when
+the iteration began, as many indices as had been drawn are drawn, and those handed out are left out. It may be
+drawn from the global generators (ours, NumPy's, Python's) and from any that the loader or its samplers hold.
+The global ones then go back to where they were, since they are the program's.
+
+A stream has no indices; each worker reads past the batches that it had handed out.
+"""
+
+import random
+from itertools import islice
+
+import numpy as np
+
+from ....ops.random import Generator, default_generator
+from ..sampler import Sampler
+
+_GLOBAL = {"mytorch": default_generator, "numpy": np.random, "python": random}
+_KINDS = (Generator, np.random.Generator, np.random.RandomState, random.Random)
+
+
+class Progress:
+    """One iteration: where its order comes from, and which of its tasks are done.
+
+    Args:
+        loader: the DataLoader.
+        base_seed: of the workers, if they have one already; else the iteration begins by drawing one.
+    """
+
+    def __init__(self, loader, base_seed=None):
+        self.sources, self.epochs = _sources(loader)
+        self.is_stream = loader._is_stream
+        self.base_seed = base_seed
+        self.begun = False
+        self.start = self._now()
+        self.drawn = 0  # indices drawn from the sampler
+        self.open = set()  # the numbers of those that were not handed out
+        self.handed = [0] * max(loader.num_workers, 1)  # batches of each worker
+        self.turn = 0  # the worker that a stream's next batch comes from
+
+    def sent(self, number):
+        """Task `number` is under way."""
+        self.drawn = max(self.drawn, number + 1)
+        self.open.add(number)
+
+    def done(self, number, worker=0):
+        """The batch of task `number` was handed out."""
+        self.open.discard(number)
+        self.handed[worker] += 1
+        self.turn = (worker + 1) % len(self.handed)
+
+    def finish(self):
+        """The iteration is over; the next one begins where the generators are now."""
+        self.begun = False
+        self.drawn = 0
+        self.open = set()
+        self.handed = [0] * len(self.handed)
+        self.turn = 0
+
+    def state_dict(self):
+        """All of it as plain data: dicts, lists, numbers and strings."""
+        return {
+            "begun": self.begun,
+            "start": self.start if self.begun else self._now(),
+            "base_seed": self.base_seed,
+            "drawn": self.drawn,
+            "pending": sorted(self.open),
+            "handed": list(self.handed),
+            "turn": self.turn,
+        }
+
+    def check(self, saved):
+        """Refuse a state of a loader made in another way.
+
+        Raises:
+            ValueError: it is no such state, or the generators or, for a stream, the workers differ.
+        """
+        if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys():
+            raise ValueError("DataLoader.load_state_dict: expected what DataLoader.state_dict returned.")
+        for part in ("generators", "epochs"):
+            then, now = sorted(saved["start"][part]), sorted(self.start[part])
+            if then != now:
+                raise ValueError(
+                    f"DataLoader.load_state_dict: the state was taken with {part} at {then}, "
+                    f"but this loader has them at {now}."
+                )
+        if self.is_stream and saved["begun"] and len(saved["handed"]) != len(self.handed):
+            raise ValueError(
+                "DataLoader.load_state_dict: a stream is resumed with as many workers as it had, "
+                f"{len(saved['handed'])}, not {len(self.handed)}."
+            )
+
+    def set_epochs(self, saved):
+        """Give samplers that count epochs the epoch of the state."""
+        for path, epoch in saved["start"]["epochs"].items():
+            sampler = self.epochs[path]
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            else:
+                sampler.epoch = epoch
+
+    def draw_again(self, saved, draw_order):
+        """Begin where `saved` was: an iterator over the (number, index) of the tasks that are left.
+
+        Args:
+            draw_order: begins to draw; it returns an iterator over indices.
+
+        Raises:
+            ValueError: the order is shorter than it was.
+        """
+        before = _states(_GLOBAL)
+        then = saved["start"]["generators"]
+        fresh = not saved["begun"] and all(then[name] == before[name] for name in _GLOBAL)
+        self._set(then)
+        order = draw_order()
+        if fresh:  # nothing was drawn then, and the program has put the global generators back itself
+            return enumerate(order)
+        drawn = list(islice(order, saved["drawn"]))
+        if not drawn and _states(_GLOBAL) != before:
+            drawn = list(islice(order, 1))  # an order is often drawn when its first index is asked for
+        self._set(before)
+        if len(drawn) < saved["drawn"]:
+            raise ValueError(
+                f"DataLoader.load_state_dict: {saved['drawn']} batches of the epoch had been begun, "
+                f"but the sampler gives {len(drawn)} only."
+            )
+        self.start = saved["start"]
+        self.handed = list(saved["handed"])
+        self.turn = saved["turn"]
+        if self.is_stream:
+            return enumerate(order)
+        self.drawn = saved["drawn"]
+        self.open = set(saved["pending"])
+        return self._left(drawn, order)
+
+    def _left(self, drawn, order):
+        done = set(range(self.drawn)) - self.open
+        for number, index in enumerate(drawn):
+            if number not in done:
+                yield number, index
+        yield from enumerate(order, len(drawn))
+
+    def _now(self):
+        epochs = {path: sampler.epoch for path, sampler in self.epochs.items()}
+        return {"generators": _states(self.sources), "epochs": epochs}
+
+    def _set(self, states):
+        for path, state in states.items():
+            _set_state(self.sources[path], state)
+
+
+def _sources(loader):
+    """By their paths: the generators that an order may be drawn from, and the samplers with an epoch."""
+    sources, epochs = dict(_GLOBAL), {}
+    seen = {id(loader.dataset), id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
+
+    def visit(path, x):
+        if id(x) in seen:
+            return
+        if isinstance(x, _KINDS) and not isinstance(x, random.SystemRandom):
+            if not isinstance(x, Generator) or x.device.type == "cpu":
+                sources[path] = x
+        elif _is_sampler(x):
+            if isinstance(getattr(x, "epoch", None), int):
+                epochs[path] = x
+            for name, value in vars(x).items():
+                seen.add(id(x))
+                visit(f"{path}.{name}", value)
+        elif isinstance(x, (list, tuple)) and x and (isinstance(x[0], _KINDS) or _is_sampler(x[0])):
+            for i, item in enumerate(x):
+                visit(f"{path}.{i}", item)
+        seen.add(id(x))
+
+    visit("generator", loader.generator)
+    visit("sampler", loader._index_sampler)
+    return sources, epochs
+
+
+def _is_sampler(x):
+    """An iterable object that is no container."""
+    iterable = hasattr(type(x), "__iter__") and not hasattr(type(x), "__getitem__")
+    return isinstance(x, Sampler) or (iterable and hasattr(x, "__dict__"))
+
+
+def _states(sources):
+    return {path: _state(source) for path, source in sources.items()}
+
+
+def _state(source):
+    """The state of a generator as plain data."""
+    if isinstance(source, Generator):
+        return source.get_state().numpy().tobytes().hex()
+    if isinstance(source, np.random.Generator):
+        return _plain(source.bit_generator.state)
+    if source is random or isinstance(source, random.Random):
+        return _plain(source.getstate())
+    return _plain(source.get_state(legacy=False))
+
+
+def _set_state(source, state):
+    """Put a generator into a state that `_state` gave."""
+    if isinstance(source, Generator):
+        source.set_state(np.frombuffer(bytes.fromhex(state), np.uint8))
+    elif isinstance(source, np.random.Generator):
+        source.bit_generator.state = _arrays(state)
+    elif source is random or isinstance(source, random.Random):
+        version, words, spare = state
+        source.setstate((version, tuple(words), spare))
+    else:
+        source.set_state(_arrays(state))
+
+
+def _plain(x):
+    if isinstance(x, np.ndarray):
+        return {"dtype": x.dtype.str, "hex": x.tobytes().hex()}
+    if isinstance(x, dict):
+        return {key: _plain(value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_plain(item) for item in x]
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _arrays(x):
+    """What `_plain` made of arrays, as arrays again."""
+    if not isinstance(x, dict):
+        return x
+    if x.keys() == {"dtype", "hex"}:
+        return np.frombuffer(bytes.fromhex(x["hex"]), x["dtype"]).copy()
+    return {key: _arrays(value) for key, value in x.items()}

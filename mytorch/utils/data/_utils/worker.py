@@ -1,0 +1,217 @@
+"""What runs in a worker process of the DataLoader.
+
+The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread listens, so
+that the parent never waits to send, and so that the worker notices when the parent has gone.
+"""
+
+import multiprocessing
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+import traceback
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....kernels.threads import set_num_threads
+from ....ops.random import manual_seed
+from . import transport
+from .fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+
+MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks at whether the other side is alive
+
+_parents_ends = weakref.WeakSet()  # this process's ends of its workers' sockets
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Who a worker is: its number, how many there are, its seed, and its copy of the dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_worker_info = None
+
+
+def get_worker_info():
+    """The WorkerInfo of this process; None in the main process."""
+    return _worker_info
+
+
+class ExceptionWrapper:
+    """The exception being handled with its traceback as text, to be raised again in another process."""
+
+    def __init__(self, exc_info=None, where="in background"):
+        exc_info = exc_info or sys.exc_info()
+        self.exc_type = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+
+    def reraise(self):
+        """Raise an exception of the original type, its message the original traceback."""
+        text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            text = _Message(text)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=text)
+        try:
+            error = self.exc_type(text)
+        except Exception:  # a type that is not made from one message
+            raise RuntimeError(text) from None
+        raise error
+
+
+class _Message(str):
+    """A KeyError shows the repr of its message; this one's repr is the text itself."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return str(self)
+
+
+class _Stop:
+    """What a worker answers when its stream has ended."""
+
+
+class _Inbox:
+    """The tasks that have come, read by a thread; `epoch` is the newest epoch among them."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.tasks = queue.SimpleQueue()
+        self.epoch = 0
+        self.closed = False
+        self.parent = os.getppid()
+        threading.Thread(target=self._listen, daemon=True, name="mytorch-data-inbox").start()
+
+    def _listen(self):
+        try:
+            while True:
+                while not self.connection.poll(MP_STATUS_CHECK_INTERVAL / 5):
+                    self._leave_with_parent()
+                kind, epoch, payload = transport.receive(self.connection)
+                self.epoch = max(self.epoch, epoch)
+                self.tasks.put((kind, epoch, payload))
+        except (EOFError, OSError):  # the parent has closed its end, or has died
+            self._leave_with_parent()
+            self.closed = True
+            self.tasks.put(None)
+        except BaseException:  # an index that can't be unpickled: the parent sees this process end
+            traceback.print_exc()
+            os._exit(1)
+
+    def _leave_with_parent(self):
+        """End this process, whatever it is doing, if its parent is no more."""
+        if os.getppid() != self.parent or not multiprocessing.parent_process().is_alive():
+            os._exit(1)
+
+    def __iter__(self):
+        """The tasks of the newest epoch, until the parent closes its end."""
+        while not self.closed:
+            task = self.tasks.get()
+            if task is not None and not self.closed and task[1] == self.epoch:
+                yield task
+
+
+def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_workers):
+    """Answer tasks (kind, epoch, payload) by (epoch, number, batch, _Stop or ExceptionWrapper).
+
+    Kinds: "epoch" opens the dataset anew; "skip" reads past batches of a stream, its payload is (index, count);
+    "fetch" makes a batch, its payload is (number, index).
+    """
+    try:
+        for end in list(_parents_ends):  # inherited from the parent by forking
+            end.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        inbox = _Inbox(connection)
+        set_num_threads(1)
+        fetcher = _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers)
+        for kind, epoch, payload in inbox:
+            if kind == "epoch":
+                fetcher = _guarded(worker_id, make_fetcher)
+            elif kind == "skip":
+                if not isinstance(fetcher, ExceptionWrapper):
+                    fetcher.skip(*payload)
+            else:
+                number, index = payload
+                if isinstance(fetcher, ExceptionWrapper):
+                    data = fetcher
+                else:
+                    data = _fetch(fetcher, index, worker_id)
+                _answer(connection, epoch, number, data, worker_id)
+                del data
+    except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        pass  # the parent gets its own KeyboardInterrupt, or has closed its end
+
+
+def _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers):
+    """Seed the generators of this worker and open the dataset; an ExceptionWrapper if that fails."""
+    global _worker_info
+    seed = base_seed + worker_id
+    random.seed(seed)
+    manual_seed(seed)
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]  # PyTorch's
+    np.random.seed(np.random.SeedSequence(words).generate_state(4))
+    _worker_info = WorkerInfo(worker_id, num_workers, seed, make_fetcher.dataset)
+    if init_fn is None:
+        return _guarded(worker_id, make_fetcher)
+    return _guarded(worker_id, lambda: (init_fn(worker_id), make_fetcher())[1])
+
+
+def _guarded(worker_id, function):
+    """What `function` returns, or the exception that it raised, wrapped."""
+    try:
+        return function()
+    except Exception:
+        return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+
+
+def _fetch(fetcher, index, worker_id):
+    try:
+        return fetcher.fetch(index)
+    except Exception as error:
+        if isinstance(error, StopIteration) and isinstance(fetcher, _IterableDatasetFetcher):
+            return _Stop()
+        return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+
+
+def _answer(connection, epoch, number, data, worker_id):
+    """Send a reply; if it can't be pickled, the error that says so."""
+    try:
+        transport.send(connection, (epoch, number, data))
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except Exception:
+        wrapper = data
+        if not isinstance(data, ExceptionWrapper):
+            wrapper = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+        if not _picklable(wrapper.exc_type):
+            wrapper.exc_type = RuntimeError
+        transport.send(connection, (epoch, number, wrapper))
+
+
+def _picklable(kind):
+    module = sys.modules.get(kind.__module__)
+    return getattr(module, kind.__qualname__, None) is kind
+
+
+class FetcherMaker:
+    """Makes the fetcher of a dataset; what of a loader is sent to its workers."""
+
+    def __init__(self, dataset, is_stream, auto_collation, collate_fn, drop_last):
+        self.dataset = dataset
+        self.is_stream = is_stream
+        self.rest = (auto_collation, collate_fn, drop_last)
+
+    def __call__(self):
+        kind = _IterableDatasetFetcher if self.is_stream else _MapDatasetFetcher
+        return kind(self.dataset, *self.rest)

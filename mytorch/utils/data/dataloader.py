@@ -1,0 +1,645 @@
+"""DataLoader: batches of a dataset, made here or in worker processes.
+
+Tasks are numbered. In order, task i goes to worker i mod n (of those whose stream has not ended) and its batch is
+the i-th that is handed out, whichever worker is faster. Each worker has a socket of its own, so one that dies is
+noticed at its end.
+"""
+
+import itertools
+import math
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+import weakref
+from multiprocessing.connection import wait
+from typing import Generic, TypeVar
+
+from ...backend import cuda_available
+from ._utils import transport
+from ._utils.collate import default_collate, default_convert
+from ._utils.pin_memory import pin_memory
+from ._utils.resume import Progress
+from ._utils.worker import (
+    MP_STATUS_CHECK_INTERVAL,
+    ExceptionWrapper,
+    FetcherMaker,
+    _parents_ends,
+    _Stop,
+    _worker_loop,
+    get_worker_info,
+)
+from .dataset import IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _DatasetKind:
+    Map = 0
+    Iterable = 1
+
+
+class _InfiniteConstantSampler(Sampler):
+    """The sampler of a stream: as many Nones as anyone wants."""
+
+    def __iter__(self):
+        return itertools.repeat(None)
+
+
+class DataLoader(Generic[T_co]):
+    """Iterates over a dataset in batches.
+
+    Args:
+        dataset: anything with `__getitem__` and `__len__`, or an IterableDataset.
+        batch_size: items in a batch; None hands single items through `collate_fn`.
+        shuffle: a new random order for each epoch.
+        sampler, batch_sampler: an order of one's own, of indices or of lists of them.
+        num_workers: worker processes; 0 makes batches in this one.
+        collate_fn: makes a batch of a list of items; `default_collate` stacks them.
+        pin_memory: call `pin_memory()` on what has it in a batch, if there is a GPU.
+        drop_last: leave out a last batch that is not full.
+        timeout: seconds to wait for a batch of the workers; 0 waits for ever.
+        worker_init_fn: called with its number in each worker.
+        multiprocessing_context: a start method ("fork", "spawn", "forkserver") or context.
+        generator: where the order and the workers' seeds are drawn from.
+        prefetch_factor: batches under way for each worker; 2 by default.
+        persistent_workers: keep the workers between epochs.
+        in_order: with workers, hand batches out in the sampler's order; else as they come.
+
+    A loader can be resumed: `state_dict()` says where it is in the epoch, and after `load_state_dict` the
+    next iteration continues there, in the same order, without loading what was already handed out.
+
+    Raises:
+        ValueError: arguments that exclude each other.
+    """
+
+    _initialized = False
+
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self._is_stream = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if self._is_stream else _DatasetKind.Map
+        _check_order(self._is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        if sampler is None:
+            if self._is_stream:
+                sampler = _InfiniteConstantSampler()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self._IterableDataset_len_called = None
+        self._iterator = None  # the one whose workers persist
+        self._progress = None  # of the iteration that last handed out a batch
+        self._resume = None
+        self._initialized = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, name, value):
+        fixed = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+        if self._initialized and name in fixed:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+    def __getstate__(self):
+        """What a copy gets: all but the iteration under way."""
+        return {**self.__dict__, "_iterator": None, "_progress": None}
+
+    @property
+    def multiprocessing_context(self):
+        """The context that the workers are started in; None is the default one.
+
+        Raises:
+            ValueError: set to an unknown start method, or without workers.
+            TypeError: set to something else.
+        """
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context):
+        if context is not None:
+            context = self._as_context(context)
+        self._context = context
+
+    def _as_context(self, context):
+        if not self.num_workers:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading "
+                f"(num_workers > 0), but got num_workers={self.num_workers}"
+            )
+        if isinstance(context, str):
+            methods = multiprocessing.get_all_start_methods()
+            if context not in methods:
+                raise ValueError(
+                    "multiprocessing_context option should specify a valid start method in "
+                    f"{methods!r}, but got multiprocessing_context={context!r}"
+                )
+            context = multiprocessing.get_context(context)
+        if not isinstance(context, multiprocessing.context.BaseContext):
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string "
+                f"specifying the start method, but got multiprocessing_context={context}"
+            )
+        return context
+
+    def check_worker_number_rationality(self):
+        """Warn if there are more workers than this process has cores."""
+        if hasattr(os, "sched_getaffinity"):
+            cores, note = len(os.sched_getaffinity(0)), ""
+        else:
+            cores, note = os.cpu_count() or 1, " (`cpuset` is not taken into account)"
+        if self.num_workers > cores:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
+                f"max number of worker in current system is {cores}{note}, which is smaller than what this "
+                "DataLoader is going to create. Please be aware that excessive worker creation might get "
+                "DataLoader running slow or even freeze, lower the worker number to avoid potential "
+                "slowness/freeze if necessary.",
+                stacklevel=3,
+            )
+
+    @property
+    def _auto_collation(self):
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self):
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __len__(self):
+        if not self._is_stream:
+            return len(self._index_sampler)
+        length = self._IterableDataset_len_called = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
+
+    def __iter__(self):
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()
+        if self._iterator is None or self._iterator._closed:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
+
+    def _get_iterator(self):
+        if not self.num_workers:
+            return _SingleProcessDataLoaderIter(self)
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self)
+
+    # -- resuming ---------------------------------------------------------------------------------
+
+    def state_dict(self):
+        """Where the iteration that last began or gave a batch is; plain data.
+
+        It holds the random states that the epoch's order was drawn from and which batches were handed
+        out. After the end of an epoch, or before the first, it tells where the next one begins. Where
+        several iterations are under way, each iterator has a `state_dict` of its own.
+        """
+        if self._resume is not None:
+            return self._resume
+        return (self._progress or Progress(self)).state_dict()
+
+    def load_state_dict(self, state_dict):
+        """Let the next iteration continue where the state was taken.
+
+        The global generators are left as they are. Workers of a map-style dataset don't repeat the
+        draws that they had made for batches already handed out; those of a stream read past them.
+
+        Raises:
+            ValueError: the state is of a loader with other generators, or of a stream with another
+                number of workers.
+        """
+        progress = Progress(self)
+        progress.check(state_dict)
+        progress.set_epochs(state_dict)
+        self._resume = state_dict
+
+
+def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
+    """Raise ValueError for options that make no sense with so many workers."""
+    if num_workers < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last):
+    """Raise ValueError for ways to say the order that exclude each other."""
+    if is_stream:
+        given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, "
+                    f"but got {name}={value}"
+                )
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError(
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+            )
+    elif batch_size is None and drop_last:
+        raise ValueError(
+            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+        )
+
+
+class _BaseDataLoaderIter:
+    """One epoch of a loader (or, with persistent workers, one after another)."""
+
+    _num_workers = 0
+
+    def __init__(self, loader):
+        self._dataset = loader.dataset
+        self._is_stream = loader._is_stream
+        self._index_sampler = loader._index_sampler
+        self._generator = loader.generator
+        self._timeout = loader.timeout
+        self._num_workers = loader.num_workers
+        self._persistent_workers = loader.persistent_workers
+        self._make_fetcher = FetcherMaker(
+            loader.dataset, loader._is_stream, loader._auto_collation, loader.collate_fn, loader.drop_last
+        )
+        self._pin_memory = loader.pin_memory and cuda_available()
+        if loader.pin_memory and not self._pin_memory:
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, "
+                "then device pinned memory won't be used.",
+                stacklevel=4,
+            )
+        if loader.pin_memory and loader.pin_memory_device:
+            warnings.warn(
+                "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+                f"ignore pin_memory_device='{loader.pin_memory_device}'.",
+                stacklevel=4,
+            )
+        self._base_seed = None
+
+    def _begin(self, loader):
+        """Start drawing an order, or the rest of one; return the state that it is resumed from, if any."""
+        self._note = weakref.ref(loader)
+        self._num_yielded = 0
+        self._len_called = loader._IterableDataset_len_called
+        self._progress = loader._progress = Progress(loader, self._base_seed)
+        saved, loader._resume = loader._resume, None
+        if saved is None:
+            self._tasks = enumerate(self._draw_order(self._base_seed))
+        else:
+            seed = self._progress.base_seed = saved["base_seed"]
+            self._tasks = self._progress.draw_again(saved, lambda: self._draw_order(seed))
+        self._progress.begun = True
+        return saved
+
+    def _draw_order(self, seed):
+        """The sampler's iterator; draws are made in PyTorch's order."""
+        order = iter(self._index_sampler)
+        if seed is None:
+            seed = draw_seed(self._generator)
+            if self._num_workers:
+                order = iter(self._index_sampler)
+        self._base_seed = seed
+        return order
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            data = self._next_data()
+        finally:
+            loader = self._note()
+            if loader is not None:
+                loader._progress = self._progress
+        self._num_yielded += 1
+        if self._len_called is not None and self._num_yielded > self._len_called:
+            self._warn_of_length()
+        return pin_memory(data) if self._pin_memory else data
+
+    def _warn_of_length(self):
+        message = (
+            f"Length of IterableDataset {self._dataset} was reported to be {self._len_called}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers:
+            message += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(message, stacklevel=3)
+
+    def __len__(self):
+        return len(self._index_sampler)
+
+    def __getstate__(self):
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
+
+    def state_dict(self):
+        """Where this iteration is, for `DataLoader.load_state_dict`."""
+        return self._progress.state_dict()
+
+    def _finish(self):
+        if self._persistent_workers:  # the next epoch draws no seed
+            self._progress.base_seed = self._base_seed
+        else:
+            self._progress.base_seed = None
+        self._progress.finish()
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """An epoch made in this process."""
+
+    def __init__(self, loader):
+        super().__init__(loader)
+        if self._timeout != 0:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        saved = self._begin(loader)
+        self._fetcher = self._make_fetcher()
+        if saved is not None and self._is_stream:
+            number, index = next(self._tasks)
+            self._fetcher.skip(index, saved["handed"][0])
+            self._tasks = itertools.chain([(number, index)], self._tasks)
+
+    def _next_data(self):
+        try:
+            number, index = next(self._tasks)
+        except StopIteration:
+            self._finish()
+            raise
+        self._progress.sent(number)
+        try:
+            data = self._fetcher.fetch(index)
+        except StopIteration:
+            self._finish()
+            raise
+        except Exception:  # the next call goes on with the next batch
+            self._progress.done(number)
+            raise
+        self._progress.done(number)
+        return data
+
+
+class _Worker:
+    """A worker process, seen from the parent."""
+
+    def __init__(self, context, arguments, i):
+        self.connection, theirs = context.Pipe(duplex=True)
+        _parents_ends.add(self.connection)
+        make_fetcher, base_seed, init_fn, num_workers = arguments
+        self.process = context.Process(
+            target=_worker_loop,
+            args=(theirs, make_fetcher, base_seed, init_fn, i, num_workers),
+            daemon=True,
+        )
+        try:
+            self.process.start()
+        except BaseException:
+            self.connection.close()
+            raise
+        finally:
+            theirs.close()  # so that the worker's death is an end of file here
+        self.under_way = 0  # tasks whose batches were not handed out
+        self.ended = False  # its stream has, for this epoch
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """Epochs made in worker processes."""
+
+    def __init__(self, loader):
+        super().__init__(loader)
+        if loader.prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        self._in_order = loader.in_order
+        self._most = loader.prefetch_factor * loader.num_workers
+        self._epoch = 0
+        self._workers = []
+        self._end = weakref.finalize(self, _end_workers, self._workers, os.getpid())
+        saved = self._begin(loader)
+        context = loader.multiprocessing_context or multiprocessing.get_context()
+        arguments = self._make_fetcher, self._base_seed, loader.worker_init_fn, loader.num_workers
+        for i in range(loader.num_workers):
+            self._workers.append(_Worker(context, arguments, i))
+        self._start(saved)
+
+    def _reset(self, loader):
+        """A new epoch on the same workers; what is left of the last one is dropped."""
+        self._epoch += 1
+        saved = self._begin(loader)
+        for worker in self._workers:
+            self._send(worker, "epoch", None)
+            worker.under_way, worker.ended = 0, False
+        self._start(saved)
+
+    def _start(self, saved):
+        self._given = []  # (task number, worker) in the order they were given, of those not handed out
+        self._come = {}  # task number -> batch that came before its turn
+        self._turns = itertools.cycle(range(self._num_workers))
+        if saved is not None and self._is_stream:
+            number, index = next(self._tasks)
+            self._tasks = itertools.chain([(number, index)], self._tasks)
+            for worker, count in zip(self._workers, saved["handed"], strict=True):
+                if count:
+                    self._send(worker, "skip", (index, count))
+            for _ in range(saved["turn"]):
+                next(self._turns)
+        for _ in range(self._most):
+            self._give_task()
+
+    @property
+    def _closed(self):
+        return not self._end.alive
+
+    def _send(self, worker, kind, payload):
+        try:
+            transport.send(worker.connection, (kind, self._epoch, payload))
+        except (BrokenPipeError, ConnectionResetError):
+            self._report_death(worker)
+
+    def _give_task(self):
+        """Send the next index to a worker: to the one whose turn it is, or, out of order, a free one."""
+        active = sum(not worker.ended for worker in self._workers)
+        if not active:
+            return
+        try:
+            number, index = next(self._tasks)
+        except StopIteration:
+            return
+        for i in itertools.islice(self._turns, self._num_workers):
+            worker = self._workers[i]
+            if not worker.ended and (self._in_order or worker.under_way < self._most // active):
+                break
+        else:
+            self._tasks = itertools.chain([(number, index)], self._tasks)
+            return
+        self._progress.sent(number)
+        self._given.append((number, i))
+        worker.under_way += 1
+        self._send(worker, "fetch", (number, index))
+
+    def _next_data(self):
+        while not self._closed:
+            while self._given and self._lost(*self._given[0]):
+                self._given.pop(0)
+            if not self._given:
+                break
+            number, i = self._given[0]
+            if number in self._come:
+                return self._hand_out(number, i, self._come.pop(number))
+            number, i, data = self._receive()
+            if isinstance(data, _Stop):
+                if not self._workers[i].ended:
+                    self._workers[i].ended = True
+                    self._give_task()
+            elif self._in_order and number != self._given[0][0]:
+                self._come[number] = data
+            else:
+                return self._hand_out(number, i, data)
+        if not self._closed:
+            self._finish()
+            if not self._persistent_workers:
+                self._end()
+        raise StopIteration
+
+    def _lost(self, number, i):
+        """Whether a task was given to a worker whose stream had ended."""
+        return self._workers[i].ended and number not in self._come
+
+    def _hand_out(self, number, i, data):
+        self._given.remove((number, i))
+        self._workers[i].under_way -= 1
+        self._progress.done(number, i)
+        self._give_task()
+        if isinstance(data, ExceptionWrapper):
+            data.reraise()
+        return data
+
+    def _receive(self):
+        """The next batch of any worker, as (task number, worker, batch).
+
+        Raises:
+            RuntimeError: it took longer than the loader's timeout, or a worker is gone.
+        """
+        ends = {worker.connection: i for i, worker in enumerate(self._workers)}
+        deadline = time.monotonic() + self._timeout if self._timeout else math.inf
+        while True:
+            left = min(MP_STATUS_CHECK_INTERVAL, deadline - time.monotonic())
+            ready = wait(list(ends), max(left, 0))
+            for end in ready:
+                worker = self._workers[ends[end]]
+                try:
+                    epoch, number, data = transport.receive(end)
+                except (EOFError, OSError):
+                    self._report_death(worker)
+                except Exception:  # a batch that can't be unpickled
+                    self._end()
+                    raise
+                if epoch == self._epoch:
+                    return number, ends[end], data
+            if not ready:
+                for worker in self._workers:
+                    if not worker.process.is_alive():
+                        self._report_death(worker)
+                if time.monotonic() >= deadline:
+                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+
+    def _report_death(self, worker):
+        """End the other workers and raise RuntimeError."""
+        worker.process.join(1)
+        pid, code = worker.process.pid, worker.process.exitcode
+        self._end()
+        if code is not None and code < 0:
+            raise RuntimeError(
+                f"DataLoader worker (pid {pid}) is killed by signal: {signal.strsignal(-code)}. "
+                f"It exited unexpectedly, with exit code {code}."
+            ) from None
+        raise RuntimeError(
+            f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. Details are "
+            "lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
+        ) from None
+
+
+def _end_workers(workers, owner, patience=2.0):
+    """Let the workers end: by closing their sockets, and, if they don't go, by signals."""
+    if os.getpid() != owner:  # a forked process has inherited the iterator, not the workers
+        return
+    for worker in workers:
+        worker.connection.close()
+    processes = [worker.process for worker in workers]
+    try:
+        deadline = time.monotonic() + patience
+        for process in processes:
+            process.join(max(deadline - time.monotonic(), 0))
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+        for process in processes:
+            process.join(1)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+        workers.clear()
