@@ -109,15 +109,15 @@ class Progress:
         Raises:
             ValueError: the order is shorter than it was.
         """
-        before = _states(_GLOBAL)
         then = saved["start"]["generators"]
-        fresh = not saved["begun"] and all(then[name] == before[name] for name in _GLOBAL)
+        before = _states(_GLOBAL)
+        if not saved["begun"]:  # those that the program has put back itself go on from there
+            before = {name: state for name, state in before.items() if state != then[name]}
         self._set(then)
         order = draw_order()
-        if fresh:  # nothing was drawn then, and the program has put the global generators back itself
-            return enumerate(order)
         drawn = list(islice(order, saved["drawn"]))
-        if not drawn and _states(_GLOBAL) != before:
+        now = _states(_GLOBAL)
+        if not drawn and any(now[name] != before[name] for name in before):
             drawn = list(islice(order, 1))  # an order is often drawn when its first index is asked for
         self._set(before)
         if len(drawn) < saved["drawn"]:
