@@ -17,10 +17,10 @@ from multiprocessing.connection import wait
 from typing import Generic, TypeVar
 
 from ...backend import cuda_available
-from ._utils import transport
 from ._utils.collate import default_collate, default_convert
 from ._utils.pin_memory import pin_memory
 from ._utils.resume import Progress
+from ._utils.transport import Receiver
 from ._utils.worker import (
     MP_STATUS_CHECK_INTERVAL,
     ExceptionWrapper,
@@ -448,6 +448,7 @@ class _Worker:
     def __init__(self, context, arguments, i):
         self.connection, theirs = context.Pipe(duplex=True)
         _parents_ends.add(self.connection)
+        self.receiver = Receiver(self.connection)
         make_fetcher, base_seed, init_fn, num_workers = arguments
         self.process = context.Process(
             target=_worker_loop,
@@ -514,7 +515,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _send(self, worker, kind, payload):
         try:
-            transport.send(worker.connection, (kind, self._epoch, payload))
+            worker.connection.send((kind, self._epoch, payload, worker.receiver.take_died()))
         except (BrokenPipeError, ConnectionResetError):
             self._report_death(worker)
 
@@ -590,7 +591,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             for end in ready:
                 worker = self._workers[ends[end]]
                 try:
-                    epoch, number, data = transport.receive(end)
+                    epoch, number, data = worker.receiver.receive()
                 except (EOFError, OSError):
                     self._report_death(worker)
                 except Exception:  # a batch that can't be unpickled

@@ -1,10 +1,13 @@
-"""Sending batches between processes: small ones through the socket, large ones in shared memory.
+"""Sending batches from a worker to its parent: small ones through the socket, large ones in shared memory.
 
 A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one frame: the
-sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one is written to an
-anonymous file in memory, whose descriptor is sent; the receiver maps it, and the arrays are views of the
-mapping. Such a file has no name, so nothing is left behind, whoever dies: the system frees it with the last
-descriptor and mapping. Where the system has no such files, everything goes through the socket.
+sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one is written to a segment: an
+anonymous file in memory, which both sides map. Its descriptor is sent with its first frame. The arrays that the
+parent gets are views of the mapping; when the last of them has died, the parent tells the worker, with its
+next task, that the segment is free, and the worker uses it again, which is many times quicker than new memory.
+
+A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last descriptor and
+mapping. Where the system has no such files, everything goes through the socket.
 """
 
 import io
@@ -12,63 +15,174 @@ import mmap
 import os
 import pickle
 import struct
+import threading
 import weakref
 from multiprocessing import reduction
 
-SHARED_BYTES = 1 << 16  # below, copying through the socket is quicker than a file
-MAPPINGS = 128  # each holds a descriptor; a program that keeps more batches than that gets copies
+import numpy as np
+
+SHARED_BYTES = 1 << 16  # below, copying through the socket is quicker
+SPARE = 4  # free segments that a worker keeps
+LEASES = 128  # each holds a descriptor; a program that keeps more batches than that gets copies
 ALIGN = 64
 
 _HAS_SHARED = hasattr(os, "memfd_create")
-_mappings = weakref.WeakSet()
+_leases = set()
+_forks = 0
 
 
-def send(connection, message):
-    """Send any picklable object; `receive` takes it.
-
-    Raises:
-        Exception: whatever pickling it raised; nothing was sent then.
-        OSError: the other side is gone, or there is no memory.
-    """
-    parts = _parts(message)
-    total = sum(len(part) for part in parts)
-    if total < SHARED_BYTES or not _HAS_SHARED:
-        connection.send_bytes(b"".join((b"\0" * ALIGN, *parts)))
-        return
-    descriptor = os.memfd_create("mytorch-batch")
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            for part in parts:
-                file.write(part)
-        connection.send_bytes(struct.pack("<Q", total))
-        reduction.send_handle(connection, descriptor, None)
-    finally:
-        os.close(descriptor)
+def _before_fork():
+    """A child may go on using the batches that are alive now, so their segments are not used again."""
+    global _forks
+    _forks += 1
 
 
-def receive(connection):
-    """The next message; its arrays are writable.
-
-    Raises:
-        EOFError, OSError: the other side is gone.
-    """
-    frame = connection.recv_bytes()
-    if len(frame) >= ALIGN:
-        return _load(memoryview(bytearray(frame))[ALIGN:])
-    (total,) = struct.unpack("<Q", frame)
-    descriptor = reduction.recv_handle(connection)
-    try:
-        mapping = mmap.mmap(descriptor, total)
-    finally:
-        os.close(descriptor)
-    if len(_mappings) >= MAPPINGS:
-        with mapping:
-            return _load(memoryview(bytearray(mapping)))
-    _mappings.add(mapping)
-    return _load(memoryview(mapping))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
 
 
-def _parts(message):
+class _Segment:
+    """A worker's side of a segment."""
+
+    def __init__(self, number, size):
+        self.number = number
+        self.descriptor = os.memfd_create("mytorch-batch")
+        self.size = size
+        self.mapping = None
+
+    def fill(self, parts):
+        """Write the parts one after the other."""
+        if self.mapping is None:  # writing to a new file is quicker than touching new pages
+            with open(self.descriptor, "wb", closefd=False) as file:
+                for part in parts:
+                    file.write(part)
+            os.ftruncate(self.descriptor, self.size)
+            self.mapping = mmap.mmap(self.descriptor, self.size)
+            return
+        memory = np.frombuffer(self.mapping, np.uint8)
+        start = 0
+        for part in parts:
+            memory[start : start + len(part)] = np.frombuffer(part, np.uint8)
+            start += len(part)
+
+    def close(self):
+        """Give up this side of it."""
+        if self.mapping is not None:
+            self.mapping.close()
+        os.close(self.descriptor)
+
+
+class Sender:
+    """A worker's end of its connection."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.used = {}  # number -> segment that the parent has
+        self.free = []
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def take_back(self, free, retired):
+        """The parent needs these segments no more; the retired ones must not be written again."""
+        with self.lock:
+            self.free += [self.used.pop(number) for number in free]
+            for number in retired:
+                self.used.pop(number).close()
+
+    def send(self, message):
+        """Send any picklable object.
+
+        Raises:
+            Exception: whatever pickling it raised; nothing was sent then.
+            OSError: the parent is gone, or there is no memory.
+        """
+        parts = _frame(message)
+        total = sum(len(part) for part in parts)
+        if total < SHARED_BYTES or not _HAS_SHARED:
+            self.connection.send_bytes(b"".join((b"\0" * ALIGN, *parts)))
+            return
+        with self.lock:
+            segment, discarded = self._choose(total)
+        is_new = segment.mapping is None
+        try:
+            segment.fill(parts)
+        except OSError:
+            segment.close()
+            self.free += discarded
+            raise
+        with self.lock:
+            self.used[segment.number] = segment
+        note = (segment.number, total, is_new, [old.number for old in discarded])
+        self.connection.send_bytes(b"S" + pickle.dumps(note))
+        if is_new:
+            reduction.send_handle(self.connection, segment.descriptor, None)
+        for old in discarded:
+            old.close()
+
+    def _choose(self, total):
+        """The smallest free segment that `total` bytes fit in, or a new one; and those to do without."""
+        self.free.sort(key=lambda segment: segment.size)
+        fitting = [segment for segment in self.free if segment.size >= total]
+        if fitting:
+            self.free.remove(fitting[0])
+            discarded, self.free = self.free[:-SPARE], self.free[-SPARE:]
+            return fitting[0], discarded
+        discarded, self.free = self.free, []
+        self.count += 1
+        return _Segment(self.count, -(-total // mmap.PAGESIZE) * mmap.PAGESIZE), discarded
+
+
+class Receiver:
+    """The parent's end of a worker's connection."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.mappings = {}
+        self.died = []  # (number, forks when it was lent) of segments whose arrays have died
+
+    def take_died(self):
+        """The numbers of segments for `Sender.take_back`: (free, retired)."""
+        died = [self.died.pop() for _ in range(len(self.died))]
+        free = [number for number, forks in died if forks == _forks]
+        retired = [number for number, forks in died if forks != _forks]
+        for number in retired:
+            del self.mappings[number]
+        return free, retired
+
+    def receive(self):
+        """The next message; its arrays are writable.
+
+        Raises:
+            EOFError, OSError: the worker is gone.
+        """
+        frame = self.connection.recv_bytes()
+        if frame[:1] != b"S":
+            return _load(memoryview(bytearray(frame))[ALIGN:])
+        number, total, is_new, discarded = pickle.loads(frame[1:])
+        for old in discarded:
+            del self.mappings[old]
+        if is_new:
+            descriptor = reduction.recv_handle(self.connection)
+            try:
+                self.mappings[number] = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+            finally:
+                os.close(descriptor)
+        lease = np.frombuffer(self.mappings[number], np.uint8, total)
+        token = object()
+        end = weakref.finalize(lease, _end_lease, self.died, number, _forks, token)
+        end.atexit = False
+        if len(_leases) < LEASES:
+            _leases.add(token)
+            return _load(memoryview(lease))
+        return _load(memoryview(bytearray(lease)))
+
+
+def _end_lease(died, number, forks, token):
+    _leases.discard(token)
+    died.append((number, forks))
+
+
+def _frame(message):
     """The frame of a message in pieces: the table of sizes, the pickle, the arrays, each padded."""
     buffers = []
     file = io.BytesIO()
@@ -78,7 +192,7 @@ def _parts(message):
     parts = []
     for piece in (table, *pieces):
         parts += [piece, bytes(-len(piece) % ALIGN)]
-    return parts
+    return [part for part in parts if len(part)]
 
 
 def _load(frame):

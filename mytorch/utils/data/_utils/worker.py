@@ -20,8 +20,8 @@ import numpy as np
 
 from ....kernels.threads import set_num_threads
 from ....ops.random import manual_seed
-from . import transport
 from .fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+from .transport import Sender
 
 MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks at whether the other side is alive
 
@@ -85,8 +85,9 @@ class _Stop:
 class _Inbox:
     """The tasks that have come, read by a thread; `epoch` is the newest epoch among them."""
 
-    def __init__(self, connection):
+    def __init__(self, connection, sender):
         self.connection = connection
+        self.sender = sender
         self.tasks = queue.SimpleQueue()
         self.epoch = 0
         self.closed = False
@@ -98,7 +99,8 @@ class _Inbox:
             while True:
                 while not self.connection.poll(MP_STATUS_CHECK_INTERVAL / 5):
                     self._leave_with_parent()
-                kind, epoch, payload = transport.receive(self.connection)
+                kind, epoch, payload, died = self.connection.recv()
+                self.sender.take_back(*died)
                 self.epoch = max(self.epoch, epoch)
                 self.tasks.put((kind, epoch, payload))
         except (EOFError, OSError):  # the parent has closed its end, or has died
@@ -132,7 +134,8 @@ def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_wo
         for end in list(_parents_ends):  # inherited from the parent by forking
             end.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        inbox = _Inbox(connection)
+        sender = Sender(connection)
+        inbox = _Inbox(connection, sender)
         set_num_threads(1)
         fetcher = _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers)
         for kind, epoch, payload in inbox:
@@ -147,7 +150,7 @@ def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_wo
                     data = fetcher
                 else:
                     data = _fetch(fetcher, index, worker_id)
-                _answer(connection, epoch, number, data, worker_id)
+                _answer(sender, epoch, number, data, worker_id)
                 del data
     except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
         pass  # the parent gets its own KeyboardInterrupt, or has closed its end
@@ -184,10 +187,10 @@ def _fetch(fetcher, index, worker_id):
         return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
 
 
-def _answer(connection, epoch, number, data, worker_id):
+def _answer(sender, epoch, number, data, worker_id):
     """Send a reply; if it can't be pickled, the error that says so."""
     try:
-        transport.send(connection, (epoch, number, data))
+        sender.send((epoch, number, data))
     except (BrokenPipeError, ConnectionResetError):
         raise
     except Exception:
@@ -196,7 +199,7 @@ def _answer(connection, epoch, number, data, worker_id):
             wrapper = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
         if not _picklable(wrapper.exc_type):
             wrapper.exc_type = RuntimeError
-        transport.send(connection, (epoch, number, wrapper))
+        sender.send((epoch, number, wrapper))
 
 
 def _picklable(kind):
