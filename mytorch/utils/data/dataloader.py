@@ -5,11 +5,13 @@ the i-th that is handed out, whichever worker is faster. Each worker has a socke
 noticed at its end.
 """
 
+import contextlib
 import itertools
 import math
 import multiprocessing
 import os
 import signal
+import socket
 import time
 import warnings
 import weakref
@@ -622,12 +624,21 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         ) from None
 
 
+def _hang_up(connection):
+    """Close a connection, also for processes that were forked since and hold it too."""
+    if os.name == "posix":
+        with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as end:
+            with contextlib.suppress(OSError):  # the worker has gone already
+                end.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
 def _end_workers(workers, owner, patience=2.0):
     """Let the workers end: by closing their sockets, and, if they don't go, by signals."""
     if os.getpid() != owner:  # a forked process has inherited the iterator, not the workers
         return
     for worker in workers:
-        worker.connection.close()
+        _hang_up(worker.connection)
     processes = [worker.process for worker in workers]
     try:
         deadline = time.monotonic() + patience

@@ -57,16 +57,18 @@ class ExceptionWrapper:
 
     def reraise(self):
         """Raise an exception of the original type, its message the original traceback."""
+        raise self._exception() from None  # held by no variable, which its traceback would hold in turn
+
+    def _exception(self):
         text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
-        if self.exc_type is KeyError:
-            text = _Message(text)
-        elif getattr(self.exc_type, "message", None):
-            raise self.exc_type(message=text)
         try:
-            error = self.exc_type(text)
+            if self.exc_type is KeyError:
+                return KeyError(_Message(text))
+            if getattr(self.exc_type, "message", None):
+                return self.exc_type(message=text)
+            return self.exc_type(text)
         except Exception:  # a type that is not made from one message
-            raise RuntimeError(text) from None
-        raise error
+            return RuntimeError(text)
 
 
 class _Message(str):
