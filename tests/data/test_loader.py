@@ -102,7 +102,14 @@ def test_a_killed_worker_is_an_error_not_a_hang():
 
 def test_streams_and_worker_info():
     assert [b.tolist() for b in DataLoader(Stream(), 2)] == [[0, 1], [2, 3], [4]]
-    assert [b.tolist() for b in DataLoader(Stream(), 2, num_workers=2)] == [[0, 1], [10, 11], [2, 3], [12, 13], [4], [14]]
+    assert [b.tolist() for b in DataLoader(Stream(), 2, num_workers=2)] == [
+        [0, 1],
+        [10, 11],
+        [2, 3],
+        [12, 13],
+        [4],
+        [14],
+    ]
 
 
 def test_workers_draw_different_numbers():
@@ -181,8 +188,12 @@ def test_samplers(torch):
 def test_distributed_sampler(drop_last, torch):
     for shuffle in (False, True):
         for rank in range(3):
-            mine = DistributedSampler(range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last)
-            theirs = torch.utils.data.DistributedSampler(range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last)
+            mine = DistributedSampler(
+                range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last
+            )
+            theirs = torch.utils.data.DistributedSampler(
+                range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last
+            )
             for epoch in range(2):
                 mine.set_epoch(epoch)
                 theirs.set_epoch(epoch)

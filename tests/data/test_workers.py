@@ -30,7 +30,11 @@ class Large(Dataset):
         return self.n
 
     def __getitem__(self, i):
-        return {"x": mytorch.full((self.size,), float(i)), "name": str(i), "half": mytorch.ones(3, dtype=mytorch.bfloat16)}
+        return {
+            "x": mytorch.full((self.size,), float(i)),
+            "name": str(i),
+            "half": mytorch.ones(3, dtype=mytorch.bfloat16),
+        }
 
 
 class Sized(Dataset):
@@ -46,7 +50,12 @@ class Draws(Dataset):
         return 8
 
     def __getitem__(self, i):
-        return float(np.random.rand()), random.random(), float(mytorch.rand(1)), get_worker_info().seed
+        return (
+            float(np.random.rand()),
+            random.random(),
+            float(mytorch.rand(1)),
+            get_worker_info().seed,
+        )
 
 
 class Bad(Dataset):
@@ -179,7 +188,10 @@ def test_more_batches_than_descriptors_can_be_kept(monkeypatch):
 def test_growing_batches():
     sizes = [len(x) for x in DataLoader(Sized(), None, num_workers=1)]
     assert sizes == [(i + 1) * 30000 for i in range(8)]
-    down = [x.tolist() == list(range(len(x))) for x in DataLoader(Sized(), None, num_workers=1, sampler=range(7, -1, -1))]
+    down = [
+        x.tolist() == list(range(len(x)))
+        for x in DataLoader(Sized(), None, num_workers=1, sampler=range(7, -1, -1))
+    ]
     assert all(down)
 
 
@@ -269,9 +281,13 @@ def test_what_cannot_be_received_is_an_error():
 
 
 def test_the_dead_are_reported():
-    with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) exited unexpectedly with exit code 7"):
+    with pytest.raises(
+        RuntimeError, match=r"worker \(pid \d+\) exited unexpectedly with exit code 7"
+    ):
         list(DataLoader(Bad("exit"), 2, num_workers=2))
-    with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) is killed by signal: Killed.* exit code -9"):
+    with pytest.raises(
+        RuntimeError, match=r"worker \(pid \d+\) is killed by signal: Killed.* exit code -9"
+    ):
         list(DataLoader(Bad("kill"), 2, num_workers=2))
     loader = DataLoader(Bad("exit"), 2, num_workers=1, persistent_workers=True)
     for _ in range(2):
@@ -295,7 +311,9 @@ def init(worker):
 
 
 def test_worker_init_fn():
-    iterator = iter(DataLoader(Bad("value"), 2, num_workers=2, worker_init_fn=init, collate_fn=first))
+    iterator = iter(
+        DataLoader(Bad("value"), 2, num_workers=2, worker_init_fn=init, collate_fn=first)
+    )
     assert next(iterator) == [0, 1]
     with pytest.raises(ValueError, match=r"(?s)worker process 1.*not this worker"):
         next(iterator)
@@ -307,7 +325,12 @@ def test_workers_are_seeded_as_pytorchs(torch):
             return 8
 
         def __getitem__(self, i):
-            return float(np.random.rand()), random.random(), float(torch.rand(1)), torch.utils.data.get_worker_info().seed
+            return (
+                float(np.random.rand()),
+                random.random(),
+                float(torch.rand(1)),
+                torch.utils.data.get_worker_info().seed,
+            )
 
     def draws(lib, data, **options):
         lib.manual_seed(11)
@@ -317,7 +340,9 @@ def test_workers_are_seeded_as_pytorchs(torch):
     for options in ({}, {"persistent_workers": True}):
         assert draws(mytorch, Draws(), **options) == draws(torch, Theirs(), **options)
     generators = [lib.Generator().manual_seed(4) for lib in (mytorch, torch)]
-    assert draws(mytorch, Draws(), generator=generators[0]) == draws(torch, Theirs(), generator=generators[1])
+    assert draws(mytorch, Draws(), generator=generators[0]) == draws(
+        torch, Theirs(), generator=generators[1]
+    )
 
 
 class Slow(Dataset):
@@ -345,7 +370,9 @@ class Uneven(IterableDataset):
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("persistent", [True, False])
 def test_streams_of_uneven_length(in_order, persistent):
-    loader = DataLoader(Uneven(), 2, num_workers=3, in_order=in_order, persistent_workers=persistent)
+    loader = DataLoader(
+        Uneven(), 2, num_workers=3, in_order=in_order, persistent_workers=persistent
+    )
     for _ in range(3):
         found = [b.tolist() for b in loader]
         assert sorted(found) == sorted([[0, 0]] + 3 * [[1, 1]] + [[1]] + 6 * [[2, 2]])
@@ -385,7 +412,7 @@ class Data:
         if i > 8 and MODE == 'stuck': time.sleep(60)
         return os.getpid()
 MODE = sys.argv[1]
-iterator = iter(DataLoader(Data(), 1, num_workers=2, prefetch_factor=2, multiprocessing_context=sys.argv[2]))
+iterator = iter(DataLoader(Data(), 1, num_workers=2, multiprocessing_context=sys.argv[2]))
 pids = [int(next(iterator)), int(next(iterator))]
 print(*pids, flush=True)
 if MODE == 'leave': sys.exit()
@@ -398,9 +425,13 @@ time.sleep(60)
 def start(mode, method="fork"):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, mode, method], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, mode, method],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert len(pids) == 2
     return process, pids

@@ -1,8 +1,8 @@
 """DataLoader: batches of a dataset, made here or in worker processes.
 
-Tasks are numbered. In order, task i goes to worker i mod n (of those whose stream has not ended) and its batch is
-the i-th that is handed out, whichever worker is faster. Each worker has a socket of its own, so one that dies is
-noticed at its end.
+Tasks are numbered. In order, task i goes to worker i mod n (of those whose stream has not ended)
+and its batch is the i-th that is handed out, whichever worker is faster. Each worker has a socket
+of its own, so one that dies is noticed at its end.
 """
 
 import contextlib
@@ -72,8 +72,9 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers between epochs.
         in_order: with workers, hand batches out in the sampler's order; else as they come.
 
-    A loader can be resumed: `state_dict()` says where it is in the epoch, and after `load_state_dict` the
-    next iteration continues there, in the same order, without loading what was already handed out.
+    A loader can be resumed: `state_dict()` says where it is in the epoch, and after
+    `load_state_dict` the next iteration continues there, in the same order, without loading what
+    was already handed out.
 
     Raises:
         ValueError: arguments that exclude each other.
@@ -143,7 +144,14 @@ class DataLoader(Generic[T_co]):
         self.check_worker_number_rationality()
 
     def __setattr__(self, name, value):
-        fixed = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+        fixed = (
+            "batch_size",
+            "batch_sampler",
+            "sampler",
+            "drop_last",
+            "dataset",
+            "persistent_workers",
+        )
         if self._initialized and name in fixed:
             raise ValueError(
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
@@ -199,10 +207,14 @@ class DataLoader(Generic[T_co]):
             cores, note = os.cpu_count() or 1, " (`cpuset` is not taken into account)"
         if self.num_workers > cores:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
-                f"max number of worker in current system is {cores}{note}, which is smaller than what this "
-                "DataLoader is going to create. Please be aware that excessive worker creation might get "
-                "DataLoader running slow or even freeze, lower the worker number to avoid potential "
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
+                "suggested "
+                f"max number of worker in current system is {cores}{note}, which is smaller than "
+                "what this "
+                "DataLoader is going to create. Please be aware that excessive worker creation "
+                "might get "
+                "DataLoader running slow or even freeze, lower the worker number to avoid "
+                "potential "
                 "slowness/freeze if necessary.",
                 stacklevel=3,
             )
@@ -243,9 +255,9 @@ class DataLoader(Generic[T_co]):
     def state_dict(self):
         """Where the iteration that last began or gave a batch is; plain data.
 
-        It holds the random states that the epoch's order was drawn from and which batches were handed
-        out. After the end of an epoch, or before the first, it tells where the next one begins. Where
-        several iterations are under way, each iterator has a `state_dict` of its own.
+        It holds the random states that the epoch's order was drawn from and which batches were
+        handed out. After the end of an epoch, or before the first, it tells where the next one
+        begins. Where several iterations are under way, each iterator has a `state_dict` of its own.
         """
         if self._resume is not None:
             return self._resume
@@ -271,7 +283,8 @@ def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
     """Raise ValueError for options that make no sense with so many workers."""
     if num_workers < 0:
         raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+            "num_workers option should be non-negative; use num_workers=0 to disable "
+            "multiprocessing."
         )
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
@@ -301,7 +314,8 @@ def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_la
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+                "drop_last"
             )
     elif batch_size is None and drop_last:
         raise ValueError(
@@ -323,7 +337,11 @@ class _BaseDataLoaderIter:
         self._num_workers = loader.num_workers
         self._persistent_workers = loader.persistent_workers
         self._make_fetcher = FetcherMaker(
-            loader.dataset, loader._is_stream, loader._auto_collation, loader.collate_fn, loader.drop_last
+            loader.dataset,
+            loader._is_stream,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
         )
         self._pin_memory = loader.pin_memory and cuda_available()
         if loader.pin_memory and not self._pin_memory:
@@ -334,14 +352,15 @@ class _BaseDataLoaderIter:
             )
         if loader.pin_memory and loader.pin_memory_device:
             warnings.warn(
-                "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+                "pin_memory_device is deprecated, the current accelerator will be used as the "
+                "device,"
                 f"ignore pin_memory_device='{loader.pin_memory_device}'.",
                 stacklevel=4,
             )
         self._base_seed = None
 
     def _begin(self, loader):
-        """Start drawing an order, or the rest of one; return the state that it is resumed from, if any."""
+        """Start drawing an order, or the rest of one; return the state resumed from, if any."""
         self._note = weakref.ref(loader)
         self._num_yielded = 0
         self._len_called = loader._IterableDataset_len_called
@@ -387,9 +406,11 @@ class _BaseDataLoaderIter:
         )
         if self._num_workers:
             message += (
-                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "For multiprocessing data-loading, this could be caused by not properly "
+                "configuring the "
                 "IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for "
+                "examples."
             )
         warnings.warn(message, stacklevel=3)
 
@@ -474,7 +495,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader):
         super().__init__(loader)
         if loader.prefetch_factor <= 0:
-            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+            raise AssertionError(
+                "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
+            )
         self._in_order = loader.in_order
         self._most = loader.prefetch_factor * loader.num_workers
         self._epoch = 0
@@ -497,7 +520,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start(saved)
 
     def _start(self, saved):
-        self._given = []  # (task number, worker) in the order they were given, of those not handed out
+        self._given = []  # (task number, worker) of tasks whose batches were not handed out
         self._come = {}  # task number -> batch that came before its turn
         self._turns = itertools.cycle(range(self._num_workers))
         if saved is not None and self._is_stream:
@@ -522,7 +545,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._report_death(worker)
 
     def _give_task(self):
-        """Send the next index to a worker: to the one whose turn it is, or, out of order, a free one."""
+        """Send the next index to the worker whose turn it is; out of order, to a free one."""
         active = sum(not worker.ended for worker in self._workers)
         if not active:
             return

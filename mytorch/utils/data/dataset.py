@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Dataset(Generic[T_co]):
     """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`.
 
-    A `__getitems__(indices)` that returns a list of items is used for whole batches, where there is one.
+    Where there is a `__getitems__(indices)`, it returns the items of a whole batch as a list.
     """
 
     def __getitem__(self, index):
@@ -39,9 +39,6 @@ class IterableDataset(Dataset[T_co], Iterable):
 
     Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
     """
-
-    def __iter__(self):
-        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
     def __add__(self, other):
         return ChainDataset([self, other])
@@ -76,7 +73,8 @@ class StackDataset(Dataset):
     def __init__(self, *args, **kwargs):
         if args and kwargs:
             raise ValueError(
-                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, "
+                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
+                "input/output, "
                 "but both types are given."
             )
         if not args and not kwargs:
@@ -193,8 +191,10 @@ class Subset(Dataset[T_co]):
         own_item = kind.__getitem__ is not Subset.__getitem__
         if own_item and kind.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(
-                f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and "
-                "overriding __getitem__, you must also override __getitems__ to ensure DataLoader works "
+                f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing "
+                "Subset and "
+                "overriding __getitem__, you must also override __getitems__ to ensure DataLoader "
+                "works "
                 "correctly with your custom logic. A simple implementation:\n\n"
                 "def __getitems__(self, indices):\n"
                 "    return [self.__getitem__(idx) for idx in indices]"
@@ -216,7 +216,7 @@ def random_split(dataset, lengths, generator=None):
     """Subsets of a dataset, drawn at random without overlap.
 
     Args:
-        lengths: the sizes, or fractions that sum to 1 (what rounding leaves goes to the first ones).
+        lengths: the sizes, or fractions that sum to 1; what rounding leaves goes to the first ones.
         generator: what the draw is made with; by default the default generator.
 
     Raises:

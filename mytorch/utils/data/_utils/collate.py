@@ -1,7 +1,8 @@
 """Making one batch of several items.
 
-`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it. Containers
-are gone through, whatever their type: a clone of the first one is filled with the batches.
+`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it.
+Containers are gone through, whatever their type: a clone of the first one is filled with the
+batches.
 """
 
 import copy
@@ -39,7 +40,7 @@ def collate(batch, *, collate_fn_map=None):
     Args:
         batch: items of equal structure.
         collate_fn_map: a function for each type, or tuple of types, of items; called as
-            `function(items, collate_fn_map=collate_fn_map)`. An exact type goes before a base class.
+            `function(items, collate_fn_map=...)`. An exact type goes before a base class.
 
     Raises:
         TypeError: items of a kind that nothing is known for.
@@ -68,10 +69,12 @@ def collate(batch, *, collate_fn_map=None):
 
 
 def _refill(container, items):
-    """A container of the same type with other items; a plain dict or list where it can't be made."""
+    """A container of the same type with other items; a dict or list where it can't be made."""
     try:
         if isinstance(container, MutableMapping):
-            clone = copy.copy(container)  # it may have more than its items, such as a default factory
+            clone = copy.copy(
+                container
+            )  # it may have more than its items, such as a default factory
             clone.update(items)
             return clone
         if isinstance(container, MutableSequence):

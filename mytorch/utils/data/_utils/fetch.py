@@ -1,4 +1,4 @@
-"""Items of a dataset for a list of indices, made into a batch; in the main process and in workers."""
+"""Items of a dataset for a list of indices, made into a batch; in any process."""
 
 import contextlib
 
@@ -36,7 +36,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         return self.collate_fn(self._take(index))
 
     def skip(self, index, count):
-        """Read past `count` batches, as `fetch` would have read them; what it raised then, it raised then."""
+        """Read past `count` batches; what went wrong with them was raised when they were made."""
         for _ in range(count):
             with contextlib.suppress(Exception):
                 self._take(index)

@@ -1,9 +1,10 @@
 """How far an iteration of a loader has come, and coming there again.
 
-An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state that it had when
-the iteration began, as many indices as had been drawn are drawn, and those handed out are left out. It may be
-drawn from the global generators (ours, NumPy's, Python's) and from any that the loader or its samplers hold.
-The global ones then go back to where they were, since they are the program's.
+An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state
+that it had when the iteration began, as many indices as had been drawn are drawn, and those handed
+out are left out. It may be drawn from the global generators (ours, NumPy's, Python's) and from any
+that the loader or its samplers hold. The global ones then go back to where they were, since they
+are the program's.
 
 A stream has no indices; each worker reads past the batches that it had handed out.
 """
@@ -25,7 +26,7 @@ class Progress:
 
     Args:
         loader: the DataLoader.
-        base_seed: of the workers, if they have one already; else the iteration begins by drawing one.
+        base_seed: of the workers, if they have one; else the iteration begins by drawing one.
     """
 
     def __init__(self, loader, base_seed=None):
@@ -77,7 +78,9 @@ class Progress:
             ValueError: it is no such state, or the generators or, for a stream, the workers differ.
         """
         if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys():
-            raise ValueError("DataLoader.load_state_dict: expected what DataLoader.state_dict returned.")
+            raise ValueError(
+                "DataLoader.load_state_dict: expected what DataLoader.state_dict returned."
+            )
         for part in ("generators", "epochs"):
             then, now = sorted(saved["start"][part]), sorted(self.start[part])
             if then != now:
@@ -118,11 +121,14 @@ class Progress:
         drawn = list(islice(order, saved["drawn"]))
         now = _states(_GLOBAL)
         if not drawn and any(now[name] != before[name] for name in before):
-            drawn = list(islice(order, 1))  # an order is often drawn when its first index is asked for
+            drawn = list(
+                islice(order, 1)
+            )  # an order is often drawn when its first index is asked for
         self._set(before)
         if len(drawn) < saved["drawn"]:
             raise ValueError(
-                f"DataLoader.load_state_dict: {saved['drawn']} batches of the epoch had been begun, "
+                f"DataLoader.load_state_dict: {saved['drawn']} batches of the epoch had been "
+                "begun, "
                 f"but the sampler gives {len(drawn)} only."
             )
         self.start = saved["start"]
@@ -151,7 +157,7 @@ class Progress:
 
 
 def _sources(loader):
-    """By their paths: the generators that an order may be drawn from, and the samplers with an epoch."""
+    """By path: the generators that an order may be drawn from, and the samplers with an epoch."""
     sources, epochs = dict(_GLOBAL), {}
     seen = {id(loader.dataset), id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
 

@@ -1,13 +1,15 @@
-"""Sending batches from a worker to its parent: small ones through the socket, large ones in shared memory.
+"""Sending batches from a worker to its parent: small ones through the socket, large ones in shared
+memory.
 
-A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one frame: the
-sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one is written to a segment: an
-anonymous file in memory, which both sides map. Its descriptor is sent with its first frame. The arrays that the
-parent gets are views of the mapping; when the last of them has died, the parent tells the worker, with its
-next task, that the segment is free, and the worker uses it again, which is many times quicker than new memory.
+A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one
+frame: the sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one
+is written to a segment: an anonymous file in memory, which both sides map. Its descriptor is sent
+with its first frame. The arrays that the parent gets are views of the mapping; when the last of
+them has died, the parent tells the worker, with its next task, that the segment is free, and the
+worker uses it again, which is many times quicker than new memory.
 
-A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last descriptor and
-mapping. Where the system has no such files, everything goes through the socket.
+A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last
+descriptor and mapping. Where the system has no such files, everything goes through the socket.
 """
 
 import io
@@ -32,7 +34,7 @@ _forks = 0
 
 
 def _before_fork():
-    """A child may go on using the batches that are alive now, so their segments are not used again."""
+    """A child may go on using the batches alive now, so their segments are not used again."""
     global _forks
     _forks += 1
 
@@ -120,7 +122,7 @@ class Sender:
             old.close()
 
     def _choose(self, total):
-        """The smallest free segment that `total` bytes fit in, or a new one; and those to do without."""
+        """The smallest free segment that fits, or a new one; and the segments to do without."""
         self.free.sort(key=lambda segment: segment.size)
         fitting = [segment for segment in self.free if segment.size >= total]
         if fitting:

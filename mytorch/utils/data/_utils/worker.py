@@ -1,7 +1,8 @@
 """What runs in a worker process of the DataLoader.
 
-The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread listens, so
-that the parent never waits to send, and so that the worker notices when the parent has gone.
+The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread
+listens, so that the parent never waits to send, and so that the worker notices when the parent has
+gone.
 """
 
 import multiprocessing
@@ -47,7 +48,7 @@ def get_worker_info():
 
 
 class ExceptionWrapper:
-    """The exception being handled with its traceback as text, to be raised again in another process."""
+    """The exception being handled, its traceback as text, to be raised in another process."""
 
     def __init__(self, exc_info=None, where="in background"):
         exc_info = exc_info or sys.exc_info()
@@ -57,7 +58,7 @@ class ExceptionWrapper:
 
     def reraise(self):
         """Raise an exception of the original type, its message the original traceback."""
-        raise self._exception() from None  # held by no variable, which its traceback would hold in turn
+        raise self._exception() from None  # a variable here would be a cycle with its traceback
 
     def _exception(self):
         text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
@@ -129,8 +130,8 @@ class _Inbox:
 def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_workers):
     """Answer tasks (kind, epoch, payload) by (epoch, number, batch, _Stop or ExceptionWrapper).
 
-    Kinds: "epoch" opens the dataset anew; "skip" reads past batches of a stream, its payload is (index, count);
-    "fetch" makes a batch, its payload is (number, index).
+    Kinds: "epoch" opens the dataset anew; "skip" reads past batches of a stream, its payload is
+    (index, count); "fetch" makes a batch, its payload is (number, index).
     """
     try:
         for end in list(_parents_ends):  # inherited from the parent by forking
@@ -159,7 +160,7 @@ def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_wo
 
 
 def _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers):
-    """Seed the generators of this worker and open the dataset; an ExceptionWrapper if that fails."""
+    """Seed the generators of this worker and open the dataset; an ExceptionWrapper on failure."""
     global _worker_info
     seed = base_seed + worker_id
     random.seed(seed)
