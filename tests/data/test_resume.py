@@ -220,6 +220,39 @@ def test_streams(workers, batch_size, count):
         wrong.load_state_dict(state)
 
 
+class Shuffled(IterableDataset):
+    """A stream whose order is drawn from a generator of its own, or from the global ones."""
+
+    def __init__(self, own):
+        self.source = random.Random(3) if own else random
+
+    def __iter__(self):
+        order = list(range(20))
+        self.source.shuffle(order)
+        for i in order:
+            yield i, float(np.random.rand())
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_streams_in_random_order(own, count, batch_size):
+    loader = DataLoader(Shuffled(own), batch_size)
+    list(loader)
+    iterator = iter(loader)
+    for _ in range(count):
+        next(iterator)
+    state = loader.state_dict()
+    rest = [values(b[:1]) for b in iterator]
+    end = loader.state_dict()
+    following = [values(b[:1]) for b in loader]
+    for saved, expected in ((state, rest), (end, following)):
+        disturb()
+        fresh = DataLoader(Shuffled(own), batch_size)
+        fresh.load_state_dict(saved)
+        assert [values(b[:1]) for b in fresh] == expected
+
+
 def test_resuming_twice_and_between_worker_counts():
     loader = DataLoader(Squares(), 4, shuffle=True, num_workers=2)
     iterator = iter(loader)
@@ -293,7 +326,7 @@ def test_a_batch_that_was_interrupted_is_made_again():
 
 def test_states_that_do_not_fit():
     state = DataLoader(Squares(), shuffle=True).state_dict()
-    with pytest.raises(ValueError, match="taken with generators at"):
+    with pytest.raises(ValueError, match="of a loader without a generator"):
         DataLoader(Squares(), shuffle=True, generator=mytorch.Generator()).load_state_dict(state)
     with pytest.raises(ValueError, match="expected what"):
         DataLoader(Squares()).load_state_dict({"batches": 3})

@@ -270,8 +270,8 @@ class DataLoader(Generic[T_co]):
         draws that they had made for batches already handed out; those of a stream read past them.
 
         Raises:
-            ValueError: the state is of a loader with other generators, or of a stream with another
-                number of workers.
+            ValueError: it is no such state, or of a loader with a generator where this one has none
+                (or the other way round), or of a stream with another number of workers.
         """
         progress = Progress(self)
         progress.check(state_dict)
@@ -369,8 +369,10 @@ class _BaseDataLoaderIter:
         if saved is None:
             self._tasks = enumerate(self._draw_order(self._base_seed))
         else:
-            seed = self._progress.base_seed = saved["base_seed"]
-            self._tasks = self._progress.draw_again(saved, lambda: self._draw_order(seed))
+            self._progress.base_seed = saved["base_seed"]
+            self._tasks = self._progress.draw_again(
+                saved, lambda: self._draw_order_again(saved), self._look_ahead
+            )
         self._progress.begun = True
         return saved
 
@@ -383,6 +385,12 @@ class _BaseDataLoaderIter:
                 order = iter(self._index_sampler)
         self._base_seed = seed
         return order
+
+    def _draw_order_again(self, saved):
+        return self._draw_order(saved["base_seed"])
+
+    def _look_ahead(self, order):
+        return list(itertools.islice(order, 1))
 
     def __iter__(self):
         return self
@@ -439,12 +447,24 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-        saved = self._begin(loader)
+        self._begin(loader)
+
+    def _draw_order(self, seed):
+        order = super()._draw_order(seed)
         self._fetcher = self._make_fetcher()
-        if saved is not None and self._is_stream:
-            number, index = next(self._tasks)
-            self._fetcher.skip(index, saved["handed"][0])
-            self._tasks = itertools.chain([(number, index)], self._tasks)
+        return order
+
+    def _draw_order_again(self, saved):
+        order = super()._draw_order_again(saved)
+        if self._is_stream:
+            self._fetcher.skip(next(order), saved["handed"][0])
+        return order
+
+    def _look_ahead(self, order):
+        if not self._is_stream:
+            return super()._look_ahead(order)
+        self._fetcher.look_ahead(next(order))
+        return []
 
     def _next_data(self):
         try:

@@ -1,4 +1,4 @@
-"""Orders in which a dataset is read. Random ones draw as PyTorch's, so equal seeds give equal ones."""
+"""Orders in which a dataset is read. Random ones draw as PyTorch's do: equal seeds, equal orders."""
 
 import itertools
 from typing import Generic, TypeVar
@@ -124,7 +124,8 @@ class WeightedRandomSampler(Sampler):
         weights = as_tensor(weights, dtype=dtypes.float64)
         if weights.ndim != 1:
             raise ValueError(
-                f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}"
+                "weights should be a 1d sequence but given "
+                f"weights have shape {tuple(weights.shape)}"
             )
         self.weights = weights
         self.num_samples = num_samples

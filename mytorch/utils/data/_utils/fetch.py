@@ -26,6 +26,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         super().__init__(dataset, auto_collation, collate_fn, drop_last)
         self.dataset_iter = iter(dataset)
         self.ended = False
+        self.ahead = None  # items that were read before they were asked for
 
     def fetch(self, index):
         """The batch of the next items, as many as there are indices.
@@ -33,7 +34,13 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         Raises:
             StopIteration: the stream has ended.
         """
-        return self.collate_fn(self._take(index))
+        items, self.ahead = self.ahead, None
+        return self.collate_fn(self._take(index) if items is None else items)
+
+    def look_ahead(self, index):
+        """Read the next items already now."""
+        with contextlib.suppress(StopIteration):
+            self.ahead = self._take(index)
 
     def skip(self, index, count):
         """Read past `count` batches; what went wrong with them was raised when they were made."""

@@ -6,7 +6,7 @@ out are left out. It may be drawn from the global generators (ours, NumPy's, Pyt
 that the loader or its samplers hold. The global ones then go back to where they were, since they
 are the program's.
 
-A stream has no indices; each worker reads past the batches that it had handed out.
+A stream has no indices; whoever reads it reads past the batches that were handed out.
 """
 
 import random
@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from ....ops.random import Generator, default_generator
+from ..dataset import IterableDataset
 from ..sampler import Sampler
 
 _GLOBAL = {"mytorch": default_generator, "numpy": np.random, "python": random}
@@ -75,19 +76,18 @@ class Progress:
         """Refuse a state of a loader made in another way.
 
         Raises:
-            ValueError: it is no such state, or the generators or, for a stream, the workers differ.
+            ValueError: it is no such state, only one has a generator, or a stream's workers differ.
         """
         if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys():
             raise ValueError(
                 "DataLoader.load_state_dict: expected what DataLoader.state_dict returned."
             )
-        for part in ("generators", "epochs"):
-            then, now = sorted(saved["start"][part]), sorted(self.start[part])
-            if then != now:
-                raise ValueError(
-                    f"DataLoader.load_state_dict: the state was taken with {part} at {then}, "
-                    f"but this loader has them at {now}."
-                )
+        had = "generator" in saved["start"]["generators"]
+        if had != ("generator" in self.sources):
+            raise ValueError(
+                "DataLoader.load_state_dict: the state is of a loader "
+                f"{'with' if had else 'without'} a generator, this one is not."
+            )
         if self.is_stream and saved["begun"] and len(saved["handed"]) != len(self.handed):
             raise ValueError(
                 "DataLoader.load_state_dict: a stream is resumed with as many workers as it had, "
@@ -97,17 +97,18 @@ class Progress:
     def set_epochs(self, saved):
         """Give samplers that count epochs the epoch of the state."""
         for path, epoch in saved["start"]["epochs"].items():
-            sampler = self.epochs[path]
+            sampler = self.epochs.get(path)
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-            else:
+            elif sampler is not None:
                 sampler.epoch = epoch
 
-    def draw_again(self, saved, draw_order):
+    def draw_again(self, saved, draw_order, look_ahead):
         """Begin where `saved` was: an iterator over the (number, index) of the tasks that are left.
 
         Args:
             draw_order: begins to draw; it returns an iterator over indices.
+            look_ahead: takes the first indices of it; it returns a list of them.
 
         Raises:
             ValueError: the order is shorter than it was.
@@ -121,15 +122,12 @@ class Progress:
         drawn = list(islice(order, saved["drawn"]))
         now = _states(_GLOBAL)
         if not drawn and any(now[name] != before[name] for name in before):
-            drawn = list(
-                islice(order, 1)
-            )  # an order is often drawn when its first index is asked for
+            drawn = look_ahead(order)  # much is drawn only when the first index is asked for
         self._set(before)
         if len(drawn) < saved["drawn"]:
             raise ValueError(
-                f"DataLoader.load_state_dict: {saved['drawn']} batches of the epoch had been "
-                "begun, "
-                f"but the sampler gives {len(drawn)} only."
+                f"DataLoader.load_state_dict: {saved['drawn']} batches of the epoch had "
+                f"been begun, but the sampler gives {len(drawn)} only."
             )
         self.start = saved["start"]
         self.handed = list(saved["handed"])
@@ -153,13 +151,14 @@ class Progress:
 
     def _set(self, states):
         for path, state in states.items():
-            _set_state(self.sources[path], state)
+            if path in self.sources:  # some samplers make theirs when they are iterated
+                _set_state(self.sources[path], state)
 
 
 def _sources(loader):
     """By path: the generators that an order may be drawn from, and the samplers with an epoch."""
     sources, epochs = dict(_GLOBAL), {}
-    seen = {id(loader.dataset), id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
+    seen = {id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
 
     def visit(path, x):
         if id(x) in seen:
@@ -178,15 +177,18 @@ def _sources(loader):
                 visit(f"{path}.{i}", item)
         seen.add(id(x))
 
+    if loader._is_stream:  # it is its own order
+        visit("dataset", loader.dataset)
+    seen.add(id(loader.dataset))
     visit("generator", loader.generator)
     visit("sampler", loader._index_sampler)
     return sources, epochs
 
 
 def _is_sampler(x):
-    """An iterable object that is no container."""
+    """A sampler or a stream, or another iterable object that is no container."""
     iterable = hasattr(type(x), "__iter__") and not hasattr(type(x), "__getitem__")
-    return isinstance(x, Sampler) or (iterable and hasattr(x, "__dict__"))
+    return isinstance(x, (Sampler, IterableDataset)) or (iterable and hasattr(x, "__dict__"))
 
 
 def _states(sources):

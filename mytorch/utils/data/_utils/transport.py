@@ -1,5 +1,4 @@
-"""Sending batches from a worker to its parent: small ones through the socket, large ones in shared
-memory.
+"""Sending batches from a worker to its parent: through a socket, the large ones in shared memory.
 
 A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one
 frame: the sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one

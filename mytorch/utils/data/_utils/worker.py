@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.threads import set_num_threads
-from ....ops.random import manual_seed
+from ....ops.random import _gpu_generators, default_generator
 from .fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from .transport import Sender
 
@@ -164,7 +164,8 @@ def _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers):
     global _worker_info
     seed = base_seed + worker_id
     random.seed(seed)
-    manual_seed(seed)
+    default_generator.manual_seed(seed)
+    _gpu_generators.clear()  # a forked process can't use the parent's; new ones take this seed
     words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]  # PyTorch's
     np.random.seed(np.random.SeedSequence(words).generate_state(4))
     _worker_info = WorkerInfo(worker_id, num_workers, seed, make_fetcher.dataset)
