@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -404,50 +405,69 @@ def test_persistent_workers_stay_and_begin_anew():
 
 
 PROGRAM = """
-import os, sys, time, signal
+import os, sys, time, warnings
 from mytorch.utils.data import DataLoader
+
+mode, method = sys.argv[1:]
+
+
 class Data:
-    def __len__(self): return 10**6
+    def __len__(self):
+        return 10**6
+
     def __getitem__(self, i):
-        if i > 8 and MODE == 'stuck': time.sleep(60)
+        if i > 8 and mode == "stuck":
+            time.sleep(60)
         return os.getpid()
-MODE = sys.argv[1]
-iterator = iter(DataLoader(Data(), 1, num_workers=2, multiprocessing_context=sys.argv[2]))
-pids = [int(next(iterator)), int(next(iterator))]
-print(*pids, flush=True)
-if MODE == 'leave': sys.exit()
-if MODE == 'consume':
-    for _ in iterator: pass
-time.sleep(60)
+
+
+if __name__ == "__main__":
+    iterator = iter(DataLoader(Data(), 1, num_workers=2, multiprocessing_context=method))
+    print(int(next(iterator)), int(next(iterator)), flush=True)
+    if mode == "leave":
+        sys.exit()
+    if mode == "consume":
+        for _ in iterator:
+            pass
+    time.sleep(60)
 """
 
 
-def start(mode, method="fork"):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, mode, method],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    pids = [int(pid) for pid in process.stdout.readline().split()]
-    assert len(pids) == 2
-    return process, pids
+@pytest.fixture
+def start(tmp_path):
+    """Start a program that loads with two workers; returns it and their process numbers."""
+
+    def run(mode, method="fork"):
+        file = tmp_path / "program.py"
+        file.write_text(PROGRAM)
+        process = subprocess.Popen(
+            [sys.executable, file, mode, method],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
+            start_new_session=True,
+        )
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
+        return process, pids
+
+    return run
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("mode", ["idle", "stuck", "consume"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_with_a_killed_parent(mode, number):
-    process, pids = start(mode)
+def test_workers_end_with_a_killed_parent(start, mode, method, number):
+    process, pids = start(mode, method)
     process.send_signal(number)
-    process.communicate()
+    process.wait()
     assert all(gone(pid) for pid in pids)
+    process.communicate()
 
 
 @pytest.mark.parametrize("mode", ["idle", "consume"])
-def test_keyboard_interrupt_leaves_no_process(mode):
+def test_keyboard_interrupt_leaves_no_process(start, mode):
     process, pids = start(mode)
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=20)
@@ -456,9 +476,61 @@ def test_keyboard_interrupt_leaves_no_process(mode):
     assert error.count("KeyboardInterrupt") == 1
 
 
-def test_leaving_the_program_in_the_middle_of_an_epoch():
-    process, pids = start("leave")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_leaving_the_program_in_the_middle_of_an_epoch(start, method):
+    process, pids = start("leave", method)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 0
     assert error == ""
     assert all(gone(pid) for pid in pids)
+
+
+def test_arrays_of_every_kind():
+    big = np.random.default_rng(0).normal(size=(300, 400))
+    fixed = big.copy()
+    fixed.flags.writeable = False
+    items = [
+        np.asfortranarray(big),
+        big[::2, ::3],
+        fixed,
+        np.zeros((0, 5)),
+        np.array(3.0),
+        big.astype(np.complex64),
+        np.array([{"a": 1}] * 3, object),
+        np.zeros(9000, [("a", "f4"), ("b", "i8")]),
+        mytorch.tensor(big, requires_grad=True),
+        mytorch.tensor(big).to(mytorch.bfloat16).T,
+        mytorch.tensor(big).data,
+        "x" * 200000,
+        list(range(50000)),
+    ]
+    found = list(DataLoader(items, None, num_workers=2, collate_fn=first))
+    for expected, item in zip(items, found, strict=True):
+        assert type(item) is type(expected)
+        assert getattr(item, "dtype", None) == getattr(expected, "dtype", None)
+        assert getattr(item, "requires_grad", None) == getattr(expected, "requires_grad", None)
+        if hasattr(item, "detach"):
+            item, expected = item.detach(), expected.detach()
+        np.testing.assert_array_equal(np.asarray(item), np.asarray(expected))
+
+
+def test_loading_in_threads():
+    found = []
+
+    def load():
+        found.append([int(x) for x in DataLoader(range(20), None, num_workers=2)])
+
+    threads = [threading.Thread(target=load) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [list(range(20))] * 3
+
+
+def test_long_lists_of_indices():
+    parts = [range(0, 200000), range(200000, 400000)] * 3
+    loader = DataLoader(
+        range(400000), batch_sampler=[list(p) for p in parts], num_workers=2, collate_fn=sum
+    )
+    assert list(loader) == [sum(p) for p in parts]

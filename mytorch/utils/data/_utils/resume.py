@@ -202,7 +202,8 @@ def _state(source):
     if isinstance(source, np.random.Generator):
         return _plain(source.bit_generator.state)
     if source is random or isinstance(source, random.Random):
-        return _plain(source.getstate())
+        version, words, spare = source.getstate()
+        return [version, list(words), spare]
     return _plain(source.get_state(legacy=False))
 
 
