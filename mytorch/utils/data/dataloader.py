@@ -15,7 +15,6 @@ import socket
 import time
 import warnings
 import weakref
-from multiprocessing.connection import wait
 from typing import Generic, TypeVar
 
 from ...backend import cuda_available
@@ -208,14 +207,10 @@ class DataLoader(Generic[T_co]):
         if self.num_workers > cores:
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our "
-                "suggested "
-                f"max number of worker in current system is {cores}{note}, which is smaller than "
-                "what this "
-                "DataLoader is going to create. Please be aware that excessive worker creation "
-                "might get "
-                "DataLoader running slow or even freeze, lower the worker number to avoid "
-                "potential "
-                "slowness/freeze if necessary.",
+                f"suggested max number of worker in current system is {cores}{note}, which is "
+                "smaller than what this DataLoader is going to create. Please be aware that "
+                "excessive worker creation might get DataLoader running slow or even freeze, "
+                "lower the worker number to avoid potential slowness/freeze if necessary.",
                 stacklevel=3,
             )
 
@@ -326,8 +321,6 @@ def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_la
 class _BaseDataLoaderIter:
     """One epoch of a loader (or, with persistent workers, one after another)."""
 
-    _num_workers = 0
-
     def __init__(self, loader):
         self._dataset = loader.dataset
         self._is_stream = loader._is_stream
@@ -353,8 +346,7 @@ class _BaseDataLoaderIter:
         if loader.pin_memory and loader.pin_memory_device:
             warnings.warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the "
-                "device,"
-                f"ignore pin_memory_device='{loader.pin_memory_device}'.",
+                f"device,ignore pin_memory_device='{loader.pin_memory_device}'.",
                 stacklevel=4,
             )
         self._base_seed = None
@@ -415,10 +407,9 @@ class _BaseDataLoaderIter:
         if self._num_workers:
             message += (
                 "For multiprocessing data-loading, this could be caused by not properly "
-                "configuring the "
-                "IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for "
-                "examples."
+                "configuring the IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset "
+                "for examples."
             )
         warnings.warn(message, stacklevel=3)
 
@@ -628,6 +619,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         Raises:
             RuntimeError: it took longer than the loader's timeout, or a worker is gone.
         """
+        from multiprocessing.connection import wait  # it would slow down importing the library
+
         ends = {worker.connection: i for i, worker in enumerate(self._workers)}
         deadline = time.monotonic() + self._timeout if self._timeout else math.inf
         while True:

@@ -74,8 +74,7 @@ class StackDataset(Dataset):
         if args and kwargs:
             raise ValueError(
                 "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
-                "input/output, "
-                "but both types are given."
+                "input/output, but both types are given."
             )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
@@ -192,12 +191,10 @@ class Subset(Dataset[T_co]):
         if own_item and kind.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(
                 f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing "
-                "Subset and "
-                "overriding __getitem__, you must also override __getitems__ to ensure DataLoader "
-                "works "
-                "correctly with your custom logic. A simple implementation:\n\n"
-                "def __getitems__(self, indices):\n"
-                "    return [self.__getitem__(idx) for idx in indices]"
+                "Subset and overriding __getitem__, you must also override __getitems__ to "
+                "ensure DataLoader works correctly with your custom logic. A simple "
+                "implementation:\n\ndef __getitems__(self, indices):\n    return "
+                "[self.__getitem__(idx) for idx in indices]"
             )
 
     def __getitem__(self, index):
