@@ -20,7 +20,16 @@ LEFT_OUT = re.compile(
     r"_copy$|Storage|storage|Type$|^Script|^Jit|JIT|Graph|Dispatch|^Sym|ccol|crow|row_indices|col_indices|coalesce|dsmm|hsmm|hspmm|smm|"
     r"sspaddmm|int_repr|dequant|Future|Await|Logger|parse_|import_ir|onnx|lobpcg|volatile|reinforce|grad_dtype|const_data_ptr|"
     r"unsafe_|native_|fake_|batch_norm_|autocast_|_autocast|is_distributed|nonzero_static|hash_tensor|to_padded|slice_inverse|"
-    r"ormqr|orgqr|geqrf|dim_order|resize_as_sparse|^_"
+    r"ormqr|orgqr|geqrf|dim_order|resize_as_sparse|^_|"
+    r"^sym_|^bits?\d|^bit$|^u?int[1-7]$|^float[48]_|complex32|chalf|^(AVG|SUM|AliasDb|Argument|ArgumentSpec|Benchmark.*|Block|BufferDict|"
+    r"CallStack|Capsule|Code|CompilationUnit|CompleteArgumentSpec|ConcreteModule.*|DeepCopyMemoTable|DisableTorch.*|ErrorReport|"
+    r"ExecutionPlan|FatalError|FileCheck|FunctionSchema|Gradient|IODescriptor|LiteScriptModule|ModuleDict|Node|OperatorInfo|"
+    r"ParameterDict|PyTorchFile.*|StaticModule|Tag|TracingState|Use|Value|AcceleratorError|classproperty|fork|wait|"
+    r"get_file_path|init_num_threads|merge_type_from_type_comment|prepare_multiprocessing_environment|profiler_.*|"
+    r"thread_safe_generator|unify_type_list|compiled_with_cxx11_abi|choose_qparams.*|s?addmm_sparse|spmm|get_device_module|"
+    r".*DataPipe.*|.*datapipe.*|DataChunk|argument_validation|non_deterministic|runtime_validation.*|values|indices|"
+    r"eig|lstsq|solve|symeig|matrix_rank|saddmm|index|resize|resize_as|"  # gone from PyTorch, or raising there
+    r"assert_int_or_pair|scaled_mm|scaled_grouped_mm|grouped_mm|Tensor)$"
 )
 
 SURFACES = [
@@ -66,7 +75,7 @@ def main():
         "# What of PyTorch is here",
         "",
         f"Made by `docs/make_compatibility.py` from the public names of PyTorch {torch.__version__.split('+')[0]}. Left out of the count: sparse,",
-        "quantized and named tensors, other devices, and PyTorch's internals.",
+        "quantized and named tensors, other devices, 8-bit floats, data pipes, and PyTorch's internals.",
         "",
         "| surface | names | present | share |",
         "|---|---|---|---|",

@@ -3,25 +3,44 @@
 `install(namespace)` puts them into the `mytorch` module; `install_as_torch()` lets `import torch` find mytorch.
 """
 
+import builtins
 import math
 import sys
 import types
 
 import numpy as np
 
-from . import dtypes, functional, jit
+from . import dtypes, functional, jit, linalg
+from .autograd.mode import get_mode
 from .kernels import threads
 from .nn import functional as F
 from .ops import METHODS, PUBLIC
-from .ops.creation import as_tensor, empty, from_numpy, linspace
+from .ops.creation import as_tensor, empty, from_numpy, full, linspace
 from .ops.special import special_functions
 from .tensor import Tensor
 
-contiguous_format, preserve_format = "contiguous_format", "preserve_format"
-channels_last, channels_last_3d = "channels_last", "channels_last_3d"
-strided = "strided"
+
+class memory_format(str):
+    """PyTorch's names for orders of strides; accepted everywhere, arrays are kept as they come."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"mytorch.{self}"
+
+
+class layout(memory_format):
+    """PyTorch's kinds of storage, of which there is one here: strided."""
+
+    __slots__ = ()
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+strided = layout("strided")
 _matmul_precision = ["highest"]
 _deterministic = [True]
+_warn_always = [False]
 
 
 def get_default_device():
@@ -93,6 +112,124 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
     """base to the powers of `steps` evenly spaced numbers from start to end."""
     out = (base ** linspace(start, end, steps, dtype=dtypes.float64)).to(dtype or dtypes.default_dtype())
     return out.requires_grad_() if requires_grad else out
+
+
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """A 0-d tensor of a number, of the default dtype if none is given."""
+    return full((), s, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def empty_permuted(size, physical_layout, *, dtype=None, device=None, requires_grad=False, **named):
+    """An uninitialised tensor of a size, whose axes lie in memory in the given order."""
+    inner = empty([size[d] for d in physical_layout], dtype=dtype, device=device)
+    back = sorted(builtins.range(len(size)), key=lambda d: physical_layout[d])
+    return inner.permute(back).requires_grad_(requires_grad)
+
+
+def from_file(filename, shared=False, size=0, *, dtype=None, device=None, requires_grad=False, **named):
+    """A vector over a file's bytes; `shared` writes go to the file."""
+    raw = np.memmap(filename, dtypes.as_numpy(dtype or dtypes.default_dtype()), "r+" if shared else "c", shape=(size,))
+    return Tensor._wrap(np.asarray(raw)).requires_grad_(requires_grad)
+
+
+def vander(x, N=None, increasing=False):
+    """The powers of a vector's elements, N columns, falling (or rising)."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    out = linalg.vander(x, N=len(x) if N is None else N)
+    return out if increasing else out.flip(-1)
+
+
+def nuclear_norm(input, dim=None, keepdim=False):
+    """The sum of the singular values."""
+    return input.norm("nuc", dim, keepdim)
+
+
+def frobenius_norm(input, dim=None, keepdim=False):
+    """The root of the sum of squares over `dim`."""
+    return input.norm("fro", dim, keepdim)
+
+
+def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False):
+    """The Kaiser window of shape beta."""
+    n = window_length + 1 if periodic and window_length > 1 else window_length
+    raw = np.kaiser(n, beta)[:window_length].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    return Tensor._wrap(np.ascontiguousarray(raw)).requires_grad_(requires_grad)
+
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    """`nn.functional.grid_sample` with modes as numbers."""
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+def constant_pad_nd(input, pad, value=0):
+    """`nn.functional.pad` with a constant."""
+    return F.pad(input, pad, "constant", value)
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """true_fn(*operands) or false_fn(*operands), as `pred`, a bool or a tensor of one, says."""
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    """body_fn again and again on what it returned, while cond_fn holds."""
+    while bool(cond_fn(*carried_inputs)):
+        carried_inputs = body_fn(*carried_inputs)
+    return tuple(carried_inputs)
+
+
+def is_warn_always_enabled():
+    """Whether warnings that are usually given once come every time."""
+    return _warn_always[0]
+
+
+def set_warn_always(b):
+    """Accepted; this library's own warnings follow Python's filters."""
+    _warn_always[0] = bool(b)
+
+
+def set_flush_denormal(mode):
+    """False: Python cannot set the processor's mode."""
+    return False
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """Accepted, as `use_deterministic_algorithms`: 0 or "default", 1 or "warn", 2 or "error"."""
+    _deterministic[0] = debug_mode not in (0, "default")
+
+
+def get_deterministic_debug_mode():
+    """2 if deterministic algorithms were asked for, else 0."""
+    return 2 if _deterministic[0] else 0
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """False: there is nothing to warn of."""
+    return False
+
+
+def is_anomaly_enabled():
+    """Whether `autograd.detect_anomaly` is on."""
+    return get_mode().anomaly
+
+
+def is_anomaly_check_nan_enabled():
+    """Whether `autograd.detect_anomaly` is on; it always looks for NaN."""
+    return get_mode().anomaly
+
+
+def get_num_interop_threads():
+    """1: operations run one after the other."""
+    return 1
+
+
+def set_num_interop_threads(n):
+    """Accepted: operations run one after the other."""
 
 
 def range(start=0, end=None, step=1, **options):
@@ -167,7 +304,7 @@ _FROM_FUNCTIONAL = (
     "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
     "ctc_loss dropout embedding group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d "
     "max_pool2d max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm rrelu selu "
-    "triplet_margin_loss hardshrink threshold"
+    "triplet_margin_loss hardshrink threshold affine_grid softplus logsigmoid feature_alpha_dropout"
 ).split()
 
 
@@ -188,12 +325,13 @@ def install(namespace):
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update(functional.FUNCTIONS)
-    for k, v in functional.METHODS.items():
+    for k, v in {**functional.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
         setattr(Tensor, k, v)
     names.update(
         compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
-        detach_=lambda input: input.detach_(), zero_=METHODS["zero_"],
+        detach_=lambda input: input.detach_(), zero_=METHODS["zero_"], fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
+        affine_grid_generator=F.affine_grid, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
     )  # fmt: skip
     for k in PUBLIC:  # torch.exp_(x) and its kin
         if k in METHODS and k + "_" in METHODS:

@@ -1,39 +1,10 @@
 """Fourier transforms, with `torch.fft`'s names."""
 
-from .ops.fft import (
-    fft,
-    fft2,
-    fftfreq,
-    fftn,
-    fftshift,
-    ifft,
-    ifft2,
-    ifftn,
-    ifftshift,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftfreq,
-    rfftn,
-)
+from .ops import fft as _fft
+from .ops.out import takes_out
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
+_NAMES = (
+    "fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft "
+    "rfft2 rfftfreq rfftn"
+)
+globals().update({name: takes_out(getattr(_fft, name)) for name in _NAMES.split()})

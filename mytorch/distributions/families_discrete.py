@@ -8,8 +8,7 @@ from ..ops.activation import logsigmoid
 from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
-from ..ops.memory import poisson
-from ..ops.random import _drawn, bernoulli, multinomial, rand
+from ..ops.random import _drawn, bernoulli, multinomial, poisson, rand
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, ExponentialFamily

@@ -8,8 +8,8 @@ eight digits or more (PyTorch's approximations give three).
 
 import numpy as np
 
-from ..ops.memory import standard_gamma
 from ..ops.movement import broadcast_tensors
+from ..ops.random import standard_gamma
 from ..ops.special import lgamma
 from ..tensor import Tensor
 from .utils import finfo

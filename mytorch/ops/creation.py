@@ -418,7 +418,9 @@ def index(self):
 @public(function=False, inplace=False, name="__format__")
 def format_(self, spec):
     """A 0-d tensor formats as its number."""
-    return format(item(self), spec) if _raw(self).ndim == 0 and spec else str(self) if not spec else object.__format__(self, spec)
+    if isinstance(self, Tensor) and _raw(self).ndim == 0:
+        return format(item(self), spec)
+    return str(self) if not spec else object.__format__(self, spec)
 
 
 @public(function=False, inplace=False, name="__iter__")

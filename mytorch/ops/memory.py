@@ -8,7 +8,6 @@ from .bind import METHODS, _attribute, public
 from .creation import _raw
 from .inplace import check_writable
 from .movement import as_shape, split
-from .random import _drawn, _fill
 
 
 @public(function=False, inplace=False)
@@ -154,55 +153,50 @@ def conj_physical_(self):
 METHODS["conj_physical_"] = conj_physical_
 
 
-# -- in-place draws -----------------------------------------------------------------------------------------------------
-
-
-def _unit(self, generator):
-    raw, source = _drawn(self, generator)
-    return raw, 1.0 - source.uniform(raw.shape, np.float64)  # in (0, 1]
+@public(function=False, inplace=False)
+def as_subclass(self, cls):
+    """self as an instance of a subclass of Tensor, over the same memory and edge."""
+    out = cls.__new__(cls)
+    out._data, out._edge, out._view = self._data, self._edge, self._view
+    return out
 
 
 @public(function=False, inplace=False)
-def exponential_(self, lambd=1.0, *, generator=None):
-    """Fill in place with exponential numbers of the given rate."""
-    raw, u = _unit(self, generator)
-    return _fill(self, (-np.log(u) / lambd).astype(raw.dtype), "exponential_")
+def is_set_to(self, tensor):
+    """Whether two tensors look at the same memory in the same way."""
+    a, b = _raw(self), _raw(tensor)
+    return a.__array_interface__["data"] == b.__array_interface__["data"] and a.shape == b.shape and a.strides == b.strides
 
 
 @public(function=False, inplace=False)
-def geometric_(self, p, *, generator=None):
-    """Fill in place with the number of trials up to the first success of probability p."""
-    raw, u = _unit(self, generator)
-    return _fill(self, np.maximum(np.ceil(np.log(u) / np.log1p(-p)), 1).astype(raw.dtype), "geometric_")
+def map2_(self, x, y, callable):
+    """Replace every element by callable(own element, x's element, y's element); slow."""
+    raw = _raw(self)
+    raw[...] = np.vectorize(callable, otypes=[raw.dtype])(raw, _raw(x), _raw(y))
+    return self
 
 
 @public(function=False, inplace=False)
-def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
-    """Fill in place with Cauchy numbers."""
-    raw, u = _unit(self, generator)
-    return _fill(self, (median + sigma * np.tan(np.pi * (u - 0.5))).astype(raw.dtype), "cauchy_")
+def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad=False, **named):
+    """An uninitialised tensor of self's dtype, of the given size and strides (in elements)."""
+    length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    out = self.new_empty((length,), dtype=dtype, device=device).as_strided(size, stride, 0)
+    return out.requires_grad_(requires_grad)
 
 
-@public(function=False, inplace=False)
-def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
-    """Fill in place with exp of normal numbers."""
-    raw, source = _drawn(self, generator)
-    return _fill(self, np.exp(source.normal(raw.shape, raw.dtype, mean, std)), "log_normal_")
+def _removed(name, instead):
+    def method(self, *args, **kwargs):
+        raise RuntimeError(f"This function was deprecated since version 1.9 and is now removed. `{name}`: use {instead} instead.")
+
+    public(name=name, function=False, inplace=False)(method)
+    method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-def standard_gamma(shape_parameter, generator=None):
-    """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
-    raw, source = _drawn(shape_parameter, generator)
-    return source._source.standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
-
-
-@public(inplace=False, method=False)
-def poisson(input, generator=None):
-    """Poisson numbers of the given rates."""
-    raw, source = _drawn(input, generator)
-    return Tensor._wrap(source._source.poisson(raw).astype(raw.dtype))
-
-
+for _name, _instead in (("lstsq", "linalg.lstsq"), ("eig", "linalg.eig"), ("solve", "linalg.solve"), ("symeig", "linalg.eigh")):
+    _removed(_name, _instead)
+_constant("dense_dim", lambda self: self.ndim)
+_attribute("is_mps", lambda self: False)
+_attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj())
 _attribute("layout", lambda self: "strided")
 _attribute("names", lambda self: (None,) * self.ndim)

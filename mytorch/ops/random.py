@@ -461,16 +461,17 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
         if not replacement and num_samples > (weights > 0).sum(-1).min():
             raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
     rows, n = weights.shape
-    if replacement or num_samples == 1:
+    if replacement and num_samples > 1:
         edges = xp.cumsum(weights, axis=-1)
         points = source.uniform((rows, num_samples), np.float64) * edges[:, -1:]
         found = (points[:, :, None] >= edges[:, None, :]).sum(-1) if n * num_samples < 1 << 22 else xp.stack(
             [xp.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)]
         )  # fmt: skip
         found = xp.minimum(found, n - 1)
-    else:  # the largest of weight-scaled exponential races (Efraimidis and Spirakis, 2006)
-        races = -xp.log(1.0 - source.uniform((rows, n), np.float64)) / xp.where(weights > 0, weights, 1e-300)
-        found = xp.argsort(races, axis=-1)[:, :num_samples]
+    else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
+        kind = raw.dtype
+        races = weights.astype(kind) / (-xp.log(1.0 - source.uniform((rows, n), np.float64))).astype(kind)
+        found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
     found = found.astype(np.int64)
     return Tensor._wrap(found[0] if raw.ndim == 1 else found)
 
@@ -488,3 +489,64 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     return _finish((draw * std + mean)._data._array, requires_grad, out)
 
 
+# -- other distributions ------------------------------------------------------------------------------------------
+
+
+@public(function=False, inplace=False)
+def exponential_(self, lambd=1.0, *, generator=None):
+    """Fill in place with exponential numbers of the given rate."""
+    raw, source = _drawn(self, generator)
+    xp = on(source.device)[0]
+    return _fill(self, (-xp.log(1.0 - source.uniform(raw.shape, np.float64)) / lambd).astype(raw.dtype), "exponential_")
+
+
+@public(function=False, inplace=False)
+def geometric_(self, p, *, generator=None):
+    """Fill in place with the number of trials up to the first success of probability p.
+
+    Raises:
+        RuntimeError: p is not between 0 and 1.
+    """
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    raw, source = _drawn(self, generator)
+    xp = on(source.device)[0]
+    u = source.uniform(raw.shape, np.float64)
+    return _fill(self, xp.ceil(xp.log(xp.maximum(u, 1e-300)) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_")
+
+
+@public(function=False, inplace=False)
+def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
+    """Fill in place with Cauchy numbers."""
+    raw, source = _drawn(self, generator)
+    xp = on(source.device)[0]
+    u = source.uniform(raw.shape, np.float64)
+    return _fill(self, (median + sigma * xp.tan(math.pi * (u - 0.5))).astype(raw.dtype), "cauchy_")
+
+
+@public(function=False, inplace=False)
+def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
+    """Fill in place with exp of normal numbers."""
+    raw, source = _drawn(self, generator)
+    return _fill(self, np.exp(source.normal(raw.shape, raw.dtype, mean, std)), "log_normal_")
+
+
+def standard_gamma(shape_parameter, generator=None):
+    """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
+    raw, source = _drawn(shape_parameter, generator)
+    return source._source.standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
+
+
+@public(inplace=False, method=False)
+def poisson(input, generator=None):
+    """Poisson numbers of the given rates."""
+    raw, source = _drawn(input, generator)
+    return Tensor._wrap(source._source.poisson(raw).astype(raw.dtype))
+
+
+@public(inplace=False, method=False)
+def binomial(count, prob, generator=None):
+    """The number of successes in `count` trials of probability `prob`, for each pair."""
+    raw, source = _drawn(count, generator)
+    chance = prob._data._array.astype(np.float64)
+    return Tensor._wrap(np.asarray(source._source.binomial(raw.astype(np.int64), chance)).astype(raw.dtype))
