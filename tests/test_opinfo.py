@@ -204,3 +204,47 @@ def test_as_pytorch(op, dtype):
             compare_gradients(sample, want, got, arguments, op.supports_gradgrad)
 
 
+
+
+def twins():
+    """Ops that PyTorch has as a method or in place, and that take a tensor first."""
+    seen = set()
+    for op in op_db:
+        name = op.name
+        if name in seen or "." in name or name.startswith(ELSEWHERE) or name in RANDOM | OTHER_ARGUMENTS | CONVERSIONS or ours(name) is None:
+            continue
+        seen.add(name)
+        if hasattr(torch.Tensor, name) and callable(getattr(torch.Tensor, name)) and torch.float64 in op.supported_dtypes("cpu"):
+            yield pytest.param(op, id=name)
+
+
+@pytest.mark.parametrize("op", list(twins()))
+@pytest.mark.filterwarnings("ignore")
+def test_method_function_and_in_place_agree(op):
+    """x.op(…) is op(x, …), and x.op_(…) writes the same into x, wherever PyTorch's does."""
+    function, method = ours(op.name), getattr(mytorch.Tensor, op.name)
+    in_place = getattr(torch.Tensor, op.name + "_", None)
+    for count, sample in enumerate(op.sample_inputs("cpu", torch.float64)):
+        if count == 6:
+            break
+        if not isinstance(sample.input, torch.Tensor):
+            continue
+        try:
+            getattr(sample.input, op.name)(*sample.args, **sample.kwargs)
+        except (RuntimeError, TypeError, ValueError):
+            continue
+        x, args, values_ = convert([sample.input, list(sample.args), list(sample.kwargs.values())])
+        kwargs = dict(zip(sample.kwargs, values_, strict=True))
+        if op.name not in ("where", "polygamma", "empty_like"):  # whose functions take the tensor elsewhere
+            for a, b in zip(flat(function(x, *args, **kwargs)), flat(method(x, *args, **kwargs)), strict=True):
+                np.testing.assert_array_equal(values(a), values(b))
+        if in_place is None or op.name == "addbmm":  # which PyTorch lets grow in place
+            continue
+        target = sample.input.detach().clone()
+        try:
+            in_place(target, *sample.args, **sample.kwargs)
+        except (RuntimeError, TypeError, ValueError):
+            continue
+        copy = convert(sample.input.detach())
+        assert getattr(copy, op.name + "_")(*args, **kwargs) is copy
+        compare(target, copy, "result")
