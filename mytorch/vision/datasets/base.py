@@ -1,0 +1,67 @@
+"""What the datasets of pictures have in common."""
+
+import os
+
+import numpy as np
+
+from ...utils.data import Dataset
+
+
+class VisionDataset(Dataset):
+    """A dataset of (picture, target) pairs, each changed by a transform.
+
+    Args:
+        root: the folder that it lies in.
+        transforms: a function of (picture, target) that gives both; or
+        transform, target_transform: a function of each.
+
+    Raises:
+        ValueError: transforms together with one of the others.
+    """
+
+    def __init__(self, root=None, transforms=None, transform=None, target_transform=None):
+        if transforms is not None and (transform is not None or target_transform is not None):
+            raise ValueError("Only transforms or transform/target_transform can be passed as argument")
+        self.root = os.path.expanduser(root) if isinstance(root, str) else root
+        self.transform = transform
+        self.target_transform = target_transform
+        self.transforms = transforms
+
+    def __len__(self):
+        raise NotImplementedError("Subclasses of VisionDataset should implement __len__.")
+
+    def _changed(self, picture, target):
+        """The pair as the transforms make it."""
+        if self.transforms is not None:
+            return self.transforms(picture, target)
+        if self.transform is not None:
+            picture = self.transform(picture)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return picture, target
+
+    def __repr__(self):
+        lines = [f"Number of datapoints: {len(self)}"]
+        if self.root is not None:
+            lines.append(f"Root location: {self.root}")
+        lines += self.extra_repr().splitlines()
+        for name in ("transform", "target_transform", "transforms"):
+            if getattr(self, name) is not None:
+                lines.append(f"{name}: {getattr(self, name)}")
+        return "\n    ".join([f"Dataset {type(self).__name__}", *lines])
+
+    def extra_repr(self):
+        """Lines of a subclass's own for `print`."""
+        return ""
+
+
+def as_picture(array):
+    """A uint8 array (H, W) or (H, W, 3) as an item is given: a PIL image, or the array itself without Pillow.
+
+    The transforms take either.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        return array
+    return Image.fromarray(np.ascontiguousarray(array))

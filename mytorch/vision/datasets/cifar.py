@@ -1,0 +1,142 @@
+"""CIFAR-10 and CIFAR-100, from the batches pickled by Python 2 that they are given out as."""
+
+import os
+import pickle
+import tarfile
+
+import numpy as np
+
+from .base import VisionDataset, as_picture
+from .files import check_integrity, download, require_sum
+
+
+def _bytes_of(text, encoding):
+    """How Python 3 pickles bytes for older readers."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"a pickle of pictures asks for the encoding {encoding!r}.")
+    return text.encode("latin1")
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Admits NumPy arrays and Python's plain containers; anything else that a pickle names is refused."""
+
+    _RECONSTRUCT = np.zeros(1).__reduce__()[0]  # numpy's own, wherever this release keeps it
+
+    def find_class(self, module, name):
+        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            return self._RECONSTRUCT
+        if module == "numpy" and name in ("ndarray", "dtype"):
+            return getattr(np, name)
+        if (module, name) == ("_codecs", "encode"):
+            return _bytes_of
+        raise pickle.UnpicklingError(f"a pickle of pictures names {module}.{name}; only NumPy arrays are admitted.")
+
+
+def read_batch(path):
+    """The dict in a batch file: arrays, numbers, text, lists.
+
+    Raises:
+        pickle.UnpicklingError: it names anything else.
+    """
+    with open(path, "rb") as file:
+        return _ArraysOnly(file, encoding="latin1").load()
+
+
+class CIFAR10(VisionDataset):
+    """Small colour pictures, 32 x 32, of ten classes: 50,000 to train, 10,000 to test.
+
+    Args:
+        root: the folder that `cifar-10-batches-py` lies in. The MD5 sums of its files are checked.
+        train: the training set, or the test set.
+        transform, target_transform: functions of each picture and of each target.
+        download: get and unpack the archive first if the files are not there.
+
+    Attributes:
+        data: uint8 array (N, 32, 32, 3).
+        targets: list of N ints.
+
+    Items are (picture, int): a PIL image of mode RGB, or a uint8 array (32, 32, 3) without Pillow.
+
+    Raises:
+        RuntimeError: the files are not there, are damaged, or can't be downloaded.
+
+    Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+    """
+
+    base_folder = "cifar-10-batches-py"
+    url = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+    filename = "cifar-10-python.tar.gz"
+    tgz_md5 = "c58f30108f718f92721af3b95e74349a"
+    train_list = [
+        ("data_batch_1", "c99cafc152244af753f735de768cd75f"),
+        ("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
+        ("data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
+        ("data_batch_4", "634d18415352ddfa80567beed471001a"),
+        ("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+    ]
+    test_list = [("test_batch", "40351d587109b95175f43aff81a1287e")]
+    meta = ("batches.meta", "5ff9c542aee3614f3951f8cda6e48888")
+    _names_key, _labels_key = "label_names", "labels"
+
+    def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
+        super().__init__(root, transform=transform, target_transform=target_transform)
+        self.train = train
+        if download:
+            self.download()
+        batches = [self._read(*entry) for entry in (self.train_list if train else self.test_list)]
+        pixels = np.concatenate([batch["data"] for batch in batches])
+        self.data = np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))  # (N, H, W, C)
+        self.targets = [int(label) for batch in batches for label in batch[self._labels_key]]
+        self.classes = list(self._read(*self.meta)[self._names_key])
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+
+    def _path(self, name):
+        return os.path.join(self.root, self.base_folder, name)
+
+    def _read(self, name, md5):
+        path = self._path(name)
+        if not os.path.isfile(path):
+            raise RuntimeError(f"Dataset not found: there is no {path}. You can use download=True to download it")
+        require_sum(path, md5)
+        return read_batch(path)
+
+    def _check_integrity(self):
+        return all(check_integrity(self._path(n), md5) for n, md5 in [*self.train_list, *self.test_list, self.meta])
+
+    def download(self):
+        """Get the archive and unpack the files that are used, unless they are there."""
+        if self._check_integrity():
+            return
+        archive = os.path.join(self.root, self.filename)
+        download([self.url], archive, self.tgz_md5)
+        os.makedirs(os.path.join(self.root, self.base_folder), exist_ok=True)
+        with tarfile.open(archive) as tar:
+            for name, _ in [*self.train_list, *self.test_list, self.meta]:
+                content = tar.extractfile(f"{self.base_folder}/{name}").read()
+                temporary = f"{self._path(name)}.{os.getpid()}.tmp"
+                with open(temporary, "wb") as file:
+                    file.write(content)
+                os.replace(temporary, self._path(name))
+
+    def __getitem__(self, index):
+        return self._changed(as_picture(self.data[index]), self.targets[index])
+
+    def __len__(self):
+        return len(self.data)
+
+    def extra_repr(self):
+        """Which split it is."""
+        return f"Split: {'Train' if self.train else 'Test'}"
+
+
+class CIFAR100(CIFAR10):
+    """As `CIFAR10`, with a hundred classes, in `cifar-100-python`."""
+
+    base_folder = "cifar-100-python"
+    url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
+    filename = "cifar-100-python.tar.gz"
+    tgz_md5 = "eb9058c3a382ffc7106e4002c42a8d85"
+    train_list = [("train", "16019d7e3df5f24257cddd939b257f8d")]
+    test_list = [("test", "f0ef6b0ae62326f3e7ffdfab6717acfc")]
+    meta = ("meta", "7973b15100ade9c7d40fb424638fde48")
+    _names_key, _labels_key = "fine_label_names", "fine_labels"

@@ -1,0 +1,126 @@
+"""Pictures in folders that are named after their classes."""
+
+import os
+
+from .base import VisionDataset
+
+IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+
+def pil_loader(path):
+    """The picture in a file, as a PIL image of mode RGB.
+
+    Raises:
+        ImportError: Pillow is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("Reading pictures needs Pillow: pip install pillow.") from None
+    with Image.open(path) as image:
+        return image.convert("RGB")
+
+
+default_loader = pil_loader
+
+
+def find_classes(directory):
+    """The names of a folder's folders, sorted, and the number of each.
+
+    Raises:
+        FileNotFoundError: there are none.
+    """
+    classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+    if not classes:
+        raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")
+    return classes, {name: i for i, name in enumerate(classes)}
+
+
+def has_file_allowed_extension(filename, extensions):
+    """Whether a file's name ends in one of the extensions, in upper or lower case."""
+    return filename.lower().endswith((extensions,) if isinstance(extensions, str) else tuple(extensions))
+
+
+def is_image_file(filename):
+    """Whether a file's name says that it holds a picture."""
+    return has_file_allowed_extension(filename, IMG_EXTENSIONS)
+
+
+class DatasetFolder(VisionDataset):
+    """Files in folders: `root/class/…/name.extension`.
+
+    Args:
+        root: the folder of the classes' folders, which are searched to any depth.
+        loader: makes an item of a path.
+        extensions: which files are taken; or
+        is_valid_file: a function of a path that says so.
+        transform, target_transform: functions of each item and of each target.
+        allow_empty: take a class without a file.
+
+    Attributes:
+        classes, class_to_idx: the classes' names, and their numbers.
+        samples: the list of (path, number of the class); also `imgs`.
+        targets: the numbers alone.
+
+    Raises:
+        ValueError: not exactly one of extensions and is_valid_file.
+        FileNotFoundError: no class, or a class without a file.
+    """
+
+    def __init__(
+        self,
+        root,
+        loader,
+        extensions=None,
+        transform=None,
+        target_transform=None,
+        is_valid_file=None,
+        allow_empty=False,
+    ):
+        super().__init__(root, transform=transform, target_transform=target_transform)
+        if (extensions is None) == (is_valid_file is None):
+            raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
+        self.loader = loader
+        self.extensions = extensions
+        self.classes, self.class_to_idx = self.find_classes(self.root)
+        valid = is_valid_file or (lambda path: has_file_allowed_extension(path, extensions))
+        self.samples = []
+        for name, number in self.class_to_idx.items():
+            found = [
+                (os.path.join(folder, file), number)
+                for folder, _, files in sorted(os.walk(os.path.join(self.root, name), followlinks=True))
+                for file in sorted(files)
+                if valid(os.path.join(folder, file))
+            ]
+            if not found and not allow_empty:
+                raise FileNotFoundError(f"Found no valid file for the class {name} in {self.root}.")
+            self.samples += found
+        self.targets = [number for _, number in self.samples]
+
+    def find_classes(self, directory):
+        """The classes' names and numbers; a subclass may find them otherwise."""
+        return find_classes(directory)
+
+    def __getitem__(self, index):
+        path, target = self.samples[index]
+        return self._changed(self.loader(path), target)
+
+    def __len__(self):
+        return len(self.samples)
+
+
+class ImageFolder(DatasetFolder):
+    """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow."""
+
+    def __init__(
+        self,
+        root,
+        transform=None,
+        target_transform=None,
+        loader=default_loader,
+        is_valid_file=None,
+        allow_empty=False,
+    ):
+        extensions = IMG_EXTENSIONS if is_valid_file is None else None
+        super().__init__(root, loader, extensions, transform, target_transform, is_valid_file, allow_empty)
+        self.imgs = self.samples

@@ -1,0 +1,100 @@
+"""The kinds of pictures, and getting from one to another.
+
+Every transform is written once, for tensors (…, C, H, W). A PIL image or an array, (H, W) or (H, W, C), is made a
+tensor, changed, and made what it was again (`on_tensors`). Pillow is never needed unless pictures are its own.
+"""
+
+import functools
+import sys
+
+import numpy as np
+
+from ... import dtypes
+from ...ops.creation import as_tensor
+from ...tensor import Tensor
+
+MODES = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2, "CMYK": 4, "YCbCr": 3, "HSV": 3, "1": 1, "I": 1, "I;16": 1, "F": 1}
+
+
+def is_pil(picture):
+    """Whether it is a PIL image; Pillow is not imported to find out."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(picture, module.Image)
+
+
+def is_array(picture):
+    """Whether it is an array that can be a picture."""
+    return isinstance(picture, np.ndarray) and picture.ndim in (2, 3)
+
+
+def pil_tensor(picture):
+    """A PIL image as a tensor (C, H, W), its numbers unchanged.
+
+    Raises:
+        ValueError: a mode whose numbers are not colours, such as a palette's.
+    """
+    if picture.mode not in MODES:
+        raise ValueError(f"pictures of mode {picture.mode!r} are not supported; convert them with .convert('RGB').")
+    return array_tensor(np.array(picture))
+
+
+def array_tensor(array):
+    """An array (H, W) or (H, W, C) as a tensor (C, H, W) with a copy of it."""
+    array = array[:, :, None] if array.ndim == 2 else array
+    return as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1)), copy=True)
+
+
+def tensor_array(tensor):
+    """A tensor (C, H, W) as an array (H, W, C)."""
+    return np.ascontiguousarray(tensor.detach().numpy().transpose(1, 2, 0))
+
+
+def to_tensor_kind(picture, name):
+    """(tensor, a function that makes a tensor what the picture was).
+
+    Raises:
+        TypeError: it is no picture.
+    """
+    if isinstance(picture, Tensor):
+        if picture.ndim < 2:
+            raise TypeError(f"{name}: a picture is (…, C, H, W); got a tensor of shape {tuple(picture.shape)}.")
+        return picture, lambda out: out
+    if is_pil(picture):
+        return pil_tensor(picture), lambda out: pil_image(out, like=picture.mode)
+    if is_array(picture):
+        flat = picture.ndim == 2
+        return array_tensor(picture), lambda out: tensor_array(out)[:, :, 0] if flat and len(out) == 1 else tensor_array(out)
+    raise TypeError(f"{name}: expected a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image, got {type(picture)}")
+
+
+def on_tensors(function):
+    """Let a function of a tensor, its first argument, take every kind of picture and give that kind back."""
+
+    @functools.wraps(function)
+    def wrapper(img, *args, **kwargs):
+        tensor, back = to_tensor_kind(img, function.__name__)
+        return back(function(tensor, *args, **kwargs))
+
+    return wrapper
+
+
+def pil_image(tensor, mode=None, like=None):
+    """A tensor (C, H, W) as a PIL image; `like` is the mode of the image that it was made of."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("Making a PIL image needs Pillow: pip install pillow.") from None
+    array = tensor_array(tensor)
+    channels = array.shape[2]
+    array = array[:, :, 0] if channels == 1 else array
+    if mode is None and like is not None and MODES[like] == channels:
+        mode = like
+    usual = {1: {"uint8": "L", "int16": "I;16", "uint16": "I;16", "int32": "I", "float32": "F", "bool": "1"}, 2: {"uint8": "LA"}, 3: {"uint8": "RGB"}, 4: {"uint8": "RGBA"}}
+    natural = usual.get(channels, {}).get(array.dtype.name)
+    if natural is None:
+        raise ValueError(f"a picture of {channels} channels of dtype {dtypes.as_dtype(tensor.dtype)} has no PIL mode.")
+    if mode is not None and mode != natural and (MODES.get(mode) != channels or mode in ("1", "I", "I;16", "F")):
+        raise ValueError(f"mode {mode!r} does not fit a picture of {channels} channels of dtype {tensor.dtype}.")
+    if mode in (None, natural):
+        return Image.fromarray(array)
+    return Image.frombytes(mode, (array.shape[1], array.shape[0]), array.tobytes())
