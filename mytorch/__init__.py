@@ -76,6 +76,7 @@ _LAZY = {
     "distributions": "distributions",
     "models": "models",
     "serialization": "serialization",
+    "vision": "vision",
     "Accelerator": "accelerate",
     "GradScaler": "amp",
     "autocast": "amp",

@@ -4,6 +4,9 @@
 """
 
 import builtins
+import importlib
+import importlib.abc
+import importlib.machinery
 import math
 import sys
 import types
@@ -355,21 +358,42 @@ def install(namespace):
     namespace["version"] = _module("version", {"cuda": None, "__version__": namespace["__version__"]}, "Versions.")
 
 
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
+
+    HOMES = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+
+    def find_spec(self, name, path=None, target=None):
+        for alias, home in self.HOMES:
+            if name == alias or name.startswith(alias + "."):
+                try:
+                    module = importlib.import_module(home + name[len(alias) :])
+                except ModuleNotFoundError as error:
+                    if error.name is None or not error.name.startswith("mytorch"):
+                        raise
+                    return None
+                return importlib.machinery.ModuleSpec(name, self, is_package=hasattr(module, "__path__"), loader_state=module)
+        return None
+
+    def create_module(self, spec):
+        self._own = spec.loader_state.__spec__
+        return spec.loader_state
+
+    def exec_module(self, module):
+        module.__spec__ = self._own  # which the import system has just replaced
+
+
 def install_as_torch():
     """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
+
+    `import torchvision` finds `mytorch.vision`.
 
     Raises:
         RuntimeError: PyTorch was imported already.
     """
-    import importlib
-
     mine = sys.modules["mytorch"]
     if sys.modules.get("torch", mine) is not mine:
         raise RuntimeError("install_as_torch: torch was imported already; call this before.")
-    for name in ("amp", "distributions", "serialization", "cuda", "jit", "autograd.function", "autograd.functional", "utils.checkpoint", "nn.utils.rnn", "optim.lr_scheduler"):
-        importlib.import_module(f"mytorch.{name}")
-    for name, module in list(sys.modules.items()):
-        if name == "mytorch" or name.startswith("mytorch."):
-            sys.modules["torch" + name[len("mytorch") :]] = module
-
-
+    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Alias())
+    sys.modules["torch"] = mine

@@ -1,0 +1,93 @@
+"""Many pictures as one, and pictures as files."""
+
+import math
+import os
+import struct
+import zlib
+
+import numpy as np
+
+from .. import dtypes
+from ..ops.creation import full
+from ..ops.movement import cat, stack
+from ..tensor import Tensor
+
+
+def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scale_each=False, pad_value=0.0):
+    """Pictures in rows, as one picture (3, H, W).
+
+    Args:
+        tensor: (B, C, H, W), one picture (C, H, W) or (H, W), or a list of pictures of equal size. One channel becomes
+            three equal ones.
+        nrow: how many pictures there are in a row.
+        padding: pixels between them and around, of colour pad_value.
+        normalize: bring the numbers from value_range (by default the least and greatest) to 0 … 1;
+            with scale_each, picture by picture.
+
+    Raises:
+        TypeError: neither a tensor nor a list of them.
+    """
+    if isinstance(tensor, (list, tuple)) and all(isinstance(t, Tensor) for t in tensor):
+        tensor = stack(list(tensor), 0)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"tensor or list of tensors expected, got {type(tensor)}")
+    if not 2 <= tensor.ndim <= 4:
+        raise ValueError(f"make_grid: expected (B, C, H, W), (C, H, W) or (H, W), got shape {tuple(tensor.shape)}.")
+    x = tensor.detach()
+    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))
+    x = cat([x, x, x], 1) if x.shape[1] == 1 else x
+    if normalize:
+        x = stack([_scaled(picture, value_range) for picture in x]) if scale_each else _scaled(x, value_range)
+    count, channels, height, width = x.shape
+    if count == 1:
+        return x[0]
+    columns = min(nrow, count)
+    rows = math.ceil(count / columns)
+    down, across = height + padding, width + padding
+    grid = full((channels, rows * down + padding, columns * across + padding), pad_value, dtype=x.dtype, device=x.device)
+    for i, picture in enumerate(x):
+        top, left = i // columns * down + padding, i % columns * across + padding
+        grid[:, top : top + height, left : left + width] = picture
+    return grid
+
+
+def _scaled(x, value_range):
+    low, high = value_range if value_range is not None else (float(x.min()), float(x.max()))
+    return (x.clamp(low, high) - low) / max(high - low, 1e-5)
+
+
+def save_image(tensor, fp, format=None, **options):
+    """Write a picture, or a grid of pictures, to a file.
+
+    Args:
+        tensor: as for `make_grid`, its numbers from 0 to 1.
+        fp: a path or a file.
+        format: Pillow's name of the format, if fp's name does not say it. A ".png" is written without Pillow.
+        **options: those of `make_grid`.
+
+    Raises:
+        ImportError: another format, and Pillow is not installed.
+    """
+    grid = make_grid(tensor, **options)
+    pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).numpy()  # (H, W, 3)
+    if format is None and isinstance(fp, (str, os.PathLike)) and os.fspath(fp).lower().endswith(".png"):
+        with open(fp, "wb") as file:
+            file.write(png(pixels))
+        return
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("save_image writes .png by itself; other formats need Pillow: pip install pillow.") from None
+    Image.fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
+
+
+def png(pixels):
+    """The bytes of a PNG file of a uint8 array (H, W, 3). Source: the PNG specification, ISO/IEC 15948."""
+    height, width, _ = pixels.shape
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB, no interlacing
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # filter 0: none
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes())) + chunk(b"IEND", b"")

@@ -1,0 +1,17 @@
+"""Changes of pictures, with torchvision's names; `functional` has them without the chance."""
+
+from . import functional
+from .colour import ColorJitter, Grayscale, RandomGrayscale
+from .compose import Compose, Lambda, RandomApply, RandomChoice, RandomOrder, Transform
+from .functional import InterpolationMode
+from .geometry import (
+    CenterCrop,
+    Pad,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
+    Resize,
+)
+from .kinds import ConvertImageDtype, Normalize, PILToTensor, RandomErasing, Reshape, ToPILImage, ToTensor

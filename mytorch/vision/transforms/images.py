@@ -9,11 +9,8 @@ import sys
 
 import numpy as np
 
-from ... import dtypes
 from ...ops.creation import as_tensor
 from ...tensor import Tensor
-
-MODES = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2, "CMYK": 4, "YCbCr": 3, "HSV": 3, "1": 1, "I": 1, "I;16": 1, "F": 1}
 
 
 def is_pil(picture):
@@ -33,7 +30,7 @@ def pil_tensor(picture):
     Raises:
         ValueError: a mode whose numbers are not colours, such as a palette's.
     """
-    if picture.mode not in MODES:
+    if picture.mode not in (*_OF_BYTES, *_NATURAL.values()):
         raise ValueError(f"pictures of mode {picture.mode!r} are not supported; convert them with .convert('RGB').")
     return array_tensor(np.array(picture))
 
@@ -78,23 +75,32 @@ def on_tensors(function):
     return wrapper
 
 
+_NATURAL = {  # the mode of an image by its channels and dtype
+    (1, "bool"): "1", (1, "uint8"): "L", (1, "uint16"): "I;16", (1, "int32"): "I", (1, "float32"): "F",
+    (2, "uint8"): "LA", (3, "uint8"): "RGB", (4, "uint8"): "RGBA",
+}  # fmt: skip
+_OF_BYTES = {"L": 1, "LA": 2, "RGB": 3, "YCbCr": 3, "HSV": 3, "LAB": 3, "RGBA": 4, "CMYK": 4, "RGBX": 4}
+
+
 def pil_image(tensor, mode=None, like=None):
-    """A tensor (C, H, W) as a PIL image; `like` is the mode of the image that it was made of."""
+    """A tensor (C, H, W) as a PIL image of a mode, or of that of the image `like` if it fits, or of the usual one.
+
+    Raises:
+        ImportError: Pillow is not installed.
+        ValueError: no mode, or not this one, has so many channels of that dtype.
+    """
     try:
         from PIL import Image
     except ImportError:
         raise ImportError("Making a PIL image needs Pillow: pip install pillow.") from None
     array = tensor_array(tensor)
-    channels = array.shape[2]
-    array = array[:, :, 0] if channels == 1 else array
-    if mode is None and like is not None and MODES[like] == channels:
-        mode = like
-    usual = {1: {"uint8": "L", "int16": "I;16", "uint16": "I;16", "int32": "I", "float32": "F", "bool": "1"}, 2: {"uint8": "LA"}, 3: {"uint8": "RGB"}, 4: {"uint8": "RGBA"}}
-    natural = usual.get(channels, {}).get(array.dtype.name)
-    if natural is None:
-        raise ValueError(f"a picture of {channels} channels of dtype {dtypes.as_dtype(tensor.dtype)} has no PIL mode.")
-    if mode is not None and mode != natural and (MODES.get(mode) != channels or mode in ("1", "I", "I;16", "F")):
-        raise ValueError(f"mode {mode!r} does not fit a picture of {channels} channels of dtype {tensor.dtype}.")
-    if mode in (None, natural):
-        return Image.fromarray(array)
-    return Image.frombytes(mode, (array.shape[1], array.shape[0]), array.tobytes())
+    height, width, channels = array.shape
+    kind = array.dtype.name
+    natural = _NATURAL.get((channels, kind))
+    fitting = {m for m, n in _OF_BYTES.items() if n == channels and kind == "uint8"} | {natural}
+    mode = mode or (like if like in fitting else natural)
+    if mode is None or mode not in fitting:
+        raise ValueError(f"a picture of {channels} channels of dtype {kind} can't be a PIL image of mode {mode}.")
+    if mode == natural:
+        return Image.fromarray(array[:, :, 0] if channels == 1 else array)
+    return Image.frombytes(mode, (width, height), array.tobytes())

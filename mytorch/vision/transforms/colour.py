@@ -1,0 +1,85 @@
+"""Transforms of colour."""
+
+import numbers
+
+from ...ops.random import randperm
+from . import functional as F
+from .compose import Transform, chance, check_probability, uniform
+
+
+def _range(value, name, centre=1.0, least=0.0, most=float("inf")):
+    """(low, high) of a number, the distance from the centre, or of a pair; None if nothing changes."""
+    if isinstance(value, numbers.Number):
+        if value < 0:
+            raise ValueError(f"If {name} is a single number, it must be non negative.")
+        low, high = max(centre - value, least), centre + value
+    elif isinstance(value, (tuple, list)) and len(value) == 2:
+        low, high = map(float, value)
+    else:
+        raise TypeError(f"{name} should be a single number or a list/tuple with length 2.")
+    if not least <= low <= high <= most:
+        raise ValueError(f"{name} values should be between {least} and {most}, but got {(low, high)}.")
+    return None if low == high == centre else (float(low), float(high))
+
+
+class ColorJitter(Transform):
+    """Brightness, contrast, saturation and hue changed by random factors, in random order.
+
+    Args:
+        brightness, contrast, saturation: factors are drawn from [max(0, 1 - x), 1 + x], or from the pair given.
+        hue: the turn is drawn from [-x, x], or from the pair given, within [-0.5, 0.5].
+
+    Raises:
+        TypeError, ValueError: neither a number nor a pair, or outside of what makes sense.
+    """
+
+    shown = ("brightness", "contrast", "saturation", "hue")
+
+    def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
+        super().__init__()
+        self.brightness = _range(brightness, "brightness")
+        self.contrast = _range(contrast, "contrast")
+        self.saturation = _range(saturation, "saturation")
+        if isinstance(hue, numbers.Number) and hue > 0.5:
+            raise ValueError(f"hue values should be between -0.5 and 0.5, but got {hue}.")
+        self.hue = _range(hue, "hue", centre=0.0, least=-0.5, most=0.5)
+
+    @staticmethod
+    def get_params(brightness, contrast, saturation, hue):
+        """(order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each."""
+        order = randperm(4)
+        return order, *(None if r is None else uniform(*r) for r in (brightness, contrast, saturation, hue))
+
+    def forward(self, img):
+        order, *factors = self.get_params(self.brightness, self.contrast, self.saturation, self.hue)
+        changes = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
+        for i in order.tolist():
+            img = changes[i](img, factors[i]) if factors[i] is not None else img
+        return img
+
+
+class Grayscale(Transform):
+    """A picture in grey, of one channel or three equal ones."""
+
+    shown = ("num_output_channels",)
+
+    def __init__(self, num_output_channels=1):
+        super().__init__()
+        self.num_output_channels = num_output_channels
+
+    def forward(self, img):
+        return F.rgb_to_grayscale(img, self.num_output_channels)
+
+
+class RandomGrayscale(Transform):
+    """A picture in grey, of as many channels as before, with probability p."""
+
+    shown = ("p",)
+
+    def __init__(self, p=0.1):
+        super().__init__()
+        check_probability(p, "RandomGrayscale")
+        self.p = p
+
+    def forward(self, img):
+        return F.rgb_to_grayscale(img, F.get_image_num_channels(img)) if chance(self.p) else img
