@@ -1,0 +1,1 @@
+"""Small programs that show the library at work: python -m examples.xor."""

@@ -1,0 +1,85 @@
+"""Squeeze digits through a few numbers and draw them again, with linear layers.
+
+    python -m examples.autoencoder --code 16 --save digits.png
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from examples.data import default_device, digit_tensors
+from mytorch import nn
+from mytorch.nn import functional as F
+from mytorch.utils.data import DataLoader
+from mytorch.vision.utils import save_image
+
+
+class Autoencoder(nn.Module):
+    """An encoder of pictures to `code` numbers, and a decoder of those."""
+
+    def __init__(self, side, code, width=128):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(side * side, width), nn.ReLU(), nn.Linear(width, code))
+        self.decoder = nn.Sequential(
+            nn.Linear(code, width),
+            nn.ReLU(),
+            nn.Linear(width, side * side),
+            nn.Sigmoid(),
+            nn.Unflatten(1, (1, side, side)),
+        )
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+
+def fit(build, args):
+    """Train what `build(side of the pictures)` gives to draw what it is shown; print the error on unseen digits."""
+    mytorch.manual_seed(0)
+    train, test = digit_tensors(args.data)
+    unseen = test.tensors[0][:1000].to(args.device)
+    mean = train.tensors[0].mean(0).to(args.device)
+    model = build(unseen.shape[-1]).to(args.device)
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+    for epoch in range(1, args.epochs + 1):
+        total, loader = 0.0, DataLoader(train, args.batch_size, shuffle=True)
+        for x, _ in loader:
+            x = x.to(args.device)
+            loss = F.mse_loss(model(x), x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        print(f"epoch {epoch}  loss {total / len(loader):.4f}")
+    model.eval()
+    with mytorch.no_grad():
+        drawn = model(unseen)
+        error, error_of_mean = F.mse_loss(drawn, unseen).item(), ((unseen - mean) ** 2).mean().item()
+    print(f"test loss {error:.4f} (always drawing the mean digit: {error_of_mean:.4f})")
+    if args.save:
+        save_image(mytorch.cat([unseen[:16], drawn[:16]]).cpu(), args.save, nrow=16, pad_value=0.5)
+        print(f"digits and what was drawn of them: {args.save}")
+
+
+def flags(description):
+    """A parser with the flags of both autoencoders."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--code", type=int, default=16, help="how many numbers a digit is squeezed into")
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    parser.add_argument("--save", help="a .png to draw into")
+    return parser
+
+
+def main():
+    args = flags(__doc__.splitlines()[0]).parse_args()
+    fit(lambda side: Autoencoder(side, args.code), args)
+
+
+if __name__ == "__main__":
+    main()

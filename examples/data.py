@@ -1,0 +1,70 @@
+"""What the examples share: pictures of digits, and a text, that are there without a network."""
+
+import os
+
+import mytorch
+from mytorch.utils.data import DataLoader, TensorDataset
+from mytorch.vision import datasets
+
+
+def default_device():
+    """A GPU if there is one."""
+    return "cuda" if mytorch.cuda.is_available() else "cpu"
+
+
+def digit_sets(root=None, transform=None):
+    """(train, test): MNIST from the folder `root`, or what there is without one; says which.
+
+    Without a root it is MNIST if it lies in `data`, else scikit-learn's digits, else digits drawn by rule.
+    """
+    if root is None and os.path.isdir("data/MNIST"):
+        root = "data"
+    if root is not None:
+        return [datasets.MNIST(root, train, transform) for train in (True, False)]
+    try:
+        sets, name = [datasets.Digits(train, transform) for train in (True, False)], "scikit-learn's digits"
+    except ImportError:
+        sets = [datasets.SyntheticDigits(train, transform=transform) for train in (True, False)]
+        name = "synthetic digits"
+    print(f"data: {name}, {len(sets[0])} to train, {len(sets[1])} to test; --data FOLDER reads MNIST from a folder")
+    return sets
+
+
+def digit_tensors(root=None, truncate_train=None, truncate_test=None):
+    """(train, test) as TensorDatasets of pictures (N, 1, H, W), from 0 to 1, and labels (N,)."""
+    sets = digit_sets(root)
+    return [
+        TensorDataset(s.data[:n].unsqueeze(1).float() / 255, s.targets[:n])
+        for s, n in zip(sets, (truncate_train, truncate_test), strict=True)
+    ]
+
+
+def accuracy(model, dataset, device):
+    """The share of a dataset's pictures that a classifier names rightly."""
+    model.eval()
+    right = 0
+    with mytorch.no_grad():
+        for x, y in DataLoader(dataset, batch_size=500):
+            right += (model(x.to(device)).argmax(-1) == y.to(device)).sum().item()
+    model.train()
+    return right / len(dataset)
+
+
+def read_text(path=None):
+    """The text in a file, or, without one, Python's own reference manual, which comes with Python."""
+    if path is not None:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    from pydoc_data.topics import topics
+
+    text = "\n\n".join(topics[name] for name in sorted(topics))
+    print(f"text: Python's reference manual, {len(text)} characters; --text FILE reads another")
+    return text
+
+
+def text_batches(tokens, batch_size, length, steps):
+    """`steps` times (inputs, targets), both (batch_size, length): random pieces of a sequence of tokens."""
+    for _ in range(steps):
+        starts = mytorch.randint(0, len(tokens) - length, (batch_size, 1))
+        pieces = tokens[starts + mytorch.arange(length + 1)]
+        yield pieces[:, :-1], pieces[:, 1:]

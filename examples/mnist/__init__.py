@@ -1,0 +1,1 @@
+"""Handwritten digits by convolutions and by attention."""

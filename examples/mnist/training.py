@@ -1,0 +1,46 @@
+"""The flags and the loop that both networks share."""
+
+import argparse
+import time
+
+import mytorch
+from examples.data import accuracy, default_device, digit_tensors
+from mytorch.nn import functional as F
+from mytorch.utils.data import DataLoader
+
+
+def flags(description, **defaults):
+    """A parser with the flags of every training."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--truncate_train", type=int, help="use so many pictures of the training set only")
+    parser.add_argument("--truncate_test", type=int, help="and of the test set")
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in; see examples/README.md for what is used without")
+    parser.set_defaults(**defaults)
+    return parser
+
+
+def fit(build, args):
+    """Train the model that `build(side of the pictures)` gives, and print its accuracy after each epoch."""
+    mytorch.manual_seed(0)
+    train, test = digit_tensors(args.data, args.truncate_train, args.truncate_test)
+    model = build(train[0][0].shape[-1]).to(args.device)
+    print(f"{sum(p.numel() for p in model.parameters())} parameters on {args.device}")
+    loader = DataLoader(train, args.batch_size, shuffle=True)
+    optimizer = mytorch.optim.AdamW(model.parameters(), lr=args.lr)
+    schedule = mytorch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=args.epochs * len(loader))
+    for epoch in range(1, args.epochs + 1):
+        start, total = time.perf_counter(), 0.0
+        for x, y in loader:
+            loss = F.cross_entropy(model(x.to(args.device)), y.to(args.device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item()
+        score = accuracy(model, test, args.device)
+        seconds = time.perf_counter() - start
+        print(f"epoch {epoch}  loss {total / len(loader):.4f}  accuracy {score:.4f}  ({seconds:.1f} s)")

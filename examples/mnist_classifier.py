@@ -1,0 +1,55 @@
+"""Digits by a multilayer perceptron, with the Accelerator around the usual loop.
+
+    python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from examples.data import accuracy, digit_sets
+from mytorch import nn
+from mytorch.accelerate import Accelerator
+from mytorch.utils.data import DataLoader
+from mytorch.vision import transforms as T
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--mixed_precision", default="no", choices=("no", "fp16", "bf16"))
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    args = parser.parse_args()
+
+    mytorch.manual_seed(0)
+    accelerator = Accelerator(mixed_precision=args.mixed_precision)
+    train, test = digit_sets(args.data, transform=T.Compose([T.ToTensor(), T.Normalize([0.13], [0.31])]))
+    pixels = train[0][0].numel()
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(pixels, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+    criterion = nn.CrossEntropyLoss()
+    loader = DataLoader(train, args.batch_size, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+
+    for epoch in range(1, args.epochs + 1):
+        total = 0.0
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            total += loss.item()
+        accelerator.print(f"epoch {epoch}  loss {total / len(loader):.4f}")
+    accelerator.print(f"accuracy {accuracy(model, test, accelerator.device):.4f}")
+
+
+if __name__ == "__main__":
+    main()

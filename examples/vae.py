@@ -1,0 +1,76 @@
+"""A variational autoencoder: digits from normal numbers. Source: Kingma and Welling, 2013.
+
+    python -m examples.vae --save digits.png
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from examples.data import default_device, digit_tensors
+from mytorch import nn
+from mytorch.distributions import Normal, kl_divergence
+from mytorch.nn import functional as F
+from mytorch.utils.data import DataLoader
+from mytorch.vision.utils import save_image
+
+
+class VAE(nn.Module):
+    """An encoder that gives a normal distribution of codes, and a decoder of codes."""
+
+    def __init__(self, pixels, code, width=128):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(pixels, width), nn.ReLU(), nn.Linear(width, 2 * code))
+        self.decoder = nn.Sequential(nn.Linear(code, width), nn.ReLU(), nn.Linear(width, pixels))
+
+    def forward(self, x):
+        """(cost of the drawing, cost of the code) for each picture, in nats; their sum bounds -log p(x)."""
+        mean, log_std = self.encoder(x).chunk(2, dim=-1)
+        codes = Normal(mean, log_std.exp())
+        logits = self.decoder(codes.rsample())
+        drawing = F.binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
+        prior = Normal(mytorch.zeros_like(mean), mytorch.ones_like(mean))
+        return drawing, kl_divergence(codes, prior).sum(-1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--code", type=int, default=8, help="how many normal numbers a digit is drawn from")
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    parser.add_argument("--save", help="a .png to draw new digits into")
+    args = parser.parse_args()
+
+    mytorch.manual_seed(0)
+    train, test = digit_tensors(args.data)
+    side = train.tensors[0].shape[-1]
+    model = VAE(side * side, args.code).to(args.device)
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+    for epoch in range(1, args.epochs + 1):
+        total = 0.0
+        for x, _ in DataLoader(train, args.batch_size, shuffle=True):
+            drawing, code = model(x.flatten(1).to(args.device))
+            loss = (drawing + code).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(x)
+        print(f"epoch {epoch}  loss {total / len(train):.3f}")
+
+    with mytorch.no_grad():
+        drawing, code = (part.mean().item() for part in model(test.tensors[0].flatten(1).to(args.device)))
+        print(f"test loss {drawing + code:.3f} = drawing {drawing:.3f} + code {code:.3f}")
+        if args.save:
+            new = model.decoder(mytorch.randn(64, args.code, device=args.device)).sigmoid()
+            save_image(new.reshape(-1, 1, side, side).cpu(), args.save, pad_value=0.5)
+            print(f"new digits: {args.save}")
+
+
+if __name__ == "__main__":
+    main()

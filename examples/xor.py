@@ -1,0 +1,45 @@
+"""Learn XOR with a small network.
+
+    python -m examples.xor
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from mytorch import nn
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+
+    mytorch.manual_seed(0)
+    x = mytorch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], device=args.device)
+    y = mytorch.tensor([[0.0], [1.0], [1.0], [0.0]], device=args.device)
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).to(args.device)
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+    criterion = nn.BCEWithLogitsLoss()
+
+    for step in range(1, args.steps + 1):
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            print(f"step {step}  loss {loss.item():.4f}")
+
+    guesses = model(x).sigmoid()
+    for point, guess in zip(x.tolist(), guesses[:, 0].tolist(), strict=True):
+        print(f"{point[0]:.0f} xor {point[1]:.0f} = {guess:.3f}")
+    print(f"accuracy {((guesses > 0.5) == (y > 0.5)).float().mean().item():.2f}")
+
+
+if __name__ == "__main__":
+    main()
