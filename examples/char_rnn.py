@@ -1,0 +1,87 @@
+"""An LSTM that reads a text letter by letter, and then writes. Source: Karpathy, 2015.
+
+    python -m examples.char_rnn --text book.txt --steps 2000
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from examples.data import default_device, read_text, text_batches
+from mytorch import nn
+from mytorch.nn import functional as F
+from mytorch.utils.tokenizer import CharTokenizer
+
+
+class CharRNN(nn.Module):
+    """Letters (B, T) to logits of the next letters (B, T, V), and the LSTM's state."""
+
+    def __init__(self, vocab_size, width, num_layers):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, width)
+        self.lstm = nn.LSTM(width, width, num_layers, batch_first=True)
+        self.head = nn.Linear(width, vocab_size)
+
+    def forward(self, tokens, state=None):
+        x, state = self.lstm(self.embedding(tokens), state)
+        return self.head(x), state
+
+
+@mytorch.no_grad()
+def write(model, tokens, count, temperature):
+    """`count` letters that follow `tokens` (1, T)."""
+    written, state = [], None
+    for _ in range(count):
+        logits, state = model(tokens, state)
+        tokens = mytorch.multinomial(F.softmax(logits[:, -1] / temperature, dim=-1), 1)  # (1, 1)
+        written.append(tokens.item())
+    return written
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--text", help="a file to read; by default Python's reference manual")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--length", type=int, default=64, help="how far back the gradient goes")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--num_layers", type=int, default=1)
+    parser.add_argument("--lr", type=float, default=5e-3)
+    parser.add_argument("--temperature", type=float, default=0.7)
+    args = parser.parse_args()
+
+    mytorch.manual_seed(0)
+    text = read_text(args.text)
+    tokenizer = CharTokenizer.from_text(text)
+    tokens = mytorch.tensor(tokenizer.encode(text))
+    cut = int(0.9 * len(tokens))
+    model = CharRNN(tokenizer.vocab_size, args.width, args.num_layers).to(args.device)
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+
+    def loss_of(x, y):
+        logits, _ = model(x.to(args.device))
+        return F.cross_entropy(logits.flatten(0, 1), y.to(args.device).flatten())
+
+    for step, batch in enumerate(text_batches(tokens[:cut], args.batch_size, args.length, args.steps), 1):
+        loss = loss_of(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 100 == 0:
+            print(f"step {step}  loss {loss.item():.3f}")
+
+    start = tokens[cut : cut + 20].unsqueeze(0).to(args.device)
+    print(repr(tokenizer.decode(start[0].tolist() + write(model, start, 200, args.temperature))))
+    with mytorch.no_grad():
+        losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.length, 10)]
+    print(f"validation loss {sum(losses) / len(losses):.3f} (guessing blindly: {math.log(tokenizer.vocab_size):.3f})")
+
+
+if __name__ == "__main__":
+    main()
