@@ -12,7 +12,7 @@ def default_device():
     return "cuda" if mytorch.cuda.is_available() else "cpu"
 
 
-def digit_sets(root=None, transform=None):
+def digit_sets(root=None, transform=None, say=print):
     """(train, test): MNIST from the folder `root`, or what there is without one; says which.
 
     Without a root it is MNIST if it lies in `data`, else scikit-learn's digits, else digits drawn by rule.
@@ -26,13 +26,13 @@ def digit_sets(root=None, transform=None):
     except ImportError:
         sets = [datasets.SyntheticDigits(train, transform=transform) for train in (True, False)]
         name = "synthetic digits"
-    print(f"data: {name}, {len(sets[0])} to train, {len(sets[1])} to test; --data FOLDER reads MNIST from a folder")
+    say(f"data: {name}, {len(sets[0])} to train, {len(sets[1])} to test; --data FOLDER reads MNIST from a folder")
     return sets
 
 
-def digit_tensors(root=None, truncate_train=None, truncate_test=None):
+def digit_tensors(root=None, truncate_train=None, truncate_test=None, say=print):
     """(train, test) as TensorDatasets of pictures (N, 1, H, W), from 0 to 1, and labels (N,)."""
-    sets = digit_sets(root)
+    sets = digit_sets(root, say=say)
     return [
         TensorDataset(s.data[:n].unsqueeze(1).float() / 255, s.targets[:n])
         for s, n in zip(sets, (truncate_train, truncate_test), strict=True)

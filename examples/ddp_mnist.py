@@ -1,0 +1,76 @@
+"""Digits by several processes at once, each with its share of every batch.
+
+    python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epochs 5
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from examples.data import digit_tensors
+from mytorch import nn
+from mytorch.nn import functional as F
+from mytorch.utils.data import DataLoader, DistributedSampler
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch_size", type=int, default=64, help="pictures in each step, of all processes together")
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--truncate_train", type=int, help="use so many pictures of the training set only")
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    args = parser.parse_args()
+
+    import mytorch.distributed as dist
+    from mytorch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    device = mytorch.device("cuda", rank % mytorch.cuda.device_count()) if mytorch.cuda.is_available() else "cpu"
+    say = print if rank == 0 else lambda *words: None
+
+    mytorch.manual_seed(0)
+    train, test = digit_tensors(args.data, args.truncate_train, say=say)
+    side = train.tensors[0].shape[-1]
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * (side // 4) ** 2, 10),
+    ).to(device)
+    model = DistributedDataParallel(model)  # averages the gradients over the processes during backward
+    optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
+    sampler = DistributedSampler(train, world_size, rank)  # each process reads its own part of the data
+    loader = DataLoader(train, args.batch_size // world_size, sampler=sampler)
+
+    for epoch in range(1, args.epochs + 1):
+        sampler.set_epoch(epoch)  # another order in each epoch
+        total = mytorch.zeros(1, device=device)
+        for x, y in loader:
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        say(f"epoch {epoch}  loss {total.item() / (len(loader) * world_size):.4f}")
+
+    right = mytorch.zeros(1, device=device)
+    with mytorch.no_grad():
+        for x, y in DataLoader(test, 500, sampler=range(rank, len(test), world_size)):
+            right += (model(x.to(device)).argmax(-1) == y.to(device)).sum()
+    dist.all_reduce(right)
+    say(f"accuracy {right.item() / len(test):.4f} on {world_size} processes")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
