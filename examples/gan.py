@@ -5,6 +5,7 @@
 
 import argparse
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
@@ -20,7 +21,7 @@ from mytorch.vision.utils import save_image
 def network(*sizes, last):
     """Linear layers of the given sizes with leaky ReLUs between them, and `last` after them."""
     layers = []
-    for n, m in zip(sizes, sizes[1:], strict=False):
+    for n, m in pairwise(sizes):
         layers += [nn.Linear(n, m), nn.LeakyReLU(0.2)]
     return nn.Sequential(*layers[:-1], last)
 

@@ -29,7 +29,7 @@ class CartPole:
 
     def step(self, actions):
         """Push every cart; returns which poles stand, (count,) bools."""
-        x, speed, angle, turning = self.states.unbind(-1)
+        _, speed, angle, turning = self.states.unbind(-1)
         push = (actions * 2 - 1) * self.FORCE
         mass, sin, cos = self.CART + self.POLE, angle.sin(), angle.cos()
         push = (push + self.POLE * self.HALF_LENGTH * turning**2 * sin) / mass

@@ -1,0 +1,154 @@
+"""Every example runs for a few steps, in a process of its own, and ends with a result that makes sense."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.vision.test_datasets import write_mnist
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+RUNS = {  # arguments, where the result stands, and what it has to satisfy
+    "xor": ("--steps 200", r"accuracy (\S+)", lambda a: a == 1.0),
+    "toy2d": ("--steps 200 --kind diag", r"accuracy (\S+)", lambda a: a > 0.9),
+    "mnist_classifier": ("--epochs 3", r"accuracy (\S+)", lambda a: a > 0.8),
+    "mnist.cnn.train": ("--epochs 3 --truncate_test 200", r"accuracy (\S+)", lambda a: a > 0.8),
+    "mnist.vit.train": (
+        "--epochs 2 --truncate_train 300 --truncate_test 100 --embed 16 --num_heads 2 --num_layers 1 --patch_size 4 --batch_size 32",
+        r"accuracy (\S+)",
+        lambda a: 0.0 <= a <= 1.0,
+    ),
+    "autoencoder": ("--epochs 3", r"test loss (\S+)", lambda loss: loss < 0.06),
+    "conv_autoencoder": ("--epochs 8", r"test loss (\S+)", lambda loss: loss < 0.07),
+    "vae": ("--epochs 2", r"test loss (\S+)", lambda loss: loss < 35),
+    "gan": ("--epochs 2", r"digits are (\S+) from", lambda distance: 0 < distance < 8),
+    "policy_gradient": ("--steps 4 --count 8", r"100 games (\S+) of", lambda length: 8 < length <= 200),
+    "char_rnn": ("--steps 40 --width 32 --text {text}", r"validation loss (\S+)", lambda loss: loss < 3.0),
+    "llama": (
+        "--steps 30 --width 32 --layers 2 --context 32 --text {text}",
+        r"validation loss (\S+)",
+        lambda loss: loss < 3.2,
+    ),
+    "moe": ("--steps 30 --width 32 --layers 2 --context 32 --text {text}", r"validation loss (\S+)", lambda loss: loss < 3.2),
+}
+
+
+def run(*command, cwd=ROOT):
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=env, timeout=120
+    )
+
+
+def test_every_example_is_run_here_and_listed():
+    files = {p.relative_to(EXAMPLES) for p in EXAMPLES.rglob("*.py") if 'if __name__ == "__main__":' in p.read_text()}
+    names = {".".join(p.with_suffix("").parts) for p in files}
+    assert names - {"ddp_mnist"} == set(RUNS)  # that one needs a launcher
+    listed = (EXAMPLES / "README.md").read_text()
+    assert [str(p) for p in sorted(files) if f"`{p.as_posix()}" not in listed] == []
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("the quick brown fox jumps over the lazy dog. " * 200)
+    return path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_example(name, text):
+    arguments, pattern, good = RUNS[name]
+    done = run("-m", f"examples.{name}", *arguments.format(text=text).split())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert good(float(re.findall(pattern, done.stdout)[-1])), done.stdout
+
+
+def test_examples_run_as_scripts(tmp_path):
+    done = run(str(EXAMPLES / "xor.py"), "--steps", "1", cwd=tmp_path)
+    assert "accuracy" in done.stdout, done.stderr
+    done = run(str(EXAMPLES / "mnist" / "cnn" / "train.py"), "--help", cwd=tmp_path)
+    assert "--truncate_train" in done.stdout, done.stderr
+
+
+def test_digits_come_from_a_folder_or_are_drawn(tmp_path, rng):
+    write_mnist(tmp_path, rng, sizes=(64, 32))
+    done = run("-m", "examples.mnist.cnn.train", "--epochs", "1", "--data", str(tmp_path))
+    assert "epoch 1" in done.stdout, done.stderr
+    assert "data:" not in done.stdout
+    done = run("-m", "examples.mnist.cnn.train", "--data", str(tmp_path / "nowhere"))
+    assert "Dataset not found" in done.stderr
+    code = "import sys; sys.modules['sklearn.datasets'] = None; from examples.data import digit_tensors; print(digit_tensors()[0][0][0].shape)"
+    done = run("-c", code)
+    assert "synthetic digits" in done.stdout, done.stderr
+    assert "(1, 28, 28)" in done.stdout.replace("[", "(").replace("]", ")")
+
+
+def test_pictures_are_saved(tmp_path):
+    path = tmp_path / "x.png"
+    done = run("-m", "examples.autoencoder", "--epochs", "1", "--save", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG"), done.stderr
+
+
+def test_plot_of_the_training(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    done = run("-m", "examples.toy2d", "--steps", "8", "--plot", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG"), done.stderr
+
+
+def test_cached_llama_equals_the_whole():
+    import mytorch
+    from examples.llama import LayerCache, Llama
+
+    model = Llama(vocab_size=11, context=12, width=16, layers=2, heads=4, key_heads=2)
+    tokens = mytorch.randint(0, 11, (2, 9))
+    whole = model(tokens)
+    caches = [LayerCache() for _ in range(2)]
+    parts = [model(tokens[:, :4], caches, 0)]
+    parts += [model(tokens[:, i : i + 1], caches, i) for i in range(4, 9)]
+    assert mytorch.allclose(mytorch.cat(parts, 1), whole, atol=1e-5)
+
+
+def test_mixture_is_the_weighted_sum_of_the_chosen_experts():
+    import mytorch
+    from examples.moe import MixtureOfExperts
+
+    mixture = MixtureOfExperts(width=8, hidden=16, experts=3, chosen=2)
+    x = mytorch.randn(2, 5, 8)
+    probabilities = mixture.router(x).softmax(-1)
+    kept = probabilities * (probabilities >= probabilities.topk(2, -1)[0][..., -1:])
+    kept = kept / kept.sum(-1, keepdim=True)
+    expected = sum(kept[..., i : i + 1] * expert(x) for i, expert in enumerate(mixture.experts))
+    assert mytorch.allclose(mixture(x), expected, atol=1e-5)
+    assert mixture.usage.sum().item() == pytest.approx(1)
+
+
+def test_notebook():
+    """It is valid, holds no output, and its code runs from top to bottom."""
+    book = json.loads((EXAMPLES / "tiny_gpt2.ipynb").read_text(encoding="utf-8"))
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    for cell in book["cells"]:
+        wanted = {"cell_type", "id", "metadata", "source"}
+        if cell["cell_type"] == "code":
+            wanted |= {"execution_count", "outputs"}
+            assert (cell["execution_count"], cell["outputs"]) == (None, [])
+        assert set(cell) == wanted
+    code = "\n".join("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code")
+    assert "STEPS = 400" in code
+    code = code.replace("STEPS = 400", "STEPS = 4").replace("width=96", "width=16").replace("300))", "5))")
+    done = run("-c", code, cwd=EXAMPLES)
+    assert "equal to the library's: True" in done.stdout, done.stderr
+    assert "validation loss" in done.stdout, done.stderr
+    try:
+        import nbformat
+    except ImportError:
+        return
+    nbformat.validate(nbformat.from_dict(book))
