@@ -1,6 +1,6 @@
 """Squeeze digits through a few numbers and draw them again, with linear layers.
 
-    python -m examples.autoencoder --code 16 --save digits.png
+python -m examples.autoencoder --code 16 --save digits.png
 """
 
 import argparse

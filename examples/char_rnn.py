@@ -1,6 +1,6 @@
 """An LSTM that reads a text letter by letter, and then writes. Source: Karpathy, 2015.
 
-    python -m examples.char_rnn --text book.txt --steps 2000
+python -m examples.char_rnn --text book.txt --steps 2000
 """
 
 import argparse

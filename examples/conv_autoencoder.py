@@ -1,6 +1,6 @@
 """Squeeze digits through a few numbers and draw them again, with convolutions and transposed convolutions.
 
-    python -m examples.conv_autoencoder --code 16 --save digits.png
+python -m examples.conv_autoencoder --code 16 --save digits.png
 """
 
 import sys

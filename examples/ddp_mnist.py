@@ -1,6 +1,6 @@
 """Digits by several processes at once, each with its share of every batch.
 
-    python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epochs 5
+python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epochs 5
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Two networks at play: one draws digits, the other tells them from real ones. Source: Goodfellow et al., 2014.
 
-    python -m examples.gan --save digits.png
+python -m examples.gan --save digits.png
 """
 
 import argparse
@@ -68,7 +68,9 @@ def main():
             artist_optimizer.step()
             artist_total += loss.item()
         if epoch % 10 == 0 or epoch == args.epochs:
-            print(f"epoch {epoch}  critic's loss {critic_total / len(loader):.3f}  artist's loss {artist_total / len(loader):.3f}")
+            print(
+                f"epoch {epoch}  critic's loss {critic_total / len(loader):.3f}  artist's loss {artist_total / len(loader):.3f}"
+            )
 
     with mytorch.no_grad():
         fake, real = draw(1000), train.tensors[0][:1000].flatten(1).to(args.device) * 2 - 1

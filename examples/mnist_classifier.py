@@ -1,6 +1,6 @@
 """Digits by a multilayer perceptron, with the Accelerator around the usual loop.
 
-    python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
+python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
 """
 
 import argparse
@@ -31,7 +31,13 @@ def main():
     train, test = digit_sets(args.data, transform=T.Compose([T.ToTensor(), T.Normalize([0.13], [0.31])]))
     pixels = train[0][0].numel()
     model = nn.Sequential(
-        nn.Flatten(), nn.Linear(pixels, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+        nn.Flatten(),
+        nn.Linear(pixels, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
     criterion = nn.CrossEntropyLoss()

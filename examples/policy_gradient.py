@@ -1,6 +1,6 @@
 """Learn to balance a pole on a cart from nothing but how long it stood: REINFORCE. Source: Williams, 1992.
 
-    python -m examples.policy_gradient
+python -m examples.policy_gradient
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """MiniTorch's two-dimensional problems: a small network draws the border between two classes.
 
-    python -m examples.toy2d --kind spiral --plot spiral.png
+python -m examples.toy2d --kind spiral --plot spiral.png
 """
 
 import argparse

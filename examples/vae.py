@@ -1,6 +1,6 @@
 """A variational autoencoder: digits from normal numbers. Source: Kingma and Welling, 2013.
 
-    python -m examples.vae --save digits.png
+python -m examples.vae --save digits.png
 """
 
 import argparse

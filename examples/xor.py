@@ -1,6 +1,6 @@
 """Learn XOR with a small network.
 
-    python -m examples.xor
+python -m examples.xor
 """
 
 import argparse

@@ -35,7 +35,11 @@ RUNS = {  # arguments, where the result stands, and what it has to satisfy (on s
         r"validation loss (\S+)",
         lambda loss: loss < 3.2,
     ),
-    "moe": ("--steps 30 --width 32 --layers 2 --context 32 --text {text}", r"validation loss (\S+)", lambda loss: loss < 3.2),
+    "moe": (
+        "--steps 30 --width 32 --layers 2 --context 32 --text {text}",
+        r"validation loss (\S+)",
+        lambda loss: loss < 3.2,
+    ),
 }
 
 

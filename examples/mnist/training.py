@@ -18,7 +18,9 @@ def flags(description, **defaults):
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--truncate_train", type=int, help="use so many pictures of the training set only")
     parser.add_argument("--truncate_test", type=int, help="and of the test set")
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in; see examples/README.md for what is used without")
+    parser.add_argument(
+        "--data", help="a folder that MNIST/raw lies in; see examples/README.md for what is used without"
+    )
     parser.set_defaults(**defaults)
     return parser
 

@@ -44,7 +44,9 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
     columns = min(nrow, count)
     rows = math.ceil(count / columns)
     down, across = height + padding, width + padding
-    grid = full((channels, rows * down + padding, columns * across + padding), pad_value, dtype=x.dtype, device=x.device)
+    grid = full(
+        (channels, rows * down + padding, columns * across + padding), pad_value, dtype=x.dtype, device=x.device
+    )
     for i, picture in enumerate(x):
         top, left = i // columns * down + padding, i % columns * across + padding
         grid[:, top : top + height, left : left + width] = picture
@@ -90,4 +92,9 @@ def png(pixels):
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB, no interlacing
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # filter 0: none
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes())) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(lines.tobytes()))
+        + chunk(b"IEND", b"")
+    )

@@ -2,13 +2,16 @@
 
 import colorsys
 import math
+import pickle
 import sys
 
 import numpy as np
 import pytest
 
 import mytorch
+from mytorch.utils.data import DataLoader
 from mytorch.vision import transforms as T
+from mytorch.vision.datasets import SyntheticDigits
 from mytorch.vision.transforms import functional as F
 
 
@@ -49,7 +52,13 @@ def test_every_kind_of_picture_stays_what_it_is(pixels, image):
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16"])
 def test_pil_modes_come_back(image, mode):
-    picture = image.convert("L").convert("I").convert("I;16") if mode == "I;16" else image.convert("RGBA").convert(mode) if mode == "LA" else image.convert(mode)
+    picture = (
+        image.convert("L").convert("I").convert("I;16")
+        if mode == "I;16"
+        else image.convert("RGBA").convert(mode)
+        if mode == "LA"
+        else image.convert(mode)
+    )
     out = F.vflip(F.vflip(picture))
     assert out.mode == mode
     assert (np.asarray(out) == np.asarray(picture)).all()
@@ -188,7 +197,9 @@ def test_erase_and_invert(pixels):
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric"])
-@pytest.mark.parametrize(("padding", "sides"), [(2, (2, 2, 2, 2)), ([3], (3, 3, 3, 3)), ((1, 4), (1, 4, 1, 4)), ([1, 2, 3, 4], (1, 2, 3, 4))])
+@pytest.mark.parametrize(
+    ("padding", "sides"), [(2, (2, 2, 2, 2)), ([3], (3, 3, 3, 3)), ((1, 4), (1, 4, 1, 4)), ([1, 2, 3, 4], (1, 2, 3, 4))]
+)
 def test_pad(pixels, mode, padding, sides):
     left, top, right, bottom = sides
     expected = np.pad(pixels, ((top, bottom), (left, right), (0, 0)), mode=mode)
@@ -230,11 +241,15 @@ def test_center_crop(pixels):
 @pytest.mark.parametrize("size", [(20, 30), (50, 80), (20, 80), (37, 10)])
 def test_resize_is_pytorchs(torch, rng, antialias, mode, size):
     x = rng.standard_normal((2, 3, 37, 53))
-    expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode=mode, antialias=antialias, align_corners=False)
+    expected = torch.nn.functional.interpolate(
+        torch.tensor(x), size, mode=mode, antialias=antialias, align_corners=False
+    )
     found = T.Resize(size, T.InterpolationMode(mode), antialias=antialias)(mytorch.tensor(x))
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9, atol=1e-10)
     small = (x * 40 + 128).clip(0, 255).astype(np.uint8)
-    expected = torch.nn.functional.interpolate(torch.tensor(small).float(), size, mode=mode, antialias=antialias, align_corners=False)
+    expected = torch.nn.functional.interpolate(
+        torch.tensor(small).float(), size, mode=mode, antialias=antialias, align_corners=False
+    )
     found = F.resize(mytorch.tensor(small), size, mode, antialias=antialias)
     assert found.dtype is mytorch.uint8
     assert difference(found.numpy(), expected.round().clamp(0, 255).numpy()).max() <= 1
@@ -319,7 +334,11 @@ def test_grayscale(pixels, image):
 @pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
 def test_brightness_contrast_and_saturation_are_pillows(image, factor):
     enhance = pytest.importorskip("PIL.ImageEnhance")
-    for ours, theirs in ((F.adjust_brightness, "Brightness"), (F.adjust_contrast, "Contrast"), (F.adjust_saturation, "Color")):
+    for ours, theirs in (
+        (F.adjust_brightness, "Brightness"),
+        (F.adjust_contrast, "Contrast"),
+        (F.adjust_saturation, "Color"),
+    ):
         assert difference(ours(image, factor), getattr(enhance, theirs)(image).enhance(factor)).max() <= 2
         with pytest.raises(ValueError, match="not non-negative"):
             ours(image, -0.1)
@@ -407,7 +426,12 @@ def test_rotations_draw_as_pytorch(torch, pixels):
 
 def test_colour_jitter_draws_as_pytorch(torch, pixels):
     jitter = T.ColorJitter(0.4, (0.5, 1.5), 0.3, 0.2)
-    assert (jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue) == ((0.6, 1.4), (0.5, 1.5), (0.7, 1.3), (-0.2, 0.2))
+    assert (jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue) == (
+        (0.6, 1.4),
+        (0.5, 1.5),
+        (0.7, 1.3),
+        (-0.2, 0.2),
+    )
     changes = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
     mytorch.manual_seed(5)
     torch.manual_seed(5)
@@ -439,7 +463,11 @@ def test_erasing_draws_as_pytorch(torch):
             h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if h < 30 and w < 40:
                 break
-        patch = torch.randn(3, h, w).numpy() if value == "random" else np.broadcast_to(np.reshape(value, (-1, 1, 1)), (3, h, w))
+        patch = (
+            torch.randn(3, h, w).numpy()
+            if value == "random"
+            else np.broadcast_to(np.reshape(value, (-1, 1, 1)), (3, h, w))
+        )
         i, j = torch.randint(0, 30 - h + 1, (1,)).item(), torch.randint(0, 40 - w + 1, (1,)).item()
         expected = np.ones((3, 30, 40), np.float32)
         expected[:, i : i + h, j : j + w] = patch
@@ -477,10 +505,31 @@ def test_random_grayscale(pixels):
 
 
 def test_equal_seeds_give_equal_pictures(pixels):
-    t = T.Compose([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.ColorJitter(0.3, 0.3, 0.3, 0.1), T.RandomRotation(20)])
+    t = T.Compose(
+        [T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.ColorJitter(0.3, 0.3, 0.3, 0.1), T.RandomRotation(20)]
+    )
     outs = []
     for seed in (1, 1, 2):
         mytorch.manual_seed(seed)
         outs.append(t(pixels))
     assert (outs[0] == outs[1]).all()
     assert not (outs[0] == outs[2]).all()
+
+
+def test_transforms_go_to_workers_and_draw_there_by_the_seed():
+    t = T.Compose(
+        [T.RandomCrop(20, padding=2), T.RandomHorizontalFlip(), T.ToTensor(), T.RandomErasing(), T.Resize(10)]
+    )
+    assert repr(pickle.loads(pickle.dumps(t))) == repr(t)
+    data = SyntheticDigits(size=24, transform=t)
+    epochs = []
+    for _ in range(2):
+        mytorch.manual_seed(3)
+        epochs.append(mytorch.cat([x for x, _ in DataLoader(data, 4, num_workers=2)]))
+    assert (epochs[0] == epochs[1]).all()
+
+
+def test_transforms_fit_into_sequential():
+    module = mytorch.nn.Sequential(T.CenterCrop(4), T.RandomVerticalFlip(p=1.0))
+    x = mytorch.rand(3, 8, 8)
+    assert (module(x) == x[:, 2:6, 2:6].flip(1)).all()

@@ -1,6 +1,6 @@
 """Digits by a convolutional network.
 
-    python -m examples.mnist.cnn.train --epochs 5
+python -m examples.mnist.cnn.train --epochs 5
 """
 
 import sys

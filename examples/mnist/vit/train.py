@@ -1,6 +1,6 @@
 """Digits by a vision transformer. Source: Dosovitskiy et al., 2020.
 
-    python -m examples.mnist.vit.train --epochs 20 --embed 64 --num_heads 4 --num_layers 4
+python -m examples.mnist.vit.train --epochs 20 --embed 64 --num_heads 4 --num_layers 4
 """
 
 import sys

@@ -51,7 +51,9 @@ class Digits(_DigitPictures):
         try:
             from sklearn.datasets import load_digits
         except ImportError:
-            raise ImportError("Digits are scikit-learn's: pip install scikit-learn; or use SyntheticDigits, which needs nothing.") from None
+            raise ImportError(
+                "Digits are scikit-learn's: pip install scikit-learn; or use SyntheticDigits, which needs nothing."
+            ) from None
         self.train = train
         found = load_digits()
         chosen = (np.arange(len(found.target)) % 5 == 0) != train

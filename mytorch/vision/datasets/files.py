@@ -31,7 +31,9 @@ def require_sum(path, md5):
     """
     found = md5_of(path)
     if md5 is not None and found != md5:
-        raise RuntimeError(f"{path} is damaged or not the file expected: its MD5 sum is {found}, not {md5}; remove it and get it again.")
+        raise RuntimeError(
+            f"{path} is damaged or not the file expected: its MD5 sum is {found}, not {md5}; remove it and get it again."
+        )
 
 
 def download(urls, path, md5=None):

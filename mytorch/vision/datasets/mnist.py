@@ -119,7 +119,9 @@ class MNIST(VisionDataset):
         if os.path.isfile(zipped):
             require_sum(zipped, md5)
             return read_idx(zipped)
-        raise RuntimeError(f"Dataset not found: there is no {plain}, nor a .gz of it. You can use download=True to download it")
+        raise RuntimeError(
+            f"Dataset not found: there is no {plain}, nor a .gz of it. You can use download=True to download it"
+        )
 
     def download(self):
         """Get the files of this split that are not there, from the first mirror that has them."""

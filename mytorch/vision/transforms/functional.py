@@ -174,7 +174,9 @@ def normalize(tensor, mean, std, inplace=False):
     if not tensor.is_floating_point():
         raise TypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
     if tensor.ndim < 3:
-        raise ValueError(f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tuple(tensor.shape)}")
+        raise ValueError(
+            f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tuple(tensor.shape)}"
+        )
     mean, std = _of_channels(mean, tensor, "normalize"), _of_channels(std, tensor, "normalize")
     if bool((std == 0).any()):
         raise ValueError(f"std evaluated to zero after conversion to {tensor.dtype}, leading to division by zero.")
@@ -286,7 +288,9 @@ def _resized(height, width, size, max_size):
     values = [size] if isinstance(size, int) else list(size)
     if len(values) == 2:
         if max_size is not None:
-            raise ValueError("max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int or a sequence of length 1")
+            raise ValueError(
+                "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int or a sequence of length 1"
+            )
         return int(values[0]), int(values[1])
     if len(values) != 1:
         raise ValueError(f"Size must be an int or a 1 or 2 element tuple/list, not a {len(values)} element tuple/list")
@@ -294,7 +298,9 @@ def _resized(height, width, size, max_size):
     new_short, new_long = values[0], int(values[0] * long / short)
     if max_size is not None:
         if max_size <= values[0]:
-            raise ValueError(f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge size = {size}")
+            raise ValueError(
+                f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge size = {size}"
+            )
         if new_long > max_size:
             new_short, new_long = int(max_size * new_short / new_long), max_size
     return (new_short, new_long) if height <= width else (new_long, new_short)
@@ -424,7 +430,9 @@ def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, ce
     def turned(x):
         flat = _flat(x)
         here = grid.to(x.dtype)
-        out = F.grid_sample(flat, here, mode=mode, padding_mode="zeros", align_corners=False).reshape(*x.shape[:-2], h, w)
+        out = F.grid_sample(flat, here, mode=mode, padding_mode="zeros", align_corners=False).reshape(
+            *x.shape[:-2], h, w
+        )
         if fill is None:
             return out
         inside = F.grid_sample(flat[:, :1] * 0 + 1, here, mode=mode, padding_mode="zeros", align_corners=False)[0]

@@ -60,8 +60,12 @@ def to_tensor_kind(picture, name):
         return pil_tensor(picture), lambda out: pil_image(out, like=picture.mode)
     if is_array(picture):
         flat = picture.ndim == 2
-        return array_tensor(picture), lambda out: tensor_array(out)[:, :, 0] if flat and len(out) == 1 else tensor_array(out)
-    raise TypeError(f"{name}: expected a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image, got {type(picture)}")
+        return array_tensor(
+            picture
+        ), lambda out: tensor_array(out)[:, :, 0] if flat and len(out) == 1 else tensor_array(out)
+    raise TypeError(
+        f"{name}: expected a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image, got {type(picture)}"
+    )
 
 
 def on_tensors(function):

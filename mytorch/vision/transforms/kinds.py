@@ -118,7 +118,9 @@ class RandomErasing(Transform):
         channels, height, width = img.shape[-3:]
         values = self.value if isinstance(self.value, (list, tuple)) else [self.value]
         if len(values) not in (1, channels):
-            raise ValueError(f"If value is a sequence, it should have either a single value or {channels} (number of input channels)")
+            raise ValueError(
+                f"If value is a sequence, it should have either a single value or {channels} (number of input channels)"
+            )
         for _ in range(10):
             area = height * width * uniform(*self.scale)
             ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
