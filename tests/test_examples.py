@@ -147,8 +147,8 @@ def test_notebook():
             assert (cell["execution_count"], cell["outputs"]) == (None, [])
         assert set(cell) == wanted
     code = "\n".join("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code")
-    assert "STEPS = 400" in code
-    code = code.replace("STEPS = 400", "STEPS = 4").replace("width=96", "width=16").replace("300))", "5))")
+    assert "STEPS = 500" in code
+    code = code.replace("STEPS = 500", "STEPS = 4").replace("width=96", "width=16").replace("300))", "5))")
     done = run("-c", code, cwd=EXAMPLES)
     assert "equal to the library's: True" in done.stdout, done.stderr
     assert "validation loss" in done.stdout, done.stderr
