@@ -56,6 +56,35 @@ def _cubic_matrix(n, out, scale, align_corners):
     return matrix
 
 
+def _keys(x):
+    a = -0.5  # Pillow's coefficient, and PyTorch's when it smooths
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+
+
+_FILTERS = {  # half the width, and the weight at a distance
+    "box": (0.5, lambda x: ((x > -0.5) & (x <= 0.5)).astype(float)),
+    "bilinear": (1.0, lambda x: np.maximum(1 - np.abs(x), 0.0)),
+    "hamming": (1.0, lambda x: np.where(np.abs(x) < 1, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0)),
+    "bicubic": (2.0, _keys),
+    "lanczos": (3.0, lambda x: np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)),
+}
+
+
+def smoothing_matrix(n, out, scale, mode):
+    """Weights (out, n) of a filter that widens as the picture shrinks, so that every pixel counts."""
+    support, weight = _FILTERS[mode]
+    stretch = max(scale, 1.0)
+    centre = (np.arange(out) + 0.5)[:, None] * scale
+    low = np.maximum(np.floor(centre - support * stretch + 0.5), 0)
+    high = np.minimum(np.floor(centre + support * stretch + 0.5), n)
+    at = np.arange(n)
+    weights = np.where((at >= low) & (at < high), weight((at - centre + 0.5) / stretch), 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def _nearest(n, out, scale, exact):
     at = (np.arange(out) + (0.5 if exact else 0.0)) * scale
     return np.minimum(np.floor(at).astype(np.int64), n - 1)
@@ -69,14 +98,15 @@ def interpolate(
     Args:
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
         align_corners: whether the corner elements keep their places.
+        antialias: smooth while shrinking, so that every element counts ("bilinear" and "bicubic" of images).
 
     Raises:
         ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
-        NotImplementedError: antialias, or an unknown mode.
+        NotImplementedError: an unknown mode.
     """
     d = input.ndim - 2
-    if antialias:
-        raise NotImplementedError("interpolate: antialias=True is not supported.")
+    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
     if (size is None) == (scale_factor is None):
         raise ValueError("only one of size or scale_factor should be defined" if size is not None else "either size or scale_factor should be defined")
     if mode in _DIMS and _DIMS[mode] != d:
@@ -100,7 +130,9 @@ def interpolate(
             if n != o or (index != np.arange(n)).any():
                 input = input[(slice(None),) * axis + (index,)]
         elif n != o or mode == "bicubic":
-            if mode == "area":
+            if antialias:
+                matrix = smoothing_matrix(n, o, (n - 1) / (o - 1) if align_corners and o > 1 else scale, mode)
+            elif mode == "area":
                 matrix = averaging_matrix(n, o)
             else:
                 matrix = (_cubic_matrix if mode == "bicubic" else _linear_matrix)(n, o, scale, bool(align_corners))

@@ -16,6 +16,7 @@ from ...ops.creation import as_tensor, tensor
 from ...ops.elementwise import where
 from ...ops.movement import stack
 from ...ops.pool import along
+from ...ops.resample import smoothing_matrix
 from ...tensor import Tensor
 from .images import array_tensor, is_array, is_pil, on_tensors, pil_image, pil_tensor
 
@@ -306,36 +307,6 @@ def _resized(height, width, size, max_size):
     return (new_short, new_long) if height <= width else (new_long, new_short)
 
 
-def _cubic(x):
-    a = -0.5  # Pillow's coefficient, and PyTorch's when it smooths
-    x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
-
-
-_FILTERS = {  # half the width, and the weight at a distance
-    "box": (0.5, lambda x: ((x > -0.5) & (x <= 0.5)).astype(float)),
-    "bilinear": (1.0, lambda x: np.maximum(1 - np.abs(x), 0.0)),
-    "hamming": (1.0, lambda x: np.where(np.abs(x) < 1, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0)),
-    "bicubic": (2.0, _cubic),
-    "lanczos": (3.0, lambda x: np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)),
-}
-
-
-def _smoothing_matrix(n, out, mode):
-    """Weights (out, n) of a filter that widens as the picture shrinks, so that every pixel counts."""
-    support, weight = _FILTERS[mode]
-    scale = n / out
-    stretch = max(scale, 1.0)
-    centre = (np.arange(out) + 0.5)[:, None] * scale
-    low = np.maximum(np.floor(centre - support * stretch + 0.5), 0)
-    high = np.minimum(np.floor(centre + support * stretch + 0.5), n)
-    at = np.arange(n)
-    weights = np.where((at >= low) & (at < high), weight((at - centre + 0.5) / stretch), 0.0)
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 def _in_floats(img, change):
     """change(img) done in floats; integers are rounded and kept in their range afterwards."""
     if img.is_floating_point():
@@ -375,7 +346,7 @@ def resize(img, size, interpolation=InterpolationMode.BILINEAR, max_size=None, a
 
     def smooth(x):
         for axis, (n, m) in ((x.ndim - 2, (height, out[0])), (x.ndim - 1, (width, out[1]))):
-            x = along(x, axis, _smoothing_matrix(n, m, mode)) if n != m else x
+            x = along(x, axis, smoothing_matrix(n, m, n / m, mode)) if n != m else x
         return x
 
     return _in_floats(img, smooth if antialias or mode not in ("bilinear", "bicubic") else plain)
