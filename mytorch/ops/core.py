@@ -179,6 +179,7 @@ class Op:
         self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.reference = Rule(self, forward, residuals=self.residuals)
         self.kernels = {}
+        self.fused_here = False  # whether there is a kernel for the CPU, where the fast callers work
         self.attr_names = frozenset(self.attrs)
         self.single = not self.variadic and outputs is None and not residuals and self.required <= 1
         self.plan = None
@@ -206,6 +207,7 @@ class Op:
     def fuse(self, **homes):
         """Name the kernel modules: `cpu=` and `cuda=` take a module path."""
         self.kernels.update({device: Kernel(self, path) for device, path in homes.items()})
+        self.fused_here = "cpu" in self.kernels
         return self
 
     @property
@@ -216,7 +218,7 @@ class Op:
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
 
     def __call__(self, *inputs, fused=None, out=None, **attrs):
-        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.kernels:
+        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.fused_here:
             result = self._run_single(inputs[0], attrs)
             if result is not None:
                 return result
@@ -683,7 +685,7 @@ def _unary(op):
         array = input._data
         x = array._array
         mode = get_mode()
-        if type(x) is not ndarray or not mode.plain or op.kernels or not (accepts_ints or x.dtype.kind == "f"):
+        if type(x) is not ndarray or not mode.plain or op.fused_here or not (accepts_ints or x.dtype.kind == "f"):
             return general(input)
         out = forward(numpy_ns, x)
         if type(out) is not ndarray:
@@ -722,7 +724,7 @@ def _binary(op):
 
     def caller(input, other, *args, **kwargs):
         mode = get_mode()
-        if args or kwargs or not mode.plain or not isinstance(input, Tensor) or op.kernels:
+        if args or kwargs or not mode.plain or not isinstance(input, Tensor) or op.fused_here:
             return general(input, other, *args, **kwargs)
         a = input._data
         x = a._array

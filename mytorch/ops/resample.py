@@ -131,7 +131,7 @@ def interpolate(
                 input = input[(slice(None),) * axis + (index,)]
         elif n != o or mode == "bicubic":
             if antialias:
-                matrix = smoothing_matrix(n, o, (n - 1) / (o - 1) if align_corners and o > 1 else scale, mode)
+                matrix = smoothing_matrix(n, o, ((n - 1) / (o - 1) if o > 1 else 0.0) if align_corners else scale, mode)
             elif mode == "area":
                 matrix = averaging_matrix(n, o)
             else:
