@@ -107,6 +107,7 @@ class Plan:
         pick: function from the tuple of all values (in the order of `rule.names`) to what is saved.
         formulas: (input's index, formula, positions of its arguments in `saved`).
         vjp, vjp_arguments, needed: the same for a rule with one function for all inputs.
+        wanted: whether any input in the mask has a formula at all.
         inputs, out: which inputs, and whether the output, are among the saved.
         ports: number of differentiable outputs if there are several, else 0.
     """
@@ -132,6 +133,8 @@ class Plan:
         if rule.replays:
             names += [n for n in (*op.inputs, *op.attrs) if n not in names]
         self.names = tuple(names)
+        self.wanted = op._wants(rule, mask)
+        self.needs_shapes = "shapes" in names
         places = [rule.names.index(n) for n in names]
         self.pick = _picker(places)
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
@@ -367,20 +370,26 @@ class Op:
         for i, edge in enumerate(edges):
             if edge is not None:
                 mask |= 1 << i
-        if not self._wants(rule, mask):
+        plan = rule.plans.get(mask)
+        if plan is None:
+            plan = rule.plan(mask)
+        if not plan.wanted:
             return
-        plan = rule.plan(mask)
         outputs = [out._data._array for out in outs]
-        values = (
-            *([tuple(raws)] if self.variadic else raws + [None] * (len(self.inputs) - len(raws))),
-            *([tuple(outputs)] if self.outputs == "list" else outputs),
-            *extra,
-            *[attrs.get(name, default) for name, default in self.defaults.items()],
-            xp,
-            raws[0].shape if hasattr(raws[0], "shape") else (),
-            tuple(r.shape if hasattr(r, "shape") else () for r in raws),
-            plan.needs,
-        )
+        saved = ()
+        if plan.names:
+            saved = plan.pick(
+                (
+                    *([tuple(raws)] if self.variadic else raws + [None] * (len(self.inputs) - len(raws))),
+                    *([tuple(outputs)] if self.outputs == "list" else outputs),
+                    *extra,
+                    *[attrs.get(name, default) for name, default in self.defaults.items()],
+                    xp,
+                    raws[0].shape if hasattr(raws[0], "shape") else (),
+                    tuple([r.shape if hasattr(r, "shape") else () for r in raws]) if plan.needs_shapes else None,
+                    plan.needs,
+                )
+            )
         cells = []
         for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
             array = arrays[i] if i < len(arrays) else None
@@ -396,7 +405,7 @@ class Op:
             shape, dtype = tuple(o.shape for o in outputs), tuple(o.dtype for o in outputs)
         else:
             shape, dtype = first.shape, first.dtype
-        node = Node(self, plan, tuple(edges), plan.pick(values), cells, shape, dtype)
+        node = Node(self, plan, tuple(edges), saved, cells, shape, dtype)
         if mode.anomaly:
             node.trace = "".join(traceback.format_stack()[:-2])
         if not several:

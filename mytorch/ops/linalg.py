@@ -139,15 +139,15 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 
 @op(name="linear", autocast="half")
 def _linear(xp, input, weight, bias=None):
-    x = xp.reshape(input, (-1, input.shape[-1]))  # (N, in)
-    out = xp.matmul(x, xp.transpose(weight))
+    rows = input if input.ndim == 2 else _rows(xp, input)
+    out = xp.matmul(rows, weight.T)
     if bias is not None:
         out += bias
-    return out.reshape(*input.shape[:-1], weight.shape[0])
+    return out if input.ndim == 2 else out.reshape(*input.shape[:-1], weight.shape[0])
 
 
 def _rows(xp, x):
-    return xp.reshape(x, (-1, x.shape[-1]))
+    return x if x.ndim == 2 else xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 _linear.grad(
