@@ -186,6 +186,12 @@ def as_raw(data, device=None, dtype=None):
     return raw if device is None else to_device(raw, as_device(device))
 
 
+def place_for(data, device):
+    """Where a tensor of `data` is made: on `device`; if none is given, where a tensor or GPU array is, and host data on
+    the default device."""
+    return as_device(None) if device is None and isinstance(data, (np.ndarray, np.generic)) else device
+
+
 def xp_of_cuda():
     """The CuPy namespace; see backend.cupy_ns."""
     return on(as_device("cuda"))[0]

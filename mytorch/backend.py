@@ -125,6 +125,8 @@ numpy_ns = Namespace(
     erf=special.erf,
     erfc=special.erfc,
     scatter_add=_numpy_scatter_add,
+    scatter_max=np.maximum.at,
+    scatter_min=np.minimum.at,
     einsum=_numpy_einsum,
 )
 _cupy_ns = None
@@ -152,6 +154,8 @@ def _load_cupy():
             erf=cupy_special.erf,
             erfc=cupy_special.erfc,
             scatter_add=cupyx.scatter_add,
+            scatter_max=cupyx.scatter_max,
+            scatter_min=cupyx.scatter_min,
         )
 
 
@@ -177,6 +181,11 @@ def cuda_available():
 def xp_of(raw):
     """The namespace of a raw array."""
     return numpy_ns if isinstance(raw, ndarray) else cupy_ns()
+
+
+def address(raw):
+    """Where a raw array's first element lies in memory."""
+    return raw.__array_interface__["data"][0] if isinstance(raw, ndarray) else raw.data.ptr
 
 
 def is_raw(x):

@@ -8,6 +8,7 @@ import numpy as np
 from . import dtypes, fft, linalg
 from .nn.functional import pad
 from .ops.creation import ones
+from .ops.indexing import beside
 from .ops.movement import stack
 from .ops.random import normal
 from .tensor import Tensor
@@ -174,7 +175,7 @@ def istft(
     real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
     window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
     total = n_fft + hop_length * (count - 1)
-    place = Tensor._wrap((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1))
+    place = beside((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1), frames)
     signal = frames.new_zeros((len(frames), total)).index_add(1, place, (frames * window).reshape(len(frames), -1))
     weight = window.new_zeros(total).index_add(0, place, (window * window.conj()).expand(count, n_fft).reshape(-1))
     start = n_fft // 2 if center else 0

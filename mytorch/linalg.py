@@ -8,6 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from .backend import xp_of
 from .ops import decompositions as _d
 from .ops.creation import eye
 from .ops.decompositions import (
@@ -21,6 +22,7 @@ from .ops.decompositions import (
     solve,
     square,
 )
+from .ops.indexing import beside, host
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
@@ -41,7 +43,7 @@ _CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_e
 
 
 def _empty(like, dtype=None):
-    return Tensor._wrap(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype))
+    return beside(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype), like)
 
 
 def _real_dtype(A):
@@ -50,7 +52,7 @@ def _real_dtype(A):
 
 def _no_errors(A):
     """The `info` of a batch of matrices none of which failed."""
-    return Tensor._wrap(np.zeros(A.shape[:-2], np.int32))
+    return beside(np.zeros(A.shape[:-2], np.int32), A)
 
 
 # -- norms --------------------------------------------------------------------------------------------------------
@@ -151,7 +153,8 @@ def svd(A, full_matrices=True, *, driver=None):
     k = min(rows, columns)
     U, S, Vh = _d._svd(A)
     if full_matrices and rows != columns:
-        full_u, _, full_v = np.linalg.svd(A.detach()._data._array, full_matrices=True)
+        raw = A.detach()._data._array
+        full_u, _, full_v = xp_of(raw).linalg.svd(raw, full_matrices=True)
         if rows > k:
             U = cat([U, Tensor._wrap(full_u[..., k:])], -1)
         else:
@@ -169,13 +172,13 @@ def _cut(largest, shape, atol, rtol, kind):
     if rtol is None:
         given = atol is not None and (isinstance(atol, Tensor) or atol > 0)
         rtol = 0.0 if given else max(shape[-2:], default=0) * np.finfo(kind).eps
-    cut = largest * (rtol.detach()._data._array if isinstance(rtol, Tensor) else rtol)
-    return cut if atol is None else np.maximum(cut, atol.detach()._data._array if isinstance(atol, Tensor) else atol)
+    cut = largest * (host(rtol.detach()._data._array) if isinstance(rtol, Tensor) else rtol)
+    return cut if atol is None else np.maximum(cut, host(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
 
 
 def _largest(A, hermitian):
-    """The largest singular value of each matrix, raw; 0 for empty ones."""
-    raw = A.detach()._data._array
+    """The largest singular value of each matrix, on the host; 0 for empty ones."""
+    raw = host(A.detach()._data._array)
     if 0 in raw.shape[-2:]:
         return np.zeros(raw.shape[:-2], raw.real.dtype)
     if hermitian:
@@ -192,15 +195,15 @@ def pinv(A, atol=None, rtol=None, hermitian=False, *, rcond=None):
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """How many singular values are above max(atol, rtol * largest)."""
-    raw = A.detach()._data._array
+    raw = host(A.detach()._data._array)
     if 0 in raw.shape[-2:]:
-        return Tensor._wrap(np.zeros(raw.shape[:-2], np.int64))
+        return beside(np.zeros(raw.shape[:-2], np.int64), A)
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
     if tol is not None:
-        cut = tol.detach()._data._array if isinstance(tol, Tensor) else np.asarray(tol)
+        cut = host(tol.detach()._data._array) if isinstance(tol, Tensor) else np.asarray(tol)
     else:
         cut = np.asarray(_cut(s.max(-1), A.shape, atol, rtol, s.dtype))
-    return Tensor._wrap(np.asarray((s > cut[..., None]).sum(-1)))
+    return beside(np.asarray((s > cut[..., None]).sum(-1)), A)
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
@@ -250,24 +253,24 @@ def qr(A, mode="reduced"):
             if mode == "r"
             else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
         )
-    raw = A._data._array
+    raw = host(A._data._array)
     if mode == "r":
-        return _Qr(_empty(A), Tensor._wrap(np.linalg.qr(raw, "r")))
-    return _Qr(*(Tensor._wrap(x) for x in np.linalg.qr(raw, mode)))
+        return _Qr(_empty(A), beside(np.linalg.qr(raw, "r"), A))
+    return _Qr(*(beside(x, A) for x in np.linalg.qr(raw, mode)))
 
 
-def _permutation(order, dtype):
+def _permutation(order, dtype, like):
     """The matrices that move row order[i] back from row i: A = P L U."""
     n = order.shape[-1]
     P = np.zeros((*order.shape, n), dtype)
     np.put_along_axis(np.swapaxes(P, -1, -2), order[..., None], 1, -1)
-    return Tensor._wrap(P)
+    return beside(P, like)
 
 
 def lu(A, *, pivot=True):
     """(P, L, U) with A = P L U; P is empty without pivoting."""
     _, order, L, U = lu_parts(A, pivot)
-    P = _permutation(order, _real_dtype(A) if not A.dtype.is_complex else A._data._array.dtype) if pivot else _empty(A)
+    P = _permutation(order, A._data._array.dtype, A) if pivot else _empty(A)
     return _Lu(P, L, U)
 
 
@@ -285,17 +288,17 @@ def _compact(L, U):
 def lu_factor(A, *, pivot=True):
     """(LU, pivots): both factors in one matrix, and which row (from 1) each step exchanged with its own."""
     pivots, _, L, U = lu_parts(A, pivot)
-    return _LuFactor(_compact(L, U), Tensor._wrap(np.ascontiguousarray(pivots) + np.int32(1)))
+    return _LuFactor(_compact(L, U), beside(np.ascontiguousarray(pivots) + np.int32(1), A))
 
 
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
     LU, pivots = lu_factor(A, pivot=pivot)
-    zero = np.diagonal(LU.detach()._data._array, axis1=-2, axis2=-1) == 0
+    zero = np.diagonal(host(LU.detach()._data._array), axis1=-2, axis2=-1) == 0
     info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32) if zero.shape[-1] else np.zeros(zero.shape[:-1], np.int32)
     if check_errors and info.any():
         raise LinAlgError(f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero.")
-    return _LuFactorEx(LU, pivots, Tensor._wrap(np.asarray(info)))
+    return _LuFactorEx(LU, pivots, beside(np.asarray(info), A))
 
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
@@ -304,10 +307,10 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     k = min(rows, columns)
     P = L = U = _empty(LU_data)
     if unpack_pivots:
-        order = rows_after(LU_pivots._data._array.astype(np.int64) - 1, rows)
-        P = _permutation(order, LU_data._data._array.dtype)
+        order = rows_after(host(LU_pivots._data._array).astype(np.int64) - 1, rows)
+        P = _permutation(order, LU_data._data._array.dtype, LU_data)
     if unpack_data:
-        L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype)
+        L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype, device=LU_data.device)
         U = LU_data[..., :k, :].triu()
     return _Lu(P, L, U)
 
@@ -322,8 +325,8 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
 def householder_product(A, tau):
     """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal."""
     rows, columns = A.shape[-2:]
-    out = eye(rows, dtype=A.dtype).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
-    V = A.tril(-1) + eye(rows, columns, dtype=A.dtype)
+    out = eye(rows, dtype=A.dtype, device=A.device).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
+    V = A.tril(-1) + eye(rows, columns, dtype=A.dtype, device=A.device)
     for i in range(tau.shape[-1]):
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * (out @ v) @ v.mH
@@ -337,7 +340,7 @@ def matrix_power(A, n):
     """A multiplied with itself n times; negative n for the inverse."""
     square(A, "matrix_power")
     if n == 0:
-        return eye(A.shape[-1], dtype=A.dtype).expand(*A.shape).clone() + A * 0
+        return eye(A.shape[-1], dtype=A.dtype, device=A.device).expand(*A.shape).clone() + A * 0
     if n < 0:
         return matrix_power(inverse(A), -n)
     out = None
@@ -358,7 +361,7 @@ def matrix_exp(A):
     size = float(A.detach().abs().sum(-1).max()) if A.numel() else 0.0
     squarings = max(0, math.ceil(math.log2(size)) + 4) if size > 0 else 0
     x = A * (0.5**squarings)
-    term = out = eye(A.shape[-1], dtype=A.dtype).expand(*A.shape)
+    term = out = eye(A.shape[-1], dtype=A.dtype, device=A.device).expand(*A.shape)
     for k in range(1, 13):
         term = term @ x * (1.0 / k)
         out = out + term
@@ -371,7 +374,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """X with A X = B for triangular A (or X A = B)."""
     A = A.triu() if upper else A.tril()
     if unitriangular:
-        one = eye(A.shape[-1], dtype=A.dtype)
+        one = eye(A.shape[-1], dtype=A.dtype, device=A.device)
         A = A * (1 - one) + one
     square(A, "solve_triangular")
     return _d._solve.caller(A, B) if left else _d._solve.caller(A.mT, B.mT).mT
@@ -398,14 +401,14 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     except LinAlgError:
         if check_errors:
             raise
-    raw = A.detach()._data._array
+    raw = host(A.detach()._data._array)
     info = np.zeros(A.shape[:-2], np.int32)
     for i in np.ndindex(*info.shape):
         try:
             np.linalg.cholesky(raw[i])
         except LinAlgError:
             info[i] = 1
-    return _CholeskyEx(Tensor._wrap(np.full_like(raw, np.nan)), Tensor._wrap(info))
+    return _CholeskyEx(beside(np.full_like(raw, np.nan), A), beside(info, A))
 
 
 def multi_dot(tensors):

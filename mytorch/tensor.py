@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict
 
 from . import dtypes
-from ._array import Array, Size, as_raw
+from ._array import Array, Size, as_raw, place_for
 from .autograd.mode import get_mode
 from .autograd.node import Leaf
 from .backend import ndarray
@@ -48,7 +48,7 @@ class Tensor:
             category = dtypes.as_dtype(like).category
             if category == dtypes.FLOAT or (requires_grad and category < dtypes.FLOAT):
                 dtype = dtypes.default_dtype()
-        self._data = Array._wrap(as_raw(data, device, dtype))
+        self._data = Array._wrap(as_raw(data, place_for(data, device), dtype))
         self._edge = None
         self._view = None
         if requires_grad:

@@ -1,16 +1,76 @@
-"""What all tests share: seeds, and PyTorch where a test compares with it."""
+"""What all tests share: seeds, PyTorch where a test compares with it, and the device they run on.
 
+`pytest --device cuda` makes a GPU the default device, so that every tensor a test makes lies there; with
+`--stand-in` CuPy is replaced by `tests/gpu/fake_cupy.py`, which needs no GPU.
+"""
+
+import os
 import random
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import mytorch
+
+def pytest_addoption(parser):
+    parser.addoption("--device", default=os.environ.get("DEVICE", "cpu"), help="where tensors are made: cpu (default) or cuda")
+    parser.addoption("--stand-in", action="store_true", help="replace CuPy by a stand-in over NumPy")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cpu_only: what the test looks at exists on the CPU alone")
+    if config.getoption("--stand-in"):
+        sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+        import fake_cupy
+
+        fake_cupy.install()
+    if config.getoption("--device") != "cpu":
+        _use(config.getoption("--device"))
+
+
+def _use(device):
+    """Make `device` the default, and let tests look at results with `.numpy()` as they do on a CPU."""
+    import mytorch
+
+    mytorch.set_default_device(device)
+    for cls in (mytorch.Tensor, mytorch._array.Array):
+        there, as_array = cls.numpy, cls.__array__
+        cls.numpy = lambda self, *args, _there=there, **kwargs: _there(self.cpu(), *args, **kwargs)
+        cls.__array__ = lambda self, *args, _as=as_array, **kwargs: _as(self.cpu(), *args, **kwargs)
+    generator = mytorch.Generator
+    for name in ("uniform", "normal", "integers", "permutation"):
+        setattr(generator, name, _drawn_on_cpu(getattr(generator, name)))
+
+
+def _drawn_on_cpu(draw):
+    """The CPU's numbers on any device, so that tests find the values that they know."""
+
+    def drawn(self, *args, **kwargs):
+        import mytorch
+        from mytorch.backend import to_device
+
+        if self.device.type == "cpu":
+            return draw(self, *args, **kwargs)
+        return to_device(draw(mytorch.default_generator, *args, **kwargs), self.device)
+
+    return drawn
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--device") == "cpu":
+        return
+    skip = pytest.mark.skip(reason="for the CPU alone")
+    for item in items:
+        if "cpu_only" in item.keywords:
+            item.add_marker(skip)
 
 
 @pytest.fixture(autouse=True)
 def seeded():
     """Every test starts from the same random state, whatever ran before."""
+    import mytorch
+
     random.seed(0)
     np.random.seed(0)
     mytorch.manual_seed(0)

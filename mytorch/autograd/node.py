@@ -39,7 +39,7 @@ class Leaf(Edge):
             self.grad = Array._wrap(g if owned else g.copy())
         elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
             raw = grad._array
-            if raw.flags.writeable:
+            if getattr(raw.flags, "writeable", True):
                 raw += g
                 grad._bump()
             else:

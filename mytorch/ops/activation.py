@@ -119,12 +119,17 @@ def silu(input, inplace=False, *, fused=None):
 # -- softmax -------------------------------------------------------------------------------------------------------
 
 
+def _peak(xp, x, dim):
+    """The largest element of each row; -inf of rows without any."""
+    return xp.max(x, axis=dim, keepdims=True) if x.shape[dim] else xp.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), -math.inf, x.dtype)
+
+
 @op(dtype="float", name="softmax", autocast="float32")
 def _softmax(xp, input, *, dim):
     if input.ndim == 0:
         return xp.ones_like(input)
     x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
-    e = x - xp.max(x, axis=dim, keepdims=True, initial=-math.inf)
+    e = x - _peak(xp, x, dim)
     xp.exp(e, out=e)
     e /= xp.sum(e, axis=dim, keepdims=True)
     return e.astype(input.dtype, copy=False)
@@ -164,7 +169,7 @@ def _log_softmax(xp, input, *, dim):
     if input.ndim == 0:
         return xp.zeros_like(input)
     x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
-    shifted = x - xp.max(x, axis=dim, keepdims=True, initial=-math.inf)
+    shifted = x - _peak(xp, x, dim)
     shifted -= xp.log(xp.sum(xp.exp(shifted), axis=dim, keepdims=True))
     return shifted.astype(input.dtype, copy=False)
 

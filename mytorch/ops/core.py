@@ -256,7 +256,7 @@ class Op:
         if view is not None and view[0]._edge is not view[1]:
             refresh(input)
         raw = self.forward(numpy_ns, x, **attrs)
-        if type(raw) is not ndarray:
+        if type(raw) is not ndarray and not is_raw(raw):
             raw = asarray(raw)
         out = wrap_tensor(raw)
         edge = input._edge

@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .. import dtypes
-from .._array import Array, as_raw
+from .._array import Array, as_raw, place_for
 from ..backend import CPU, as_device, device, ndarray, on, to_device
 from ..errors import kind
 from ..tensor import Tensor
@@ -26,7 +26,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
     Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
     """
-    raw = as_raw(data, device, dtype)
+    raw = as_raw(data, place_for(data, device), dtype)
     if isinstance(data, (Tensor, Array, np.ndarray)) or not _is_python(data):
         raw = raw.copy() if raw is _inner(data) or getattr(raw, "base", None) is not None else raw
     result = Tensor._wrap(raw)
@@ -47,7 +47,7 @@ def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
     """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit."""
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype, copy=bool(copy))
-    raw = as_raw(data, device, dtype)
+    raw = as_raw(data, place_for(data, device), dtype)
     result = Tensor._wrap(raw.copy() if copy else raw)
     return result.requires_grad_() if requires_grad else result
 

@@ -10,11 +10,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..tensor import Tensor
 from .bind import public
 from .core import op
 from .elementwise import sgn, where
-from .indexing import _triangle, tril
+from .indexing import _triangle, beside, host, tril
 from .movement import cat
 
 
@@ -419,9 +418,10 @@ def lu_parts(A, pivot=True):
     rows, columns = A.shape[-2:]
     k = min(rows, columns)
     raw = A.detach()._data._array
+    raw = host(raw)
     pivots = exchanges(np, raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
     order = rows_after(pivots, rows)
-    index = Tensor._wrap(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)))
+    index = beside(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)), A)
     moved = A.gather(-2, index) if pivot else A
     L, U = _lu(moved[..., :k, :k])
     if rows > k:

@@ -8,7 +8,7 @@ import numpy as np
 from .. import dtypes
 from .._array import Array
 from ..autograd.mode import get_mode
-from ..backend import CPU, is_raw, ndarray, numpy_ns, to_device, xp_of
+from ..backend import CPU, device_of, is_raw, ndarray, numpy_ns, to_device, xp_of
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import METHODS, public
@@ -170,6 +170,11 @@ def host(raw):
     return to_device(raw, CPU)
 
 
+def beside(array, like):
+    """A Tensor over an array, which is brought to the device of the tensor `like`."""
+    return Tensor._wrap(to_device(array, device_of(_raw(like))))
+
+
 def _cleared(g, index, xp):
     mask = np.ones(g.shape, bool)
     mask[tuple(i if type(i) is not ndarray and not is_raw(i) else host(i) for i in index)] = False
@@ -236,7 +241,7 @@ METHODS["__setitem__"] = setitem
 
 
 def _raw(x):
-    return x._data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else np.asarray(x)
+    return x._data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else x if is_raw(x) else np.asarray(x)
 
 
 def _index_raw(index, name):

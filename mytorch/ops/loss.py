@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .core import op
 from .elementwise import cast, minimum, where, xlogy
+from .indexing import beside, host
 from .movement import cat, stack
 
 
@@ -451,6 +452,11 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+def _on_host(x):
+    """Lengths or labels, whatever they were given as, as a NumPy array."""
+    return host(raw_of(x)) if isinstance(x, (Tensor, Array)) else np.asarray(x)
+
+
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """The negative log-probability of label sequences, summed over all alignments.
 
@@ -464,9 +470,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     single = log_probs.ndim == 2
     logits = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, _ = logits.shape
-    lengths_in = [int(v) for v in np.atleast_1d(np.asarray(raw_of(input_lengths)))]
-    lengths_out = [int(v) for v in np.atleast_1d(np.asarray(raw_of(target_lengths)))]
-    labels = np.asarray(raw_of(targets))
+    lengths_in = [int(v) for v in np.atleast_1d(_on_host(input_lengths))]
+    lengths_out = [int(v) for v in np.atleast_1d(_on_host(target_lengths))]
+    labels = _on_host(targets)
     if labels.ndim == 1 and not single:
         starts = np.cumsum([0, *lengths_out])
         rows = [labels[a:b] for a, b in pairwise(starts)]
@@ -478,12 +484,12 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         extended[i, 1 : 2 * len(row) : 2] = row
     may_skip = np.zeros((batch, width), bool)
     may_skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
-    emissions = logits.gather(2, Tensor._wrap(np.broadcast_to(extended, (steps, batch, width)).copy()))
+    emissions = logits.gather(2, beside(np.broadcast_to(extended, (steps, batch, width)).copy(), logits))
     low = -1e30  # stands for log(0), so that no gradient is NaN
     first = np.full((batch, width), False)
     first[:, :2] = True
-    alpha = where(Tensor._wrap(first), emissions[0], low)
-    skip = Tensor._wrap(may_skip)
+    alpha = where(beside(first, logits), emissions[0], low)
+    skip = beside(may_skip, logits)
     history = [alpha]
     for t in range(1, steps):
         shifted = cat([alpha[:, :1] * 0 + low, alpha[:, :-1]], 1)
@@ -504,7 +510,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     elif bool(impossible.any()):
         loss = where(impossible, math.inf, loss)
     if reduction == "mean":
-        return (loss / Tensor._wrap(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype))).mean()
+        return (loss / beside(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype), loss)).mean()
     loss = loss.squeeze(0) if single and reduction == "none" else loss
     return _reduce(loss, reduction)
 

@@ -12,6 +12,7 @@ from ..backend import xp_of
 from ..tensor import Tensor
 from .conv import several, tap_slices, taps
 from .core import op
+from .indexing import beside
 from .movement import stack
 
 
@@ -108,10 +109,10 @@ _max_pool_scatter.grad(
 def _flat_positions(chosen, shape, kernel, stride, padding, dilation):
     """Positions within windows as positions in the flattened spatial axes, int64: PyTorch's indices."""
     d = len(kernel)
-    within = np.unravel_index(chosen.astype(np.int64), kernel)
+    within = xp_of(chosen).unravel_index(chosen.astype(np.int64), kernel)
     flat = 0
     for i in range(d):
-        o = np.arange(chosen.shape[2 + i]).reshape((-1,) + (1,) * (d - 1 - i))
+        o = xp_of(chosen).arange(chosen.shape[2 + i]).reshape((-1,) + (1,) * (d - 1 - i))
         flat = flat * shape[2 + i] + (o * stride[i] - padding[i] + within[i] * dilation[i])
     return flat
 
@@ -164,14 +165,14 @@ def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     for position in taps(kernel):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, one))]
         total = value.copy() if total is None else total + value
-    return (total * scale).astype(input.dtype, copy=False)
+    return (total * xp.asarray(scale)).astype(input.dtype, copy=False)
 
 
 @op(dtype="same", name="avg_pool_backward")
 def _sum_pool_spread(xp, g, *, shape, kernel, stride, padding, scale):
     """Each window's gradient, times `scale`, added to all its positions."""
     gx = xp.zeros(shape, g.dtype)
-    scaled = (g * scale).astype(g.dtype, copy=False)
+    scaled = (g * xp.asarray(scale)).astype(g.dtype, copy=False)
     one = (1,) * len(kernel)
     for position in taps(kernel):
         inside, there = _within(position, g.shape[2:], shape[2:], stride, padding, one)
@@ -345,7 +346,7 @@ def _uneven_max(input, sizes, d):
         part = input[(..., *window)].reshape(*lead, -1)
         best = part.max(-1)
         values.append(best.values)
-        places.append(Tensor._wrap(numbers[window].reshape(-1)[best.indices._data._array]))
+        places.append(beside(numbers[window].reshape(-1), input)[best.indices])
     return stack(values, -1).reshape(*lead, *sizes), stack(places, -1).reshape(*lead, *sizes)
 
 

@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from ..tensor import Tensor
 from .conv import several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
+from .indexing import beside
 from .padding import pad
 from .pool import along, averaging_matrix
 
@@ -255,7 +255,7 @@ def affine_grid(theta, size, align_corners=False):
 
     grids = np.meshgrid(*(axis(c) for c in spatial), indexing="ij")
     base = np.stack([*reversed(grids), np.ones_like(grids[0])], -1).reshape(1, -1, d + 1)
-    points = Tensor._wrap(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype))
+    points = beside(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype), theta)
     return (points @ theta.transpose(1, 2)).reshape(n, *spatial, d)
 
 

@@ -9,7 +9,7 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
-from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros
+from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros, beside, host
 from .inplace import adopt, check_writable
 from .movement import cat
 from .reduction import normalize_dim
@@ -120,7 +120,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     d, raw = _checked(input, dim, index, "scatter_reduce")
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
     shape = tuple(input.shape)
-    hits = _scatter_zeros(Tensor._wrap(np.ones(raw.shape, _raw(input).dtype)), index=raw, dim=d, shape=shape)
+    hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, _raw(input).dtype)), index=raw, dim=d, shape=shape)
     touched = hits > 0
     if reduce in ("sum", "mean"):
         base = input if include_self else where(touched, 0, input).to(input.dtype)
@@ -138,6 +138,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 
 def _products(input, src, index, dim, touched, include_self):
     """Each element times what arrives there: the arrivals in a row, filled up with ones, and `prod` over rows."""
+    index = host(index)
     grid = np.broadcast_arrays(*_grid(np, index, dim), index)[:-1]
     target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1) if index.size else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
@@ -146,21 +147,20 @@ def _products(input, src, index, dim, touched, include_self):
     table = np.full((input.numel(), int(counts.max(initial=0))), src.numel())
     if len(target):
         table[target[order], column] = order
-    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[Tensor._wrap(table)]
+    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[beside(table, src)]
     first = input if include_self else where(touched, 1, input).to(input.dtype)
     return cat([first.reshape(input.numel(), 1), row], 1).prod(1).reshape(input.shape).to(input.dtype)
 
 
 class _Reduced:
-    """scatter_reduce for extremes: values by NumPy's unbuffered ufuncs, gradients by lookup."""
-
-    ufuncs = {"amax": np.maximum, "amin": np.minimum}
+    """scatter_reduce for extremes: values by unbuffered ufuncs, gradients by lookup."""
 
     @classmethod
     def apply(cls, input, src, index, dim, reduce, include_self):
         x, values = _raw(input), _raw(src)
+        xp = xp_of(x)
         start = x.copy()
-        grid = _grid(xp_of(x), index, dim)
+        grid = _grid(xp, index, dim)
         if not include_self:
             low = -np.inf if reduce == "amax" else np.inf
             if x.dtype.kind == "b":
@@ -169,11 +169,11 @@ class _Reduced:
                 low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
             start[grid] = low
         out = start.copy()
-        cls.ufuncs[reduce].at(out, grid, values)
+        (xp.scatter_max if reduce == "amax" else xp.scatter_min)(out, grid, values)
         if not input.requires_grad and not src.requires_grad:
             return Tensor._wrap(out)
         result = Tensor._wrap(out)
-        spread = result[tuple(Tensor._wrap(g) if isinstance(g, ndarray) else g for g in grid)]
+        spread = result[tuple(Tensor._wrap(g) for g in grid)]
         mine = (input.detach() == result).to(input.dtype)
         if not include_self:
             mine = mine * Tensor._wrap((start == x).astype(x.dtype))
@@ -183,7 +183,7 @@ class _Reduced:
         share_in = mine / ties
         share_src = theirs / _gather(ties, index=index, dim=dim)
         if not include_self:
-            kept = np.ones(x.shape, bool)
+            kept = xp.ones(x.shape, bool)
             kept[grid] = False
             share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
         linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
@@ -215,8 +215,8 @@ def index_copy(input, dim, index, source):
     d, raw, _ = _at(input, dim, index)
     shape = [1] * input.ndim
     shape[d] = -1
-    full = np.broadcast_to(raw.reshape(shape), source.shape)
-    return _scatter(input, source, index=np.ascontiguousarray(full), dim=d)
+    xp = xp_of(raw)
+    return _scatter(input, source, index=xp.ascontiguousarray(xp.broadcast_to(raw.reshape(shape), source.shape)), dim=d)
 
 
 @public()
@@ -224,7 +224,7 @@ def index_copy(input, dim, index, source):
 def index_fill(input, dim, index, value):
     """input with its slices at `index` along `dim` filled with one value."""
     d, raw, _ = _at(input, dim, index)
-    mask = np.zeros(input.shape[d], bool)
+    mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
     shape = [1] * input.ndim
     shape[d] = -1
@@ -305,11 +305,11 @@ def masked_scatter(input, mask, source):
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     input, mask = input.expand(*shape), mask.expand(*shape)
     raw = _raw(mask)
-    count = int(raw.sum())
+    order = xp_of(raw).cumsum(raw.reshape(-1)).reshape(raw.shape)  # how many come up to each place, itself included
+    count = int(order.reshape(-1)[-1]) if raw.size else 0
     if source.numel() < count:
         raise RuntimeError(f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}.")
-    positions = np.zeros(raw.shape, np.int64)
-    positions[raw] = np.arange(count)
+    positions = xp_of(raw).where(raw, order - 1, 0)
     picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else input
     return where(mask, picked, input)
 
@@ -321,7 +321,8 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     d, raw, _ = _at(input, dim, index)
     shape = [1] * input.ndim
     shape[d] = -1
-    full = np.ascontiguousarray(np.broadcast_to(raw.reshape(shape), source.shape))
+    xp = xp_of(raw)
+    full = xp.ascontiguousarray(xp.broadcast_to(raw.reshape(shape), source.shape))
     return scatter_reduce(input, d, Tensor._wrap(full), source, reduce, include_self=include_self)
 
 

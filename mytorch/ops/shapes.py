@@ -8,11 +8,12 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array
+from ..backend import address, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import _owner, op
 from .creation import arange
-from .indexing import _index, _put_index, _raw
+from .indexing import _index, _put_index, _raw, host
 from .movement import as_shape, cat, flip, split, stack, transpose
 from .movement import squeeze as _squeeze
 from .movement import t as _t
@@ -186,7 +187,7 @@ def _as_strided_grad(g, input, shape, size, stride, offset, xp):
     if storage.size == n and raw.flags.c_contiguous:
         mine = np.arange(n)
     else:
-        begin = (raw.__array_interface__["data"][0] - storage.__array_interface__["data"][0]) // raw.itemsize
+        begin = (address(raw) - address(storage)) // raw.itemsize
         mine = np.full(storage.size, n)  # which element of the input each place holds; n where none
         mine[_lattice(shape, [s // raw.itemsize for s in raw.strides], begin)] = np.arange(n)
     index = mine[_lattice(size, stride, offset)]
@@ -274,7 +275,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     n = input.shape[d]
     if isinstance(repeats, (list, tuple)):
         repeats = np.asarray(repeats)
-    times = np.asarray(_raw(repeats) if isinstance(repeats, (Tensor, Array)) else repeats)
+    times = np.asarray(host(_raw(repeats)) if isinstance(repeats, (Tensor, Array)) else repeats)
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):
@@ -462,8 +463,9 @@ def argwhere(input):
 @public(inplace=False)
 def unravel_index(indices, shape):
     """Flat positions as a tuple of indices, one tensor for each axis."""
-    found = np.unravel_index(_raw(indices), as_shape((shape,)))
-    return tuple(Tensor._wrap(np.asarray(f).astype(np.int64)) for f in found)
+    raw = _raw(indices)
+    found = xp_of(raw).unravel_index(raw, as_shape((shape,)))
+    return tuple(Tensor._wrap(xp_of(raw).asarray(f).astype(np.int64)) for f in found)
 
 
 @public(inplace=False)

@@ -14,7 +14,7 @@ from .bind import public
 from .complex import complex as complex_of
 from .core import op
 from .elementwise import cast, isnan, where
-from .indexing import _raw
+from .indexing import _raw, beside, host
 from .movement import cat, stack
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm
 from .reduction import mean as mean_of
@@ -106,15 +106,16 @@ def _running(name, better):
     def running(input, dim):
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
-            return _pairs[name](input.clone(), Tensor._wrap(np.zeros((), np.int64)))
-        raw = np.moveaxis(_raw(input), d, 0)
-        place = np.zeros(raw.shape, np.int64)
+            return _pairs[name](input.clone(), beside(np.zeros((), np.int64), input))
+        xp = xp_of(_raw(input))
+        raw = xp.moveaxis(_raw(input), d, 0)
+        place = xp.zeros(raw.shape, np.int64)
         best = raw[:1].copy()
         for i in range(1, raw.shape[0]):
             beats = better(raw[i], best[0]) | (raw[i] != raw[i])
-            best[0] = np.where(beats, raw[i], best[0])
-            place[i] = np.where(beats, i, place[i - 1])
-        indices = Tensor._wrap(np.ascontiguousarray(np.moveaxis(place, 0, d)))
+            best[0] = xp.where(beats, raw[i], best[0])
+            place[i] = xp.where(beats, i, place[i - 1])
+        indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
         return _pairs[name](input.gather(d, indices), indices)
 
     running.__name__ = name
@@ -122,7 +123,7 @@ def _running(name, better):
     return public(inplace=False)(running)
 
 
-cummax, cummin = _running("cummax", np.greater_equal), _running("cummin", np.less_equal)
+cummax, cummin = _running("cummax", lambda a, b: a >= b), _running("cummin", lambda a, b: a <= b)
 
 
 @public(inplace=False)
@@ -193,13 +194,13 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 def mode(input, dim=-1, keepdim=False):
     """The most frequent element along `dim` (the smallest of several) and the last place it has."""
     d = normalize_dim(dim, input.ndim)
-    raw = np.moveaxis(np.atleast_1d(_raw(input)), d, -1)
+    raw = np.moveaxis(np.atleast_1d(host(_raw(input))), d, -1)
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
         values, counts = np.unique(row, return_counts=True)
         places[i] = np.flatnonzero(row == values[np.argmax(counts)])[-1]
-    indices = Tensor._wrap(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0))
+    indices = beside(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
     x = input.reshape(1) if input.ndim == 0 else input
     values = x.gather(d, indices)
     if not keepdim or input.ndim == 0:
@@ -218,7 +219,7 @@ def _quantile_shares(q, interpolation):
     }
     if interpolation not in ways:
         raise RuntimeError(f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
-    raw_q = np.atleast_1d(np.asarray(_raw(q) if hasattr(q, "_data") else q, np.float64))
+    raw_q = np.atleast_1d(np.asarray(host(_raw(q)) if hasattr(q, "_data") else q, np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return ways[interpolation], raw_q
@@ -315,36 +316,38 @@ def bincount(input, weights=None, minlength=0):
 @public(inplace=False)
 def histc(input, bins=100, min=0, max=0):
     """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
-    raw = _raw(input).reshape(-1)
+    raw = host(_raw(input)).reshape(-1)
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
-    return Tensor._wrap(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype))
+    return beside(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype), input)
 
 
 @public(inplace=False)
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """(counts, edges) of a histogram; bins is a number or the edges."""
-    raw = _raw(input).reshape(-1)
-    edges = _raw(bins) if hasattr(bins, "_data") else bins
-    counts, edges = np.histogram(raw, bins=edges, range=range, weights=None if weight is None else _raw(weight).reshape(-1), density=density)
+    raw = host(_raw(input)).reshape(-1)
+    edges = host(_raw(bins)) if hasattr(bins, "_data") else bins
+    weights = None if weight is None else host(_raw(weight)).reshape(-1)
+    counts, edges = np.histogram(raw, bins=edges, range=range, weights=weights, density=density)
     pair = namedtuple("histogram", ("hist", "bin_edges"))
-    return pair(Tensor._wrap(counts.astype(raw.dtype)), Tensor._wrap(edges.astype(raw.dtype)))
+    return pair(beside(counts.astype(raw.dtype), input), beside(edges.astype(raw.dtype), input))
 
 
 @public(inplace=False)
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted."""
     seq = _raw(sorted_sequence)
+    xp = xp_of(seq)
     if sorter is not None:
-        seq = np.take_along_axis(seq, _raw(sorter), -1)
-    wanted = _raw(values) if hasattr(values, "_data") else np.asarray(values)
+        seq = xp.take_along_axis(seq, _raw(sorter), -1)
+    wanted = _raw(values) if hasattr(values, "_data") else xp.asarray(values)
     side = side or ("right" if right else "left")
     if seq.ndim == 1:
-        found = np.asarray(np.searchsorted(seq, wanted, side))
+        found = xp.asarray(xp.searchsorted(seq, wanted, side))
     else:
         rows, asked = seq.reshape(-1, seq.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
-        found = np.stack([np.searchsorted(r, v, side) for r, v in zip(rows, asked, strict=True)]).reshape(wanted.shape)
+        found = xp.stack([xp.searchsorted(r, v, side) for r, v in zip(rows, asked, strict=True)]).reshape(wanted.shape)
     return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64))
 
 
@@ -357,32 +360,32 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came."""
-    raw = _raw(input)
+    raw = host(_raw(input))
     values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
-    return _chosen(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+    return _chosen(input, values, inverse.reshape(shape), counts, return_inverse, return_counts)
 
 
-def _chosen(values, inverse, counts, return_inverse, return_counts):
-    out = [Tensor._wrap(values)]
+def _chosen(input, values, inverse, counts, return_inverse, return_counts):
+    out = [beside(values, input)]
     if return_inverse:
-        out.append(Tensor._wrap(inverse.astype(np.int64)))
+        out.append(beside(inverse.astype(np.int64), input))
     if return_counts:
-        out.append(Tensor._wrap(counts.astype(np.int64)))
+        out.append(beside(counts.astype(np.int64), input))
     return tuple(out) if len(out) > 1 else out[0]
 
 
 @public(inplace=False)
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements (or slices) without those that equal the one before."""
-    raw = _raw(input)
+    raw = host(_raw(input))
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), -1)
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)
     values = x[starts] if dim is None else np.moveaxis(x[starts], 0, dim)
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.append(np.flatnonzero(starts), len(x)))
-    return _chosen(values, inverse.reshape(raw.shape) if dim is None else inverse, counts, return_inverse, return_counts)
+    return _chosen(input, values, inverse.reshape(raw.shape) if dim is None else inverse, counts, return_inverse, return_counts)
 
 
 @public(inplace=False)

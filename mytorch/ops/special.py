@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import dtypes
 from .. import special as numeric
+from ..backend import xp_of
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, public
@@ -190,9 +191,11 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 @public(inplace=False)
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
-    exponent = np.frexp(input._data._array.astype(np.float64))[1]
-    scale = Tensor._wrap(np.asarray(np.ldexp(1.0, -exponent)).astype(input._data._array.dtype))
-    return _Frexp(input * scale, Tensor._wrap(np.asarray(exponent, np.int32)))
+    raw = input._data._array
+    xp = xp_of(raw)
+    exponent = xp.asarray(xp.frexp(raw.astype(np.float64))[1])
+    scale = xp.asarray(xp.ldexp(xp.ones(raw.shape), -exponent)).astype(raw.dtype)
+    return _Frexp(input * Tensor._wrap(scale), Tensor._wrap(exponent.astype(np.int32)))
 
 
 @public()
@@ -207,7 +210,7 @@ def float_power(input, exponent):
 @public(inplace=False)
 def signbit(input):
     """True where the sign bit is set."""
-    return Tensor._wrap(np.signbit(input._data._array)) if input.dtype.is_floating_point else input < 0
+    return Tensor._wrap(xp_of(input._data._array).signbit(input._data._array)) if input.dtype.is_floating_point else input < 0
 
 
 @public(inplace=False)
@@ -231,9 +234,10 @@ def isreal(input):
 @public(inplace=False)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
-    x = elements._data._array if hasattr(elements, "_data") else np.asarray(elements)
-    y = test_elements._data._array if hasattr(test_elements, "_data") else np.asarray(test_elements)
-    return Tensor._wrap(np.asarray(np.isin(x, y, assume_unique=assume_unique, invert=invert)))
+    like = elements if hasattr(elements, "_data") else test_elements
+    xp = xp_of(like._data._array)
+    x, y = (t._data._array if hasattr(t, "_data") else xp.asarray(t) for t in (elements, test_elements))
+    return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 
 def _incomplete(name, sign, text):

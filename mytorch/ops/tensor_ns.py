@@ -20,7 +20,7 @@ from .core import op
 
 
 def _tensor(x):
-    return x if isinstance(x, Tensor) or isinstance(x, (int, float, bool)) else Tensor._wrap(np.asarray(x) if isinstance(x, np.generic) else x)
+    return x if isinstance(x, (Tensor, int, float, bool)) else Tensor._wrap(np.asarray(x) if isinstance(x, np.generic) else x)
 
 
 def _axis(function):
@@ -33,7 +33,10 @@ def _axis(function):
 
 
 class TensorNamespace:
-    """Functions named as NumPy's, over Tensors."""
+    """Functions named as NumPy's, over Tensors; constants are made by `arrays`, the namespace of their device."""
+
+    def __init__(self, arrays):
+        self.arrays = arrays
 
     def __getattr__(self, name):
         raise NotImplementedError(
@@ -71,7 +74,7 @@ class TensorNamespace:
 
     def asarray(self, x, dtype=None):
         """x, a raw array or number, as a constant."""
-        out = x if isinstance(x, Tensor) else Tensor._wrap(np.asarray(x) if isinstance(x, (int, float, np.generic)) else x)
+        out = x if isinstance(x, Tensor) else Tensor._wrap(self.arrays.asarray(x))
         return out if dtype is None else self.astype(out, dtype)
 
     def where(self, condition, x, y):
@@ -116,13 +119,13 @@ class TensorNamespace:
         return indexing._gather(x, index=index, dim=axis % x.ndim)
 
     def arange(self, n):
-        return Tensor._wrap(np.arange(n))
+        return Tensor._wrap(self.arrays.arange(n))
 
     def zeros(self, shape, dtype=None):
-        return creation.zeros(*shape, dtype=None if dtype is None else dtypes.as_dtype(dtype))
+        return Tensor._wrap(self.arrays.zeros(shape, dtypes.as_numpy(dtype or dtypes.default_dtype())))
 
     def ones(self, shape, dtype=None):
-        return creation.ones(*shape, dtype=None if dtype is None else dtypes.as_dtype(dtype))
+        return Tensor._wrap(self.arrays.ones(shape, dtypes.as_numpy(dtype or dtypes.default_dtype())))
 
     def zeros_like(self, x):
         return creation.zeros_like(x)
@@ -154,7 +157,14 @@ _names = {
 for _name, _function in _names.items():
     setattr(TensorNamespace, _name, staticmethod(_function))
 
-tensor_ns = TensorNamespace()
+_by_namespace = {}
+
+
+def tensor_ns(arrays):
+    """The namespace over Tensors that lie where the arrays of a raw namespace do."""
+    if arrays not in _by_namespace:
+        _by_namespace[arrays] = TensorNamespace(arrays)
+    return _by_namespace[arrays]
 
 
 @op(dtype="same")
@@ -221,7 +231,7 @@ def _attached(node):
     for k, name in enumerate(names):
         value = saved[k]
         if name == "xp":
-            saved[k] = tensor_ns
+            saved[k] = tensor_ns(value)
         elif name in op_record.inputs:
             if op_record.variadic:
                 saved[k] = [Tensor._of(Array._wrap(v), e) for v, e in zip(value, node.parents, strict=True)]
@@ -267,7 +277,8 @@ def _replay(node, g):
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
         if record.residuals:
-            out = record.forward(tensor_ns, *inputs, **attrs)
+            arrays = xp_of(next(t for t in inputs if isinstance(t, Tensor))._data._array)
+            out = record.forward(tensor_ns(arrays), *inputs, **attrs)
             count = len(record.residuals)
             out = out[0] if len(out) == count + 1 else out[:-count]
         else:

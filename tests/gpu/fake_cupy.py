@@ -1,0 +1,385 @@
+"""A stand-in for CuPy over NumPy, so that the GPU's paths run where there is no GPU.
+
+It has the functions, arguments and array attributes of CuPy (`cupy_names.json`, read off a release) and no
+more, keeps its arrays apart from NumPy's as CuPy does (no implicit conversion, no mixing), and counts what
+would wait for the GPU. It says nothing about kernels or speed.
+"""
+
+import json
+import sys
+import types
+import weakref
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
+transfers = Counter()  # "asnumpy", "item", …: what would make the CPU wait for the GPU
+
+
+def unwrap(x):
+    """Fake arrays as NumPy's, in nested tuples, lists and dicts; a NumPy array among them is refused."""
+    if isinstance(x, ndarray):
+        return x._a
+    if isinstance(x, np.ndarray) and x.ndim:
+        raise TypeError(f"Unsupported type {type(x)}: a NumPy array was given to a CuPy function")
+    if isinstance(x, (tuple, list)):
+        return type(x)(unwrap(v) for v in x) if type(x) in (tuple, list) else x
+    return {k: unwrap(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def wrap(x):
+    if isinstance(x, (np.ndarray, np.generic)):
+        return ndarray(np.asarray(x))
+    if isinstance(x, tuple) and type(x) is not tuple and hasattr(x, "_fields"):
+        return type(x)(*(wrap(v) for v in x))
+    return type(x)(wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
+
+
+class _Device:
+    def __init__(self, id=0):
+        self.id = id
+        self.compute_capability = "90"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def use(self):
+        return self
+
+    def synchronize(self):
+        transfers["synchronize"] += 1
+
+
+class _Flags:
+    def __init__(self, a):
+        self.c_contiguous = a.flags.c_contiguous
+        self.f_contiguous = a.flags.f_contiguous
+        self.owndata = a.flags.owndata
+
+
+class _Memory:
+    def __init__(self, a):
+        self.ptr = a.__array_interface__["data"][0]
+
+
+class ndarray:
+    """An array "on the GPU": a NumPy array that only this module looks into."""
+
+    __array_priority__ = 100
+    __hash__ = None
+
+    def __init__(self, a):
+        self._a = a
+        self.base = None
+        owner = a
+        while getattr(owner, "base", None) is not None:
+            owner = owner.base
+        if owner is not a and isinstance(owner, np.ndarray):
+            self.base = _owner_of(owner)
+        else:
+            _owners[id(a)] = self
+
+    device = property(lambda self: _Device(0))
+    shape = property(lambda self: self._a.shape)
+    dtype = property(lambda self: self._a.dtype)
+    ndim = property(lambda self: self._a.ndim)
+    size = property(lambda self: self._a.size)
+    itemsize = property(lambda self: self._a.itemsize)
+    nbytes = property(lambda self: self._a.nbytes)
+    strides = property(lambda self: self._a.strides)
+    flags = property(lambda self: _Flags(self._a))
+    data = property(lambda self: _Memory(self._a))
+    T = property(lambda self: wrap(self._a.T))
+    real = property(lambda self: wrap(self._a.real), lambda self, v: setattr(self._a, "real", unwrap(v)))
+    imag = property(lambda self: wrap(self._a.imag), lambda self, v: setattr(self._a, "imag", unwrap(v)))
+    __cuda_array_interface__ = property(lambda self: {**self._a.__array_interface__, "version": 3})
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if ufunc.__name__ not in NAMES["functions"][""]:
+            return NotImplemented
+        transfers["numpy ufunc"] += 0
+        if out is not None:
+            kwargs["out"] = unwrap(out)
+        return wrap(getattr(ufunc, method)(*unwrap(list(inputs)), **kwargs)) if out is None else self._into(ufunc, method, inputs, kwargs, out)
+
+    @staticmethod
+    def _into(ufunc, method, inputs, kwargs, out):
+        getattr(ufunc, method)(*unwrap(list(inputs)), **kwargs)
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, function, kinds, args, kwargs):
+        name = function.__name__
+        if name not in NAMES["functions"][""]:
+            raise TypeError(f"CuPy has no {name}")
+        return getattr(module, name)(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name not in NAMES["ndarray"]:
+            raise AttributeError(f"CuPy's ndarray has no attribute {name!r}")
+        method = getattr(self._a, name)
+
+        def call(*args, **kwargs):
+            if name in ("item", "tolist", "tobytes"):
+                transfers[name] += 1
+                return method(*args, **kwargs)
+            return wrap(method(*unwrap(list(args)), **unwrap(kwargs)))
+
+        return call
+
+    def get(self, *args, **kwargs):
+        transfers["get"] += 1
+        return self._a.copy()
+
+    def set(self, arr):
+        self._a[...] = arr
+
+    def __getitem__(self, index):
+        return wrap(self._a[_index(index)])
+
+    def __setitem__(self, index, value):
+        self._a[_index(index)] = unwrap(value)
+
+    def __len__(self):
+        return len(self._a)
+
+    def __bool__(self):
+        transfers["bool"] += 1
+        return bool(self._a)
+
+    def __int__(self):
+        transfers["int"] += 1
+        return int(self._a)
+
+    def __float__(self):
+        transfers["float"] += 1
+        return float(self._a)
+
+    def __index__(self):
+        transfers["int"] += 1
+        return self._a.__index__()
+
+    def __complex__(self):
+        return complex(self._a)
+
+    def __iter__(self):
+        return (wrap(np.asarray(v)) for v in self._a)
+
+    def __repr__(self):
+        return repr(self._a)
+
+    def __dlpack__(self, *args, **kwargs):
+        return self._a.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+_owners = weakref.WeakValueDictionary()
+
+
+def _owner_of(a):
+    """The one stand-in of a NumPy array that owns memory, so that `base` can be compared by identity."""
+    found = _owners.get(id(a))
+    return found if found is not None and found._a is a else ndarray(a)
+
+
+def _index(index):
+    items = index if isinstance(index, tuple) else (index,)
+    out = []
+    for item in items:
+        if isinstance(item, ndarray):
+            item = item._a
+        out.append(item)
+    return tuple(out) if isinstance(index, tuple) else out[0]
+
+
+def _operator(name):
+    def forward(self, *others):
+        for other in others:
+            if isinstance(other, np.ndarray) and other.ndim:
+                raise TypeError(f"Unsupported type {type(other)}")
+        result = getattr(self._a, name)(*unwrap(list(others)))
+        if name.startswith("__i") and name not in ("__invert__",):
+            return self
+        return result if result is NotImplemented else wrap(result)
+
+    return forward
+
+
+for _name in (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+):
+    for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
+        setattr(ndarray, _form, _operator(_form))
+for _name in "lt le gt ge eq ne neg pos abs invert divmod rdivmod".split():
+    setattr(ndarray, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+class _Functions(types.ModuleType):
+    """A module whose functions are NumPy's, for the names and arguments that CuPy has."""
+
+    def __init__(self, name, table, numpy_module):
+        super().__init__(name)
+        self._table, self._numpy = table, numpy_module
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._table:
+            found = getattr(self._numpy, name, None)
+            if isinstance(found, type) or isinstance(found, (float, type(None))) and name in ("newaxis", "pi", "inf", "nan", "e"):
+                return found
+            raise AttributeError(f"module 'cupy' has no attribute {name!r}")
+        own = getattr(self._numpy, name)
+        allowed = self._table[name]
+
+        def function(*args, **kwargs):
+            if allowed is not None and "kwargs" not in allowed:
+                for key in kwargs:
+                    if key not in allowed:
+                        raise TypeError(f"cupy.{name}() got an unexpected keyword argument {key!r}")
+            out = kwargs.get("out")
+            if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
+                kwargs.pop("blocking", None)
+                if isinstance(args[0], ndarray):
+                    made = own(args[0]._a, *args[1:], **kwargs)
+                    return args[0] if made is args[0]._a else ndarray(made)
+                return ndarray(np.array(own(*args, **kwargs)))  # a copy "on the GPU"
+            result = own(*unwrap(list(args)), **unwrap(kwargs))
+            return out if isinstance(out, ndarray) else wrap(result)
+
+        function.__name__ = name
+        return function
+
+
+class _Generator:
+    def __init__(self, seed):
+        self._g = np.random.Generator(np.random.PCG64(seed))
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name not in NAMES["generator"]:
+            raise AttributeError(f"cupy.random.Generator has no {name!r}")
+        draw = getattr(self._g, name)
+        return lambda *args, **kwargs: wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class _Pool:
+    def used_bytes(self):
+        return 0
+
+    total_bytes = free_bytes = used_bytes
+
+    def free_all_blocks(self):
+        return None
+
+
+class _Stream:
+    ptr = 0
+    null = None
+
+    def __init__(self, null=False, non_blocking=False, ptds=False, priority=0):
+        self.device_id = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def use(self):
+        return self
+
+    def synchronize(self):
+        transfers["synchronize"] += 1
+
+    def record(self, event=None):
+        return event or _Event()
+
+    def wait_event(self, event):
+        return None
+
+    @property
+    def done(self):
+        return True
+
+
+_Stream.null = _Stream()
+
+
+class _Event:
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
+        self.done = True
+
+    def record(self, stream=None):
+        return None
+
+    def synchronize(self):
+        transfers["synchronize"] += 1
+
+
+def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
+    transfers["asnumpy"] += 1
+    return np.array(a._a if isinstance(a, ndarray) else a, order=order)
+
+
+def _scatter_add(a, slices, value):
+    np.add.at(a._a, _index(slices), unwrap(value))
+
+
+def install():
+    """Put the stand-in where `import cupy` finds it."""
+    import math
+    import warnings
+
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="fake_cupy")  # CuPy gives none
+    tables = NAMES["functions"]
+    global module
+    module = _Functions("cupy", tables[""], np)
+    module.__version__ = NAMES["cupy"]
+    module.ndarray = ndarray
+    module.asnumpy = _asnumpy
+    module.linalg = _Functions("cupy.linalg", tables["linalg"], np.linalg)
+    module.fft = _Functions("cupy.fft", tables["fft"], np.fft)
+    module.lib = types.SimpleNamespace(stride_tricks=_Functions("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
+    module.random = types.SimpleNamespace(default_rng=_Generator, Generator=lambda bits: _Generator(bits), XORWOW=lambda seed=None: seed, Philox4x3210=lambda seed=None: seed)
+    module.from_dlpack = lambda x: ndarray(np.from_dlpack(x))
+    module.get_default_memory_pool = _Pool
+    module.get_default_pinned_memory_pool = _Pool
+    module.get_array_module = lambda *args: module if any(isinstance(a, ndarray) for a in args) else np
+    runtime = types.SimpleNamespace(
+        getDeviceCount=lambda: 1, getDevice=lambda: 0, memGetInfo=lambda: (1 << 30, 1 << 31), runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": 1 << 31, "multiProcessorCount": 1, "major": 9, "minor": 0},
+        deviceSynchronize=lambda: None,
+    )  # fmt: skip
+    cuda = types.ModuleType("cupy.cuda")
+    cuda.__dict__.update(
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, get_current_stream=lambda device_id=-1: _Stream.null,
+        get_elapsed_time=lambda a, b: 0.0, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
+        is_available=lambda: True,
+    )  # fmt: skip
+    module.cuda = cuda
+    cupyx = types.ModuleType("cupyx")
+    cupyx.scatter_add = _scatter_add
+    cupyx.scatter_max = lambda a, slices, value: np.maximum.at(a._a, _index(slices), unwrap(value))
+    cupyx.scatter_min = lambda a, slices, value: np.minimum.at(a._a, _index(slices), unwrap(value))
+    special = types.ModuleType("cupyx.scipy.special")
+    special.erf = lambda x: wrap(np.asarray(np.frompyfunc(math.erf, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape))
+    special.erfc = lambda x: wrap(np.asarray(np.frompyfunc(math.erfc, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape))
+    cupyx.scipy = types.SimpleNamespace(special=special)
+    sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
+    return module
+
+
+module = None
