@@ -1,0 +1,365 @@
+"""Parametrizations: a parameter or buffer of a module computed from others by modules, each time it is read.
+
+    class Symmetric(nn.Module):
+        def forward(self, x):
+            return x.triu() + x.triu(1).T
+
+    register_parametrization(nn.Linear(5, 5), "weight", Symmetric())
+
+The tensor moves to `module.parametrizations.weight.original` (or `original0`, `original1`, … where a
+`right_inverse` gives several), the module's class becomes a subclass of its own, and the name a property of it.
+"""
+
+import copy
+from collections.abc import Sequence
+from contextlib import contextmanager
+
+from ...autograd.mode import no_grad
+from ...tensor import Tensor
+from ..containers import ModuleDict, ModuleList
+from ..module import Module
+from ..parameter import Parameter
+
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]
+
+_cache = {}  # (id of module, name) -> tensor, while `cached` is active
+_cache_depth = 0
+
+
+@contextmanager
+def cached():
+    """Within this context a parametrized tensor is computed once, at its first reading."""
+    global _cache_depth
+    _cache_depth += 1
+    try:
+        yield
+    finally:
+        _cache_depth -= 1
+        if not _cache_depth:
+            _cache.clear()
+
+
+def _register(module, name, tensor):
+    (module.register_parameter if isinstance(tensor, Parameter) else module.register_buffer)(name, tensor)
+
+
+def _right_inverse(module, value):
+    """The module's right inverse of a value; the value itself where there is none."""
+    if not hasattr(module, "right_inverse"):
+        return value
+    try:
+        return module.right_inverse(value)
+    except NotImplementedError:
+        return value
+
+
+def _is_sequence(value):
+    return isinstance(value, Sequence) and not isinstance(value, (str, Tensor))
+
+
+def _check_same(what, before, after, before_name, after_name, flag):
+    if before != after:
+        raise ValueError(
+            f"Registering a parametrization may not change the {what} of the tensor, unless {flag} flag is enabled.\n"
+            f"{before_name}{what}: {before}\n{after_name}{what}: {after}"
+        )
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one tensor, in their order, and the tensors that they compute it from.
+
+    Args:
+        modules: the parametrizations.
+        original: the parameter or buffer; its values become those of the modules' right inverses.
+        unsafe: allow the shape and dtype to change.
+
+    Raises:
+        ValueError: no modules; a right inverse that gives no tensors or another dtype; a changed shape or dtype.
+    """
+
+    def __init__(self, modules, original, unsafe=False):
+        if len(modules) == 0:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        shape, dtype = tuple(original.shape), original.dtype
+        with no_grad():
+            new = original
+            for module in reversed(list(self)):
+                new = _right_inverse(module, new)
+        if not isinstance(new, Tensor) and not _is_sequence(new):
+            raise ValueError(
+                f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}"
+            )
+        self.is_tensor = isinstance(new, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            self._take_one(original, new)
+        else:
+            self._take_several(original, new)
+        if not unsafe:
+            value = self()
+            if not isinstance(value, Tensor):
+                raise ValueError(f"A parametrization must return a tensor. Got {type(value).__name__}.")
+            names = ("unparametrized ", "parametrized ", "`unsafe`")
+            _check_same("dtype", dtype, value.dtype, *names)
+            _check_same("shape", shape, tuple(value.shape), *names)
+
+    def _take_one(self, original, new):
+        for what in ("dtype", "device"):
+            if getattr(original, what) != getattr(new, what):
+                raise ValueError(
+                    f"When `right_inverse` outputs one tensor, it may not change the {what}.\n"
+                    f"original.{what}: {getattr(original, what)}\n"
+                    f"right_inverse(original).{what}: {getattr(new, what)}"
+                )
+        with no_grad():
+            original.data = new.data
+        _register(self, "original", original)
+
+    def _take_several(self, original, new):
+        for i, tensor in enumerate(new):
+            if not isinstance(tensor, Tensor):
+                raise ValueError(
+                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                    f"Got element {i} of the sequence with type {type(tensor).__name__}."
+                )
+            if isinstance(original, Parameter):
+                tensor = Parameter(tensor.detach(), original.requires_grad)
+            _register(self, f"original{i}", tensor)
+
+    def right_inverse(self, value):
+        """Set the originals so that the parametrizations give `value`.
+
+        Raises:
+            RuntimeError: a parametrization without a right inverse.
+            ValueError: a right inverse that gives something of another kind, number or dtype.
+        """
+        with no_grad():
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
+                value = module.right_inverse(value)
+            if self.is_tensor:
+                self._assign_one(value)
+            else:
+                self._assign_several(value)
+
+    def _assign_one(self, value):
+        if not isinstance(value, Tensor):
+            raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
+        if value.dtype != self.original.dtype:
+            raise ValueError(
+                f"The tensor returned by `right_inverse` has dtype {value.dtype} "
+                f"while `original` has dtype {self.original.dtype}"
+            )
+        self.original.data = value.data
+
+    def _assign_several(self, values):
+        if not _is_sequence(values):
+            raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(values).__name__}.")
+        if len(values) != self.ntensors:
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
+                f"Got a sequence of length {len(values)}."
+            )
+        for i, value in enumerate(values):
+            mine = getattr(self, f"original{i}")
+            if not isinstance(value, Tensor):
+                raise ValueError(
+                    f"'right_inverse' must return a sequence of tensors. Got element {i} of type {type(value).__name__}."
+                )
+            if value.dtype != mine.dtype:
+                raise ValueError(
+                    f"Tensor {i} returned by `right_inverse` has dtype {value.dtype} "
+                    f"while `original{i}` has dtype {mine.dtype}"
+                )
+            mine.data = value.data
+
+    def forward(self):
+        originals = [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+        first, *others = [m for name, m in self._modules.items() if name.isdigit()]
+        value = first(*originals)
+        for module in others:
+            value = module(value)
+        return value
+
+
+def _refuse_pickling(self, *protocol):
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(). See the notes on saving and "
+        "loading a general checkpoint."
+    )
+
+
+def _deepcopy(self, memo):
+    if id(self) in memo:
+        return memo[id(self)]
+    twin = memo[id(self)] = object.__new__(type(self))
+    twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return twin
+
+
+def _inject_class(module):
+    """Give the module a class of its own, a subclass of the one it had, for the properties to live in."""
+    cls = type(module)
+    body = {"__getstate__": _refuse_pickling, "__module__": cls.__module__}
+    if not hasattr(cls, "__deepcopy__"):
+        body["__deepcopy__"] = _deepcopy
+    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), body)
+
+
+def _inject_property(module, name):
+    def read(self):
+        parametrization = self.parametrizations[name]
+        if not _cache_depth:
+            return parametrization()
+        key = (id(self), name)
+        if key not in _cache:
+            _cache[key] = parametrization()
+        return _cache[key]
+
+    def write(self, value):
+        self.parametrizations[name].right_inverse(value)
+
+    setattr(type(module), name, property(read, write))
+
+
+def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
+    """Let `module.<tensor_name>` be computed by `parametrization`, from what it was before.
+
+    Args:
+        module: the module that holds the tensor.
+        tensor_name: a parameter, a buffer, or a tensor that is parametrized already (then this one comes after).
+        parametrization: a module; its `right_inverse`, if it has one, makes assigning possible.
+        unsafe: allow the shape and dtype to change, and check nothing.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: no such tensor, or a parametrization that changes shape or dtype.
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        if not unsafe:
+            _check_next(module, tensor_name, parametrization)
+        module.parametrizations[tensor_name].append(parametrization)
+        module.parametrizations[tensor_name].unsafe |= unsafe
+    elif tensor_name in module._buffers or tensor_name in module._parameters:
+        parametrizations = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            _inject_class(module)
+            module.parametrizations = ModuleDict()
+        _inject_property(module, tensor_name)
+        module.parametrizations[tensor_name] = parametrizations
+    else:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+        )
+    return module
+
+
+def _check_next(module, name, parametrization):
+    """Refuse a further parametrization that does not keep shape and dtype."""
+    before = getattr(module, name)
+    after = parametrization(before)
+    if not isinstance(after, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
+    for what in ("dtype", "shape"):
+        names = (f"module.{name}.", f"parametrization(module.{name}).", "the `unsafe`")
+        _check_same(what, getattr(before, what), getattr(after, what), *names)
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    try:
+        back = parametrization.right_inverse(after)
+    except NotImplementedError:
+        return
+    if not isinstance(back, Tensor):
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+    for what in ("dtype", "shape"):
+        if getattr(back, what) != getattr(before, what):
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, unless "
+                f"the `unsafe` flag is enabled.\nmodule.{name}.{what}: {getattr(before, what)}\n"
+                f"returned {what}: {getattr(back, what)}"
+            )
+
+
+def is_parametrized(module, tensor_name=None):
+    """Whether a tensor of the module, or, without a name, any, has a parametrization."""
+    found = getattr(module, "parametrizations", None)
+    if not isinstance(found, ModuleDict):
+        return False
+    return len(found) > 0 if tensor_name is None else tensor_name in found
+
+
+def remove_parametrizations(module, tensor_name, leave_parametrized=True):
+    """Make a parametrized tensor an ordinary parameter or buffer again.
+
+    Args:
+        leave_parametrized: keep the computed values; otherwise take back the original ones.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: the tensor is not parametrized, or the original of several tensors is asked for.
+    """
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    parametrizations = module.parametrizations[tensor_name]
+    if not parametrizations.is_tensor and not leave_parametrized:
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+            "sequence of tensors."
+        )
+    if parametrizations.is_tensor:
+        tensor = parametrizations.original
+        if leave_parametrized:
+            with no_grad():
+                tensor.data = getattr(module, tensor_name).data
+    else:
+        value = getattr(module, tensor_name)
+        tensor = Parameter(value.detach()) if value.requires_grad else value
+    delattr(type(module), tensor_name)
+    del module.parametrizations[tensor_name]
+    _register(module, tensor_name, tensor)
+    if not is_parametrized(module):
+        del module.parametrizations
+        module.__class__ = type(module).__bases__[0]
+    return module
+
+
+def type_before_parametrizations(module):
+    """The module's class, without what parametrizations made of it."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
+    """Register the parametrizations of one module, and their originals, on another; returns that one.
+
+    Args:
+        tensor_name: of this tensor only; of all by default.
+    """
+    if not is_parametrized(from_module):
+        return to_module
+    for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
+        given = from_module.parametrizations[name]
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
+        for module in given:
+            register_parametrization(to_module, name, module)
+        taken = to_module.parametrizations[name]
+        for key in ["original"] if given.is_tensor else [f"original{i}" for i in range(given.ntensors)]:
+            setattr(taken, key, getattr(given, key))
+    return to_module
