@@ -1,15 +1,35 @@
 """Initialisers: fill a tensor in place, unrecorded, and return it. Draws are PyTorch's, word for word."""
 
+import functools
 import math
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 
 from ..autograd.mode import no_grad
-from ..ops.creation import empty, eye
+from ..ops.creation import empty, empty_like
+from ..ops.creation import eye as _identity
+from ..ops.elementwise import where
+from ..tensor import Tensor
+
+_skipping = [False]
 
 
-def _filled(fill):
+@contextmanager
+def skipped():
+    """Within this context the fills and draws of this module do nothing; for `nn.utils.skip_init`."""
+    before = _skipping[0]
+    _skipping[0] = True
+    try:
+        yield
+    finally:
+        _skipping[0] = before
+
+
+def _filled(tensor, fill):
+    if _skipping[0]:
+        return tensor
     with no_grad():
         return fill()
 
@@ -39,16 +59,16 @@ def calculate_gain(nonlinearity, param=None):
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Uniform in [a, b)."""
-    return _filled(lambda: tensor.uniform_(a, b, generator=generator))
+    return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Normal."""
-    return _filled(lambda: tensor.normal_(mean, std, generator=generator))
+    return _filled(tensor, lambda: tensor.normal_(mean, std, generator=generator))
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Normal, but within [a, b], by inverting the distribution function."""
+    """Normal, but within [a, b], by drawing again what falls outside."""
 
     def cdf(x):
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
@@ -58,21 +78,42 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
             stacklevel=2,
         )
-    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
+    often = cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3
+    draw = _redraw_outside if often else _accept_by_density
+    return _filled(tensor, lambda: draw(tensor, mean, std, a, b, generator))
 
-    def fill():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        return tensor.clamp_(min=a, max=b)
 
-    return _filled(fill)
+def _redraw_outside(tensor, mean, std, a, b, generator):
+    """Normal draws; those outside [a, b] are replaced until none is left."""
+    low, high = (tensor.new_tensor(bound).item() for bound in (a, b))
+    out = tensor.normal_(mean, std, generator=generator)
+    while True:
+        outside = (out < low) | (out > high)
+        if not outside.any():
+            return tensor if out is tensor else tensor.copy_(out)
+        out = where(outside, empty_like(out).normal_(mean, std, generator=generator), out)
+
+
+def _accept_by_density(tensor, mean, std, a, b, generator):
+    """Uniform draws in [a, b], each accepted with the density there over the highest; for narrow or far intervals."""
+    highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    draws, chances = empty_like(tensor), empty_like(tensor)
+    out = tensor.uniform_(a, b, generator=generator)
+    draws.copy_(tensor)
+    pending = None
+    while True:
+        draws.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
+        refused = chances.uniform_(generator=generator).log_() > draws
+        pending = refused if pending is None else pending & refused
+        if not pending.any():
+            return tensor if out is tensor else tensor.copy_(out)
+        draws.uniform_(a, b, generator=generator)
+        out = where(pending, draws, out)
 
 
 def constant_(tensor, val):
     """One value."""
-    return _filled(lambda: tensor.fill_(val))
+    return _filled(tensor, lambda: tensor.fill_(val))
 
 
 def ones_(tensor):
@@ -93,7 +134,7 @@ def eye_(tensor):
     """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    return _filled(lambda: tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype)))
+    return _filled(tensor, lambda: tensor.copy_(_identity(*tensor.shape, dtype=tensor.dtype)))
 
 
 def dirac_(tensor, groups=1):
@@ -116,7 +157,7 @@ def dirac_(tensor, groups=1):
                 tensor.data[(g * out + d, d, *centre)] = 1
         return tensor
 
-    return _filled(fill)
+    return _filled(tensor, fill)
 
 
 def _fans(tensor):
@@ -174,7 +215,7 @@ def orthogonal_(tensor, gain=1, generator=None):
     """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
-    if tensor.numel() == 0:
+    if tensor.numel() == 0 or _skipping[0]:
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
@@ -188,7 +229,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         tensor.data._bump()
         return tensor
 
-    return _filled(fill)
+    return _filled(tensor, fill)
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
@@ -198,14 +239,39 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     from ..ops.random import randperm
 
     rows, columns = tensor.shape
-    normal_(tensor, 0, std, generator)
-    for column in range(columns):
-        zeros = randperm(rows, generator=generator).numpy()[: math.ceil(sparsity * rows)]
-        tensor.data._array[zeros, column] = 0
-    tensor.data._bump()
-    return tensor
+
+    def fill():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            zeros = randperm(rows).numpy()[: math.ceil(sparsity * rows)]  # PyTorch too leaves the generator aside
+            tensor.data._array[zeros, column] = 0
+        tensor.data._bump()
+        return tensor
+
+    return _filled(tensor, fill)
 
 
-xavier_uniform, xavier_normal = xavier_uniform_, xavier_normal_
-kaiming_uniform, kaiming_normal = kaiming_uniform_, kaiming_normal_
-uniform, normal, constant, orthogonal = uniform_, normal_, constant_, orthogonal_
+def _deprecated(function):
+    """The older name of an initialiser, without the underscore; it warns."""
+    new = function.__name__
+    old = new[:-1]
+
+    @functools.wraps(function)
+    def renamed(*args, **kwargs):
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
+        )
+        return function(*args, **kwargs)
+
+    renamed.__name__ = renamed.__qualname__ = old
+    renamed.__doc__ = f"The older name of `{new}`."
+    return renamed
+
+
+uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse = (
+    _deprecated(f)
+    for f in (
+        uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_,
+        orthogonal_, sparse_,
+    )
+)  # fmt: skip

@@ -1,0 +1,178 @@
+"""Spectral normalisation by a hook: w / sigma(w), sigma by power iteration. Source: Miyato et al., 2018."""
+
+from ...autograd.mode import no_grad
+from ...linalg import pinv
+from .. import functional as F
+from ..conv import _ConvTranspose
+from ..parameter import Parameter, is_lazy
+
+
+def as_matrix(weight, dim):
+    """A weight as a matrix, with axis `dim` first and the others as one."""
+    if dim != 0:
+        weight = weight.permute(dim, *(d for d in range(weight.ndim) if d != dim))
+    return weight.reshape(weight.shape[0], -1)
+
+
+def output_dim(module):
+    """The axis of the outputs of a module's weight."""
+    return 1 if isinstance(module, _ConvTranspose) else 0
+
+
+class SpectralNorm:
+    """The hook: divide the weight by an estimate of its largest singular value.
+
+    Args:
+        name: of the parameter. n_power_iterations: at each forward in training mode.
+        dim: the axis of the outputs. eps: keeps norms from zero.
+    """
+
+    _version = 1
+
+    def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+            )
+        self.name = name
+        self.dim = dim
+        self.n_power_iterations = n_power_iterations
+        self.eps = eps
+
+    def reshape_weight_to_matrix(self, weight):
+        """The weight as a matrix, a row for each output."""
+        return as_matrix(weight, self.dim)
+
+    def compute_weight(self, module, do_power_iteration):
+        """The normalised weight; the iteration writes into the buffers `<name>_u` and `<name>_v`."""
+        weight = getattr(module, self.name + "_orig")
+        u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
+        matrix = as_matrix(weight, self.dim)
+        if do_power_iteration:
+            with no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(F.normalize(matrix.T @ u, dim=0, eps=self.eps))
+                    u.copy_(F.normalize(matrix @ v, dim=0, eps=self.eps))
+                # Copies, so that a second forward before backward (a GAN's two losses) changes nothing saved.
+                u, v = u.clone(), v.clone()
+        return weight / u.dot(matrix @ v)
+
+    def remove(self, module):
+        """Make the normalised weight a parameter again."""
+        with no_grad():
+            weight = self.compute_weight(module, do_power_iteration=False)
+        for suffix in ("", "_u", "_v", "_orig"):
+            delattr(module, self.name + suffix)
+        module.register_parameter(self.name, Parameter(weight.detach()))
+
+    def __call__(self, module, inputs):
+        setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+    def _solve_v(self, matrix, u, sigma):
+        """A v with u = W v / |W v| and uᵀ W v = sigma."""
+        v = (pinv(matrix.T @ matrix) @ matrix.T @ u.unsqueeze(1)).squeeze(1)
+        return v.mul_(sigma / u.dot(matrix @ v))
+
+    @staticmethod
+    def apply(module, name, n_power_iterations, dim, eps):
+        """Move a parameter to `<name>_orig`, and hang the hook on the module.
+
+        Raises:
+            RuntimeError: the parameter has such a hook. ValueError: it is None or has no shape yet.
+        """
+        if any(isinstance(hook, SpectralNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
+            raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        hook = SpectralNorm(name, n_power_iterations, dim, eps)
+        weight = module._parameters[name]
+        if weight is None:
+            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+                "Make sure to run the dummy forward before applying spectral normalization"
+            )
+        with no_grad():
+            rows, columns = as_matrix(weight, dim).shape
+            u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
+            v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+        delattr(module, name)
+        module.register_parameter(name + "_orig", weight)
+        setattr(module, name, weight.detach())  # so that the name exists before the first forward
+        module.register_buffer(name + "_u", u)
+        module.register_buffer(name + "_v", v)
+        module.register_forward_pre_hook(hook)
+        module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
+        return hook
+
+
+class SpectralNormLoadStateDictPreHook:
+    """Complete a state dict of the first version, which held the weight and no v."""
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def __call__(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+        version = local_metadata.get("spectral_norm", {}).get(self.fn.name + ".version", None)
+        if version is not None and version >= 1:
+            return
+        key = prefix + self.fn.name
+        if version is None and key not in state_dict and all(key + s in state_dict for s in ("_orig", "_u", "_v")):
+            return
+        absent = [key + s for s in ("_orig", "", "_u") if key + s not in state_dict]
+        if absent:
+            missing_keys.extend(absent if strict else ())
+            return
+        with no_grad():
+            original, weight = state_dict[key + "_orig"], state_dict.pop(key)
+            sigma = (original / weight).mean()
+            v = self.fn._solve_v(as_matrix(original, self.fn.dim), state_dict[key + "_u"], sigma)
+            state_dict[key + "_v"] = v
+
+
+class SpectralNormStateDictHook:
+    """Note the version in the state dict's metadata."""
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def __call__(self, module, state_dict, prefix, local_metadata):
+        versions = local_metadata.setdefault("spectral_norm", {})
+        key = self.fn.name + ".version"
+        if key in versions:
+            raise RuntimeError(f"Unexpected key in metadata['spectral_norm']: {key}")
+        versions[key] = self.fn._version
+
+
+def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+    """Divide a parameter by its largest singular value, before every forward. Prefer `parametrizations.spectral_norm`.
+
+    Args:
+        dim: the axis of the outputs; by default 1 for transposed convolutions, else 0.
+
+    Returns:
+        The module.
+    """
+    SpectralNorm.apply(module, name, n_power_iterations, output_dim(module) if dim is None else dim, eps)
+    return module
+
+
+def remove_spectral_norm(module, name="weight"):
+    """Undo `spectral_norm`; returns the module.
+
+    Raises:
+        ValueError: the parameter has no such hook.
+    """
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            break
+    else:
+        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    kinds = (SpectralNormStateDictHook, SpectralNormLoadStateDictPreHook)
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for key, hook in list(hooks.items()):
+            if isinstance(hook, kinds) and hook.fn.name == name:
+                del hooks[key]
+    return module
