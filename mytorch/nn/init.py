@@ -11,7 +11,6 @@ from ..autograd.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
-from ..tensor import Tensor
 
 _skipping = [False]
 

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from ...autograd.mode import no_grad
 from ...tensor import Tensor
 from ..containers import ModuleDict, ModuleList
-from ..module import Module
 from ..parameter import Parameter
 
 __all__ = [
