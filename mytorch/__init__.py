@@ -74,6 +74,7 @@ _LAZY = {
     "accelerate": "accelerate",
     "amp": "amp",
     "distributions": "distributions",
+    "func": "func",
     "models": "models",
     "serialization": "serialization",
     "vision": "vision",
@@ -84,6 +85,7 @@ _LAZY = {
     "is_autocast_enabled": "amp",
     "load": "serialization",
     "save": "serialization",
+    "vmap": "func",
 }
 
 

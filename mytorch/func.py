@@ -1,0 +1,479 @@
+"""Functions of functions, as `torch.func`'s: gradients, Jacobians, Hessians, modules as functions, loops over a batch.
+
+Arguments may be nested tuples, lists and dicts of tensors. The transforms nest (`grad(grad(f))`), and a result
+stays differentiable by whatever else it depends on: an outer transform's argument, or a parameter that the
+function closes over. All of them run on reverse mode: `jvp` differentiates a vjp, and `jacfwd` is `jacrev`.
+`vmap` is a plain loop over the batch; it gives PyTorch's results, not its speed.
+"""
+
+import weakref
+
+from .autograd.functions import grad as _autograd_grad
+from .autograd.mode import enable_grad, is_grad_enabled
+from .autograd.node import Leaf
+from .nn.module import Module
+from .nn.normalization import _BatchNorm
+from .nn.utils.stateless import _functional_call
+from .ops.creation import zeros_like
+from .ops.movement import stack
+from .ops.random import get_rng_state, set_rng_state
+from .tensor import Tensor
+
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
+
+
+# -- nested arguments -----------------------------------------------------------------------------------------
+
+
+def _flatten(tree):
+    """(leaves, rebuild): the leaves of nested tuples, lists and dicts, and the function that puts others in place."""
+    if isinstance(tree, dict):
+        keys, parts = list(tree), [_flatten(v) for v in tree.values()]
+    elif isinstance(tree, (tuple, list)):
+        keys, parts = None, [_flatten(v) for v in tree]
+    else:
+        return [tree], lambda leaves: leaves[0]
+
+    def rebuild(leaves):
+        values, start = [], 0
+        for part, build in parts:
+            values.append(build(leaves[start : start + len(part)]))
+            start += len(part)
+        if keys is not None:
+            return type(tree)(zip(keys, values, strict=True))
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+
+    return [leaf for part, _ in parts for leaf in part], rebuild
+
+
+def _map(function, tree):
+    leaves, rebuild = _flatten(tree)
+    return rebuild([function(leaf) for leaf in leaves])
+
+
+def _tensors(tree, what):
+    leaves, rebuild = _flatten(tree)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"{what}: expected tensors, got {type(leaf).__name__}.")
+    return leaves, rebuild
+
+
+# -- one level of differentiation -----------------------------------------------------------------------------
+
+
+_spent = weakref.WeakSet()  # leaves of levels whose function has returned; nobody asks for gradients there
+
+
+def _fresh(leaves):
+    """The tensors to differentiate by: views of what an outer level tracks, leaves of their own otherwise."""
+    tracked = is_grad_enabled()
+    return [t.view_as(t) if tracked and t.requires_grad else t.detach().requires_grad_() for t in leaves]
+
+
+def _depends_on_others(tensor, given):
+    """Whether a result was computed from anything that wants a gradient besides the tensors `given`."""
+    own = {id(t.edge) for t in given}
+    waiting, seen = [tensor.edge], set()
+    while waiting:
+        edge = waiting.pop()
+        if edge is None or id(edge) in seen:
+            continue
+        seen.add(id(edge))
+        if isinstance(edge, Leaf) and id(edge) not in own and edge not in _spent:
+            return True
+        waiting.extend(edge.parents)
+    return any(not isinstance(t.edge, Leaf) for t in given)
+
+
+class _Level:
+    """A function called with fresh arguments, and what its results are differentiated by."""
+
+    def __init__(self, func, args, argnums=None, has_aux=False, name="grad"):
+        self.name = name
+        self.record = is_grad_enabled()
+        chosen = args if argnums is None else [args[i] for i in argnums]
+        leaves, self.rebuild = _tensors(list(chosen), name)
+        self.inputs = _fresh(leaves)
+        fresh = self.rebuild(self.inputs)
+        args = list(args)
+        for i, value in zip(range(len(args)) if argnums is None else argnums, fresh, strict=True):
+            args[i] = value
+        with enable_grad():
+            out = func(*args)
+        _spent.update(t.edge for t in self.inputs if isinstance(t.edge, Leaf))
+        self.aux = None
+        if has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise RuntimeError(
+                    f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
+                )
+            out, aux = out
+            self.aux = _map(self.closed, aux)
+        self.out = out
+        self.outputs, self.rebuild_out = _tensors(out, name)
+        self.outer = self.record and any(_depends_on_others(o, self.inputs) for o in self.outputs)
+
+    def closed(self, value):
+        """A result as the caller gets it: out of this level's graph, unless it is in another's too."""
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return value
+        return value if self.record and _depends_on_others(value, self.inputs) else value.detach()
+
+    def gradients(self, outputs, upstream, retain=False):
+        """The gradients of outputs by every input; zeros where there is no way."""
+        pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
+        if not pairs:
+            return [zeros_like(t) for t in self.inputs]
+        with enable_grad():
+            found = _autograd_grad(
+                [o for o, _ in pairs], self.inputs, [g for _, g in pairs], retain_graph=retain or self.outer,
+                create_graph=self.outer, allow_unused=True,
+            )  # fmt: skip
+        return [zeros_like(t) if g is None else g for g, t in zip(found, self.inputs, strict=True)]
+
+
+def _argnums(argnums, args, name):
+    """argnums as a tuple of places within the arguments, and whether it was one number."""
+    one = isinstance(argnums, int)
+    numbers = (argnums,) if one else argnums
+    if not isinstance(numbers, tuple) or not all(isinstance(i, int) for i in numbers):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums!r}")
+    if not numbers:
+        raise RuntimeError("argnums must be non-empty")
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise RuntimeError(f"Got argnum={i}, but only {len(args)} positional inputs")
+    places = tuple(i % len(args) for i in numbers)
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return places, one
+
+
+def grad_and_value(func, argnums=0, has_aux=False):
+    """A function that returns (gradient of func by its argument, func's value).
+
+    Args:
+        func: returns one number, or (number, anything) if has_aux.
+        argnums: which argument, or a tuple of several.
+        has_aux: the value is then (number, aux).
+
+    Raises:
+        RuntimeError: from the function made: func's result is no single number, or there is no such argument.
+    """
+
+    def run(*args, **kwargs):
+        places, one = _argnums(argnums, args, "grad")
+        level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux)
+        out = level.out
+        if not isinstance(out, Tensor):
+            raise RuntimeError(f"Expected f(*args) returned by grad to be a Tensor, got {type(out).__name__}")
+        if out.ndim:
+            raise RuntimeError(f"Expected f(*args) to return a scalar tensor, got tensor with {out.ndim} dims")
+        found = level.rebuild(level.gradients([out], [None]))
+        found = found[0] if one else tuple(found)
+        value = level.closed(out)
+        return (found, (value, level.aux)) if has_aux else (found, value)
+
+    return run
+
+
+def grad(func, argnums=0, has_aux=False):
+    """A function that returns the gradient of func by its argument; see `grad_and_value`.
+
+    Returns:
+        A function giving the gradient, or (gradient, aux) if has_aux.
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    def run(*args, **kwargs):
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return run
+
+
+def vjp(func, *primals, has_aux=False):
+    """(func(*primals), vjp_fn), and aux if has_aux; vjp_fn(cotangents) gives a tuple of gradients, one per primal.
+
+    vjp_fn can be called again. The cotangents have the structure and shapes of func's result.
+    """
+    level = _Level(func, primals, has_aux=has_aux, name="vjp")
+
+    def vjp_fn(*cotangents):
+        given, _ = _flatten(cotangents[0] if len(cotangents) == 1 else cotangents)
+        if len(given) != len(level.outputs):
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function: "
+                f"got {len(given)} tensors for {len(level.outputs)}."
+            )
+        for g, o in zip(given, level.outputs, strict=True):
+            if tuple(g.shape) != tuple(o.shape):
+                raise RuntimeError(
+                    f"vjp: expected a cotangent of shape {tuple(o.shape)}, the output's, got {tuple(g.shape)}."
+                )
+        level.outer = level.outer or (is_grad_enabled() and any(g.requires_grad for g in given))
+        return tuple(level.rebuild(level.gradients(level.outputs, given, retain=True)))
+
+    out = level.rebuild_out([level.closed(o) for o in level.outputs])
+    return (out, vjp_fn, level.aux) if has_aux else (out, vjp_fn)
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """(func(*primals), J tangents), and aux if has_aux: a Jacobian times a vector.
+
+    Args:
+        primals, tangents: tuples of equal structure and shapes.
+        strict: raise where an output does not depend on the primals, instead of giving zeros.
+    """
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples.")
+    given, _ = _tensors(list(tangents), "jvp")
+    before, _ = _tensors(list(primals), "jvp")
+    if [tuple(t.shape) for t in given] != [tuple(t.shape) for t in before] or not given:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same (non-empty) structure and shapes."
+        )
+    level = _Level(func, primals, has_aux=has_aux, name="jvp")
+    if strict and any(not o.requires_grad for o in level.outputs):
+        raise RuntimeError("jvp: an output does not depend on the primals. This is not allowed in strict mode.")
+    outer = level.outer or (level.record and any(t.requires_grad for t in given))
+    with enable_grad():
+        duals = [zeros_like(o).requires_grad_() for o in level.outputs]
+        _spent.update(d.edge for d in duals)
+        level.outer = True
+        rows = level.gradients(level.outputs, duals)
+        pairs = [(r, t) for r, t in zip(rows, given, strict=True) if r.requires_grad]
+        found = [None] * len(duals)
+        if pairs:
+            found = _autograd_grad(
+                [r for r, _ in pairs], duals, [t for _, t in pairs], create_graph=outer, allow_unused=True
+            )
+    found = [zeros_like(d.detach()) if g is None else g for g, d in zip(found, duals, strict=True)]
+    out = level.rebuild_out([level.closed(o) for o in level.outputs])
+    found = level.rebuild_out(found)
+    return (out, found, level.aux) if has_aux else (out, found)
+
+
+def linearize(func, *primals):
+    """(func(*primals), jvp_fn): jvp_fn(*tangents) is the Jacobian at primals times the tangents."""
+    out, _ = jvp(func, primals, tuple(_map(zeros_like, p) for p in primals))
+    return out, lambda *tangents: jvp(func, primals, tangents)[1]
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """A function that returns the Jacobian of func by its argument: a tensor of shape output.shape + argument.shape.
+
+    Args:
+        argnums: which argument, or a tuple of several (then each output has a tuple of Jacobians).
+        has_aux: func returns (output, aux), and the Jacobian comes with aux.
+        chunk_size: accepted; the rows are computed one by one.
+    """
+
+    def run(*args, **kwargs):
+        places, one = _argnums(argnums, args, "jacrev")
+        level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux, "jacrev")
+        jacobians = []
+        for out in level.outputs:
+            rows = [level.gradients([out], [unit], retain=True) for unit in _units(out)]
+            columns = [
+                stack(list(c)).reshape(*out.shape, *t.shape) if rows else t.new_zeros((*out.shape, *t.shape))
+                for c, t in zip(zip(*rows, strict=True) if rows else level.inputs, level.inputs, strict=True)
+            ]
+            found = level.rebuild(columns)
+            jacobians.append(found[0] if one else tuple(found))
+        result = level.rebuild_out(jacobians)
+        return (result, level.aux) if has_aux else result
+
+    return run
+
+
+def _units(out):
+    """The unit tensors of out's shape."""
+    for i in range(out.numel()):
+        unit = zeros_like(out.detach()).reshape(-1)
+        unit[i] = 1
+        yield unit.reshape(out.shape)
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """The Jacobian, as `jacrev`'s: there is no forward mode here, so this is that."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func, argnums=0):
+    """A function that returns the second derivatives of func by its argument."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+# -- a batch, one by one ----------------------------------------------------------------------------------------
+
+
+def _spread(dims, tree, what):
+    """The leaves of `tree` with a batch axis for each; one number holds for all below it."""
+    if isinstance(dims, int) or dims is None:
+        return [dims] * len(_flatten(tree)[0])
+    children = list(tree.values()) if isinstance(tree, dict) else tree
+    if type(dims) is not type(tree) and not (isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list))):
+        raise ValueError(f"vmap: {what} is not compatible with the structure of what it is for: {dims!r}.")
+    parts = [dims[k] for k in tree] if isinstance(dims, dict) else list(dims)
+    if len(parts) != len(children):
+        raise ValueError(f"vmap: {what} is not compatible with the structure of what it is for: {dims!r}.")
+    return [d for part, child in zip(parts, children, strict=True) for d in _spread(part, child, what)]
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """A function that calls func for each index of a batch axis, and stacks the results.
+
+    Args:
+        in_dims: the batch axis of the arguments, None for what is the same for all; nested like the arguments.
+        out_dims: where the batch axis of the results goes.
+        randomness: "same" draws the same numbers each time; "different" (and "error", for there is no way to
+            know that func draws) goes on drawing.
+        chunk_size: accepted; func is called for one index at a time.
+
+    Raises:
+        ValueError: from the function made: no argument has a batch axis, sizes differ, or a result is no tensor.
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+
+    def run(*args, **kwargs):
+        if isinstance(in_dims, tuple) and len(in_dims) != len(args):
+            raise ValueError(
+                f"vmap({func}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the structure of inputs: "
+                f"{len(in_dims)} for {len(args)} arguments."
+            )
+        leaves, rebuild = _flatten(list(args))
+        dims = _spread(list(in_dims) if isinstance(in_dims, tuple) else in_dims, list(args), "in_dims")
+        sizes = set()
+        for leaf, d in zip(leaves, dims, strict=True):
+            if d is None:
+                continue
+            if not isinstance(leaf, Tensor):
+                raise ValueError(
+                    f"vmap({func}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type "
+                    f"{type(leaf)}. We cannot vmap over non-Tensor arguments, please use None as the respective in_dim"
+                )
+            if not -leaf.ndim <= d < leaf.ndim:
+                raise ValueError(
+                    f"vmap({func}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a "
+                    f"Tensor of dimensionality {leaf.ndim} so expected in_dim to satisfy -{leaf.ndim} <= in_dim < {leaf.ndim}."
+                )
+            sizes.add(leaf.shape[d])
+        if not sizes:
+            raise ValueError(f"vmap({func}, in_dims={in_dims}, ...)(<inputs>): no input has a batch axis to go along.")
+        if len(sizes) > 1:
+            raise ValueError(
+                f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} "
+                "for the mapped dimension"
+            )
+        state = get_rng_state() if randomness == "same" else None
+        results = []
+        for i in range(sizes.pop()):
+            if state is not None:
+                set_rng_state(state)
+            chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
+            results.append(func(*rebuild(chosen), **kwargs))
+        return _stacked(results, out_dims)
+
+    return run
+
+
+def _stacked(results, out_dims):
+    if not results:
+        raise ValueError("vmap: a batch of size 0 leaves the shapes of the results unknown.")
+    flat = []
+    for result in results:
+        leaves, rebuild = _flatten(result)
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
+        flat.append(leaves)
+    dims = _spread(out_dims, results[0], "out_dims")
+    return rebuild([c[0] if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), dims, strict=True)])
+
+
+# -- modules as functions ---------------------------------------------------------------------------------------
+
+
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
+    """module(*args, **kwargs) with other tensors in the place of its parameters and buffers.
+
+    Args:
+        parameter_and_buffer_dicts: {dotted name: tensor}, or several such dicts; what is not named stays.
+        args: a tuple of arguments, or one that is no tuple.
+        tie_weights: a tensor given for a shared parameter counts under all its names.
+        strict: all names must be given, and no others.
+
+    Raises:
+        ValueError: a name in several dicts, or several values for a shared parameter.
+        RuntimeError: names that don't match, if strict.
+    """
+    dicts = parameter_and_buffer_dicts
+    if isinstance(dicts, dict):
+        given = dicts
+    elif isinstance(dicts, (list, tuple)):
+        if not all(isinstance(d, dict) for d in dicts):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        names = [name for d in dicts for name in d]
+        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given = {name: t for d in dicts for name, t in d.items()}
+    else:
+        raise ValueError(
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(dicts)}"
+        )
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def stack_module_state(models):
+    """(parameters, buffers) of several modules of one class, stacked along a new first axis, by name.
+
+    Raises:
+        RuntimeError: no models, different classes or modes, or parameters that differ in requires_grad.
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(members):
+        dicts = [dict(members(m)) for m in models]
+        return {name: _stack_leaf([d[name] for d in dicts], name) for name in dicts[0]}
+
+    return stacked(Module.named_parameters), stacked(Module.named_buffers)
+
+
+def _stack_leaf(tensors, name):
+    wanted = {t.requires_grad for t in tensors}
+    if len(wanted) > 1:
+        raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
+    out = stack(tensors).detach()
+    return out.requires_grad_() if wanted.pop() else out
+
+
+def replace_all_batch_norm_modules_(root):
+    """Take the running statistics from all batch norms below `root`, so that they change nothing; returns root."""
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
