@@ -307,7 +307,8 @@ _FROM_FUNCTIONAL = (
     "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
     "ctc_loss dropout embedding group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d "
     "max_pool2d max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm rrelu selu "
-    "triplet_margin_loss hardshrink threshold affine_grid softplus logsigmoid feature_alpha_dropout"
+    "triplet_margin_loss hardshrink threshold affine_grid softplus logsigmoid feature_alpha_dropout celu_ constant_pad_nd conv_tbc "
+    "max_pool1d_with_indices relu_ rrelu_ selu_ threshold_"
 ).split()
 
 

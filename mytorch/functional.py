@@ -9,6 +9,7 @@ from . import dtypes, fft, linalg
 from .nn.functional import pad
 from .ops.creation import ones
 from .ops.indexing import beside
+from .ops.loss import pdist
 from .ops.movement import stack
 from .ops.random import normal
 from .tensor import Tensor
@@ -84,12 +85,6 @@ def pca_lowrank(A, q=None, center=True, niter=2):
     """(U, S, V) of the first q principal components of the rows of A."""
     q = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
-
-
-def pdist(input, p=2.0):
-    """The distances of all pairs i < j of rows, as one vector."""
-    rows, columns = np.triu_indices(input.shape[0], 1)
-    return (input[Tensor._wrap(rows)] - input[Tensor._wrap(columns)]).norm(p, -1)
 
 
 # -- short-time Fourier transforms --------------------------------------------------------------------------------

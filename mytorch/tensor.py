@@ -386,6 +386,15 @@ class RemovableHandle:
         if hooks is not None:
             hooks.pop(self.id, None)
 
+    def __getstate__(self):
+        return self._hooks(), self.id
+
+    def __setstate__(self, state):
+        hooks, self.id = state
+        hooks = OrderedDict() if hooks is None else hooks
+        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        RemovableHandle._next = max(RemovableHandle._next, self.id + 1)
+
     def __enter__(self):
         return self
 

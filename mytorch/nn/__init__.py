@@ -32,6 +32,9 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .adaptive import (
+    AdaptiveLogSoftmaxWithLoss,
+)
 from .attention import (
     MultiheadAttention,
     Transformer,
@@ -41,6 +44,7 @@ from .attention import (
     TransformerEncoderLayer,
 )
 from .containers import (
+    Container,
     ModuleDict,
     ModuleList,
     ParameterDict,
@@ -65,6 +69,22 @@ from .dropout import (
 )
 from .embedding import (
     Embedding,
+    EmbeddingBag,
+)
+from .lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
 )
 from .linear import (
     Bilinear,
@@ -72,6 +92,9 @@ from .linear import (
     Identity,
     Linear,
     Unflatten,
+)
+from .linear_cross_entropy import (
+    LinearCrossEntropyOptions,
 )
 from .loss import (
     BCELoss,
@@ -85,12 +108,14 @@ from .loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PairwiseDistance,
     PoissonNLLLoss,
     SmoothL1Loss,
@@ -148,6 +173,8 @@ from .pool import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,

@@ -4,8 +4,7 @@ import copy
 import math
 
 from .. import dtypes
-from ..ops.creation import empty, full, zeros
-from ..ops.movement import cat
+from ..ops.creation import empty, full
 from . import functional as F
 from . import init
 from .containers import ModuleList
@@ -14,13 +13,6 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
-
-
-def _as_added(mask, dtype):
-    """A mask as numbers to add: bool masks say where attention is NOT allowed."""
-    if mask is None or mask.dtype is not dtypes.bool_:
-        return mask if mask is None else mask.to(dtype)
-    return zeros(*mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
 
 
 class MultiheadAttention(Module):
@@ -83,13 +75,6 @@ class MultiheadAttention(Module):
             if b is not None:
                 init.xavier_normal_(b)
 
-    def _project(self, query, key, value):
-        weights = self.in_proj_weight.chunk(3) if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        if query is key and key is value and self._qkv_same_embed_dim:
-            return F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
-        return tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
-
     def forward(
         self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False
     ):
@@ -101,55 +86,18 @@ class MultiheadAttention(Module):
             need_weights: also return the weights, averaged over heads unless average_attn_weights is off.
             is_causal: a hint that attn_mask is the causal one.
         """
-        if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        single = query.ndim == 2
-        same_qk, same_kv = query is key, key is value
-        if single:
-            query = query.unsqueeze(0)
-            key = query if same_qk else key.unsqueeze(0)
-            value = key if same_kv else value.unsqueeze(0)
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-        elif not self.batch_first:
+        if self.batch_first and query.ndim == 3:
+            same_qk, same_kv = query is key, key is value
             query = query.transpose(0, 1)
             key = query if same_qk else key.transpose(0, 1)
             value = key if same_kv else value.transpose(0, 1)
-        if query.shape[-1] != self.embed_dim:
-            raise AssertionError(f"was expecting embedding dimension of {self.embed_dim}, but got {query.shape[-1]}")
-        n, length, _ = query.shape
-        mask = _as_added(attn_mask, query.dtype)
-        if mask is not None:
-            mask = mask.reshape(n, self.num_heads, *mask.shape[1:]) if mask.ndim == 3 else mask
-        padding = _as_added(key_padding_mask, query.dtype)
-        q, k, v = self._project(query, key, value)
-        extra = 0
-        if self.bias_k is not None:
-            k, v = cat([k, self.bias_k.expand(n, 1, self.embed_dim)], 1), cat([v, self.bias_v.expand(n, 1, self.embed_dim)], 1)
-            extra += 1
-        if self.add_zero_attn:
-            k, v = cat([k, k.new_zeros(n, 1, self.embed_dim)], 1), cat([v, v.new_zeros(n, 1, self.embed_dim)], 1)
-            extra += 1
-        if extra:
-            mask = None if mask is None else F.pad(mask, (0, extra))
-            padding = None if padding is None else F.pad(padding, (0, extra))
-        if padding is not None:
-            padding = padding.reshape(n, 1, 1, -1)
-            mask = padding if mask is None else mask + padding
-        q, k, v = (t.reshape(n, -1, self.num_heads, self.head_dim).transpose(1, 2) for t in (q, k, v))  # (N, H, L, D)
-        p = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            scores = (q * (1.0 / math.sqrt(self.head_dim))) @ k.transpose(-2, -1)
-            weights = F.softmax(scores if mask is None else scores + mask, -1)
-            weights = F.dropout(weights, p) if p else weights
-            out = weights @ v
-            weights = weights.mean(1) if average_attn_weights else weights
-            weights = weights.squeeze(0) if single else weights
-        else:
-            out = F.scaled_dot_product_attention(q, k, v, mask, p)
-        out = self.out_proj(out.transpose(1, 2).reshape(n, length, self.embed_dim))
-        out = out.squeeze(0) if single else out if self.batch_first else out.transpose(0, 1)
-        return out, weights
+        out, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
+            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, self.training,
+            key_padding_mask, need_weights, attn_mask, not self._qkv_same_embed_dim, self.q_proj_weight,
+            self.k_proj_weight, self.v_proj_weight, None, None, average_attn_weights, is_causal,
+        )  # fmt: skip
+        return (out.transpose(0, 1) if self.batch_first and out.ndim == 3 else out), weights
 
 
 def _activation(activation):

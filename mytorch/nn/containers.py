@@ -1,12 +1,27 @@
 """Modules and parameters in sequences and dictionaries."""
 
 import operator
+import warnings
 from collections import OrderedDict
 from itertools import chain, islice
 
 from ..tensor import Tensor
 from .module import Module
 from .parameter import Parameter
+
+
+class Container(Module):
+    """The oldest container: named submodules. Deprecated."""
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        warnings.warn(
+            "nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(Module):

@@ -1,5 +1,7 @@
 """The functional twins of the layers: names of ops as `F`, and the few composites that are no op."""
 
+import warnings
+
 from .. import dtypes
 from ..ops.activation import (
     celu,
@@ -31,6 +33,7 @@ from ..ops.activation import (
     threshold,
 )
 from ..ops.activation import relu as _relu
+from ..ops.activation import threshold as _threshold
 from ..ops.attention import scaled_dot_product_attention
 from ..ops.conv import (
     conv1d,
@@ -43,7 +46,7 @@ from ..ops.conv import (
 from ..ops.core import op
 from ..ops.creation import arange, zeros
 from ..ops.elementwise import where
-from ..ops.embedding import embedding
+from ..ops.embedding import embedding, embedding_bag
 from ..ops.linalg import _linear
 from ..ops.loss import (
     binary_cross_entropy,
@@ -64,13 +67,14 @@ from ..ops.loss import (
     multilabel_soft_margin_loss,
     nll_loss,
     pairwise_distance,
+    pdist,
     poisson_nll_loss,
     smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from ..ops.movement import cat
+from ..ops.movement import cat, stack
 from ..ops.normalization import (
     batch_norm,
     group_norm,
@@ -81,22 +85,33 @@ from ..ops.normalization import (
     rms_norm,
 )
 from ..ops.padding import pad
+from ..ops.padding import pad as _pad
 from ..ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
     adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices,
     adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices,
     adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
     lp_pool1d,
     lp_pool2d,
     lp_pool3d,
     max_pool1d,
+    max_pool1d_with_indices,
     max_pool2d,
+    max_pool2d_with_indices,
     max_pool3d,
+    max_pool3d_with_indices,
     max_unpool1d,
     max_unpool2d,
     max_unpool3d,
@@ -262,6 +277,119 @@ def hardtanh_(input, min_val=-1.0, max_val=1.0):
     return hardtanh(input, min_val, max_val, True)
 
 
+def relu_(input):
+    """In-place version of `relu`."""
+    return relu(input, inplace=True)
+
+
+def elu_(input, alpha=1.0):
+    """In-place version of `elu`."""
+    return elu(input, alpha, inplace=True)
+
+
+def celu_(input, alpha=1.0):
+    """In-place version of `celu`."""
+    return celu(input, alpha, inplace=True)
+
+
+def selu_(input):
+    """In-place version of `selu`."""
+    return selu(input, inplace=True)
+
+
+def leaky_relu_(input, negative_slope=0.01):
+    """In-place version of `leaky_relu`."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    """In-place version of `rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+def threshold_(input, threshold, value):
+    """In-place version of `threshold`."""
+    return _threshold(input, threshold, value, inplace=True)
+
+
+def constant_pad_nd(input, pad, value=0):
+    """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`."""
+    return _pad(input, list(pad), "constant", value)
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """Convolution over time of (T, N, C) with weight (K, C, out): a tensor (T', N, out).
+
+    Raises:
+        RuntimeError: other than three axes.
+    """
+    if input.ndim != 3 or weight.ndim != 3:
+        raise RuntimeError(f"conv_tbc: Input must have 3 dims: time, batch, in_channel, got {input.ndim} and a {weight.ndim}-d weight.")
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """The older name of `interpolate(mode="nearest")`."""
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """The older name of `interpolate(mode="bilinear", align_corners=True)`."""
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def assert_int_or_pair(arg, arg_name, message):
+    """Refuse what is neither an int nor two numbers.
+
+    Raises:
+        AssertionError: with the message, formatted with the argument's name.
+    """
+    if not (isinstance(arg, int) or len(arg) == 2):
+        raise AssertionError(message.format(arg_name))
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """Several matrix products at once, of 2-d operands that are cut at `offs` and of 3-d ones.
+
+    Args:
+        mat_a: (G, M, K), or (M, K) of which group g has the rows (or, if mat_b is 2-d, the columns) before offs[g].
+        mat_b: (G, K, N), or (K, N), cut likewise along N (or K).
+        offs: (G,) integers, the end of each group; needed if an operand is 2-d.
+        out_dtype: of the result.
+
+    Returns:
+        (G, M, N) for two 3-d or two 2-d operands; else (M, N).
+
+    Raises:
+        RuntimeError: offs is missing or superfluous, a bias is given, or axes don't fit.
+    """
+    if bias is not None:
+        raise RuntimeError("grouped_mm: Bias not supported yet")
+    if mat_a.ndim not in (2, 3) or mat_b.ndim not in (2, 3):
+        raise RuntimeError(f"grouped_mm: mat_a and mat_b have to be 2 or 3 dimensional, got {mat_a.ndim} and {mat_b.ndim}.")
+    cut = mat_a.ndim == 2 or mat_b.ndim == 2
+    if cut != (offs is not None):
+        raise RuntimeError(f"grouped_mm: Have to {'' if cut else 'not '}provide offsets{' if one of the matrices is 2d' if cut else ' for 3d matrices'}.")
+    if not cut:
+        out = mat_a @ mat_b
+    else:
+        ends = [int(e) for e in offs]
+        spans = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        if mat_a.ndim == mat_b.ndim:
+            out = stack([mat_a[:, s] @ mat_b[s] for s in spans])
+        elif mat_a.ndim == 2:
+            out = cat([mat_a[s] @ mat_b[g] for g, s in enumerate(spans)])
+        else:
+            out = cat([mat_a[g] @ mat_b[:, s] for g, s in enumerate(spans)], -1)
+    return out if out_dtype is None else out.to(out_dtype)
+
+
 def one_hot(tensor, num_classes=-1):
     """Class indices (…) as an int64 tensor (…, num_classes) with a single 1 in each row.
 
@@ -289,16 +417,24 @@ def one_hot(tensor, num_classes=-1):
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
 
 
+# These call functions of this module, by `F.`; so they come last.
+from .linear_cross_entropy import linear_cross_entropy  # noqa: E402
+from .multihead import multi_head_attention_forward  # noqa: E402
+
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "affine_grid",
     "alpha_dropout",
     "apply_rotary_pos_embed",
+    "assert_int_or_pair",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -307,10 +443,13 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
     "channel_shuffle",
+    "constant_pad_nd",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -323,14 +462,21 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
+    "elu_",
     "embedding",
+    "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
     "group_norm",
+    "grouped_mm",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
@@ -345,7 +491,9 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -354,13 +502,17 @@ __all__ = [
     "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
@@ -369,6 +521,7 @@ __all__ = [
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -376,12 +529,15 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "relu_squared",
     "rms_norm",
     "rmsnorm",
     "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -394,8 +550,11 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]

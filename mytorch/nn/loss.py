@@ -1,11 +1,32 @@
 """Loss layers: each calls the function of its name in `nn.functional`."""
 
+import inspect
+import math
+import warnings
+
 from ..ops.loss import _legacy
 from . import functional as F
+from .linear import Linear
 from .module import Module
 
 
-class CrossEntropyLoss(Module):
+class _Loss(Module):
+    """What losses share: the reduction, which PyTorch's older size_average and reduce may name too."""
+
+    def __init__(self, size_average=None, reduce=None, reduction="mean"):
+        super().__init__()
+        self.reduction = _legacy(reduction, size_average, reduce)
+
+
+class _WeightedLoss(_Loss):
+    """A loss with a weight for each class, which is a buffer."""
+
+    def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class CrossEntropyLoss(_WeightedLoss):
     """The negative log-likelihood of class targets under softmax(logits); see `F.cross_entropy`."""
 
     def __init__(
@@ -21,10 +42,8 @@ class CrossEntropyLoss(Module):
         auto=False,
         fused=None,
     ):
-        super().__init__()
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
-        self.reduction = reduction
         self.label_smoothing = label_smoothing
         self.softcap = softcap
         self.auto = auto
@@ -71,10 +90,24 @@ def _loss(name, function, arguments=(), buffers=(), old=True):
         return getattr(F, function)(*inputs, reduction=self.reduction, **options)
 
     body = {"__init__": __init__, "forward": forward, "__doc__": f"The loss `F.{function}` as a layer.", "__module__": __name__}
-    return type(name, (Module,), body)
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults[n]) for n in order]
+    body["__signature__"] = inspect.Signature(parameters)
+    return type(name, (_WeightedLoss if "weight" in buffers else _Loss,), body)
 
 
 NLLLoss = _loss("NLLLoss", "nll_loss", [("ignore_index", -100)], ["weight"])
+
+
+class NLLLoss2d(NLLLoss):
+    """The older name of NLLLoss for images."""
+
+    def __init__(self, *args, **kwargs):
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.", FutureWarning, stacklevel=2
+        )
+        super().__init__(*args, **kwargs)
+
+
 MSELoss = _loss("MSELoss", "mse_loss")
 L1Loss = _loss("L1Loss", "l1_loss")
 BCELoss = _loss("BCELoss", "binary_cross_entropy", buffers=["weight"])
@@ -98,7 +131,7 @@ MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", "multilabel_soft_ma
 MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", "multilabel_margin_loss")
 
 
-class CTCLoss(Module):
+class CTCLoss(_Loss):
     """Connectionist temporal classification; see `F.ctc_loss`."""
 
     def __init__(self, blank=0, reduction="mean", zero_infinity=False):
@@ -134,3 +167,65 @@ class PairwiseDistance(Module):
 
     def forward(self, x1, x2):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """A linear layer and the cross-entropy of its output; see `F.linear_cross_entropy`.
+
+    Args:
+        in_features, num_classes: the sizes of input and output.
+        out_features: further axes of the output, each place of which has its own classes and target.
+        bias: whether the layer has one.
+        weight, reduction, ignore_index, label_smoothing: as CrossEntropyLoss's.
+        options: a LinearCrossEntropyOptions, to go through the batch in pieces.
+
+    Shape: (N, in_features) or (in_features,), and targets (N, *out_features) or ().
+    """
+
+    def __init__(
+        self,
+        in_features,
+        num_classes,
+        *,
+        out_features=(),
+        bias=False,
+        device=None,
+        dtype=None,
+        reduction="mean",
+        weight=None,
+        ignore_index=None,
+        label_smoothing=0.0,
+        options=None,
+    ):
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight, None, None, reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input, target):
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(self.num_classes, *self.out_features, self.linear.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(self.num_classes, *self.out_features),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self):
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
+            f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

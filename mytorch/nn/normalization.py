@@ -236,8 +236,10 @@ class GroupNorm(Module):
 class _InstanceNorm(_BatchNorm):
     """Normalises each channel of each sample. Source: Ulyanov et al., 2016."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None, *, bias=True
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input):
         self._check(input)

@@ -181,3 +181,41 @@ class MaxUnpool3d(_MaxUnpool):
     """The partial inverse of MaxPool3d."""
 
     dims = 3
+
+
+class _FractionalMaxPool(Module):
+    dims = 2
+
+    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        super().__init__()
+        d, name = self.dims, type(self).__name__
+
+        def each(value):
+            return tuple(value) if isinstance(value, (tuple, list)) else (value,) * d
+
+        self.kernel_size = each(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else each(output_size)
+        self.output_ratio = None if output_ratio is None else each(output_ratio)
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input):
+        return getattr(F, f"fractional_max_pool{self.dims}d")(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows of the last two axes at pseudo-random places. Source: Graham, 2014."""
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Maxima of windows of the last three axes at pseudo-random places. Source: Graham, 2014."""
+
+    dims = 3

@@ -381,6 +381,20 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+def pdist(input, p=2.0):
+    """The p-distances of all pairs i < j of rows of (N, C), as one vector.
+
+    Raises:
+        RuntimeError: not 2-d, or a negative p.
+    """
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    rows, columns = np.triu_indices(input.shape[0], 1)
+    return (input[Tensor._wrap(rows)] - input[Tensor._wrap(columns)]).norm(p, -1)
+
+
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last axis."""
     return (x1 - x2 + eps).norm(p, -1, keepdim)

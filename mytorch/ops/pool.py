@@ -14,6 +14,7 @@ from .conv import several, tap_slices, taps
 from .core import op
 from .indexing import beside
 from .movement import stack
+from .random import rand
 
 
 def _listed(value):
@@ -381,3 +382,119 @@ def _unpooling(d):
 
 max_unpool1d, max_unpool2d, max_unpool3d = (_unpooling(d) for d in (1, 2, 3))
 
+
+
+# -- fractional: windows at random places -----------------------------------------------------------------------
+
+
+def _starts(xp, samples, n, out, kernel):
+    """Where `out` windows of `kernel` begin on an axis of n: pseudo-random steps that one number in [0, 1) decides.
+
+    Args:
+        samples: (N, C). Returns an int64 array (N, C, out).
+    """
+    last = n - kernel
+    steps = samples.dtype.type(last) / samples.dtype.type(max(out - 1, 1))
+    u = samples[..., None]
+    i = xp.arange(out).astype(samples.dtype)
+    starts = ((i + u) * steps).astype(np.int64) - (u * steps).astype(np.int64)
+    starts[..., -1] = last
+    return starts
+
+
+def _fractional_sizes(input, output_size, output_ratio, d, name):
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if output_size is not None:
+        return several(output_size, d, name)
+    ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * d
+    if len(ratios) != d:
+        raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+    return tuple(int(n * r) for n, r in zip(input.shape[-d:], ratios, strict=True))
+
+
+def _fractional_pooling(d):
+    name = f"fractional_max_pool{d}d"
+
+    def fractional_with_indices(
+        input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+    ):
+        sizes = _fractional_sizes(input, output_size, output_ratio, d, name)
+        kernel = several(kernel_size, d, name)
+        x, single = _batched(input, d, name)
+        spatial = tuple(x.shape[2:])
+        for n, o, k in zip(spatial, sizes, kernel, strict=True):
+            if o < 1 or o + k - 1 > n:
+                raise RuntimeError(f"{name}: the window {kernel} is too large for the input {spatial} and the output {sizes}.")
+        samples = rand(*x.shape[:2], d, dtype=x.dtype, device=x.device) if _random_samples is None else _random_samples
+        if tuple(samples.shape) != (*x.shape[:2], d):
+            raise RuntimeError(f"{name}: expected _random_samples of shape {(*x.shape[:2], d)}, got {tuple(samples.shape)}.")
+        raw, u = x._data._array, samples._data._array
+        xp = xp_of(raw)
+        if d == 2:  # the first number is for the last axis, as in PyTorch
+            u = u[..., ::-1]
+        starts = [
+            _starts(xp, u[..., i], n, o, k)
+            for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))
+        ]
+        flat_x = raw.reshape(*raw.shape[:2], -1)
+        best = where = None
+        for position in taps(kernel):
+            flat = 0
+            for i, p in enumerate(position):
+                place = (starts[i] + p).reshape(*raw.shape[:2], *(-1 if j == i else 1 for j in range(d)))
+                flat = flat * spatial[i] + place
+            flat = flat.reshape(*raw.shape[:2], -1)
+            value = xp.take_along_axis(flat_x, flat, -1)
+            if best is None:
+                best, where = value, flat
+            else:
+                better = (value > best) | (value != value)
+                best, where = xp.where(better, value, best), xp.where(better, flat, where)
+        indices = Tensor._wrap(where)
+        out = x.reshape(*raw.shape[:2], -1).gather(-1, indices).reshape(*raw.shape[:2], *sizes)
+        indices = indices.reshape(*raw.shape[:2], *sizes)
+        return (out.squeeze(0), indices.squeeze(0)) if single else (out, indices)
+
+    def fractional(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        found = fractional_with_indices(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+        return found if return_indices else found[0]
+
+    for function, full in ((fractional_with_indices, name + "_with_indices"), (fractional, name)):
+        function.__name__ = function.__qualname__ = full
+        function.__doc__ = f"""The maxima of windows of the last {d} axes that lie at pseudo-random places.
+
+    Args:
+        kernel_size: of the windows. output_size: how many; or output_ratio: their number as a share of the axis.
+        _random_samples: (N, C, {d}) numbers in [0, 1) that decide the places; drawn by default.
+
+    Returns:
+        The maxima, and where they were {"" if "indices" in full else "if return_indices"}.
+
+    Source: Graham, Fractional max-pooling, 2014.
+    """
+    return fractional_with_indices, fractional
+
+
+fractional_max_pool2d_with_indices, fractional_max_pool2d = _fractional_pooling(2)
+fractional_max_pool3d_with_indices, fractional_max_pool3d = _fractional_pooling(3)
+
+
+def _with_indices(pool, positional):
+    """The form of a max-pooling that gives (maxima, positions)."""
+
+    def pool_with_indices(*args, **kwargs):
+        kwargs.pop("return_indices", None)
+        return pool(*args[:positional], **kwargs, return_indices=True)
+
+    pool_with_indices.__name__ = pool_with_indices.__qualname__ = pool.__name__ + "_with_indices"
+    pool_with_indices.__doc__ = f"`{pool.__name__}` with return_indices=True: (maxima, where they were)."
+    return pool_with_indices
+
+
+max_pool1d_with_indices = _with_indices(max_pool1d, 6)
+max_pool2d_with_indices = _with_indices(max_pool2d, 6)
+max_pool3d_with_indices = _with_indices(max_pool3d, 6)
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d, 2)
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d, 2)
+adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d, 2)

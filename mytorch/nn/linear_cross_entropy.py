@@ -1,0 +1,154 @@
+"""Cross-entropy of a linear layer's output, without the whole table of logits if options ask for that."""
+
+import dataclasses
+import warnings
+
+from .. import dtypes
+from ..ops.movement import cat, stack
+from . import functional as F
+
+_POLICIES = ("auto", "accurate", "balanced", "compact")
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearCrossEntropyOptions:
+    """How `linear_cross_entropy` goes through the batch in pieces.
+
+    Args:
+        allow_retain_graph: accepted; a second backward with retain_graph is always possible here.
+        batch_chunk_size: rows in a piece; None takes all at once, or what chunking_method says.
+        chunking_method: "aspect_ratio" makes a piece's logits about as large as the input, "aspect_ratio:N" 1/N of
+            that; "auto" is "aspect_ratio" for 16-bit floats on the CPU and "aspect_ratio:2" elsewhere; None, no rule.
+        acc_policy: "auto", "accurate", "balanced" or "compact"; here all keep what "accurate" keeps.
+        acc_dtype: the dtype of logits and sums; by default float32 for 16-bit floats, else the input's.
+
+    Raises:
+        ValueError: an unknown policy or method, or sizes that contradict each other.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: object = None
+
+    def __post_init__(self):
+        if self.acc_policy not in _POLICIES:
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+        if self.chunking_method not in (None, "auto"):
+            name, colon, factor = self.chunking_method.partition(":")
+            if name != "aspect_ratio" or (colon and not (factor.isdigit() and int(factor) >= 1)):
+                raise ValueError(f"invalid chunking_method: {self.chunking_method!r}")
+        if self.batch_chunk_size is not None and self.batch_chunk_size < 1:
+            raise ValueError(f"batch_chunk_size must be positive, got {self.batch_chunk_size}")
+
+    def rows(self, batch, in_features, classes, half):
+        """How many rows a piece has."""
+        method = self.chunking_method
+        if self.batch_chunk_size is not None:
+            if method not in (None, "auto") and self._by_ratio(method, batch, in_features, classes) != self.batch_chunk_size:
+                raise ValueError(
+                    f"batch_chunk_size={self.batch_chunk_size} and chunking_method={method!r} disagree; give one of them."
+                )
+            return self.batch_chunk_size
+        if method is None:
+            return max(batch, 1)
+        return self._by_ratio(("aspect_ratio" if half else "aspect_ratio:2") if method == "auto" else method, batch, in_features, classes)
+
+    @staticmethod
+    def _by_ratio(method, batch, in_features, classes):
+        factor = int(method.partition(":")[2] or 1)
+        rows = -(-batch // -(-classes // max(in_features, 1)))
+        power = 1 << max(rows - 1, 0).bit_length()
+        return max(power // factor, 1)
+
+
+def _check(input, linear_weight, linear_bias):
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
+    if linear_weight.ndim < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.ndim}")
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != tuple(linear_weight.shape[:-1]):
+        raise RuntimeError(
+            f"expected linear_bias shape {tuple(linear_weight.shape[:-1])}, got {tuple(linear_bias.shape)}"
+        )
+    if linear_weight.ndim > 2 and input.ndim == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+        )
+
+
+def linear_cross_entropy(
+    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
+    label_smoothing=0.0, options=None,
+):  # fmt: skip
+    """cross_entropy(input @ linear_weightᵀ + linear_bias, target).
+
+    Args:
+        input: (N, in) or (in,). linear_weight: (C, in), or (C, d1, …, in) for a loss of several axes.
+        target: class indices (N, d1, …), or probabilities (N, C, d1, …).
+        linear_bias: (C, d1, …). weight: (C,), of each class.
+        reduction, ignore_index, label_smoothing: as `cross_entropy`'s.
+        options: a LinearCrossEntropyOptions, to go through the batch in pieces: the logits of each are computed,
+            dropped, and computed again in backward.
+
+    Raises:
+        RuntimeError: shapes that don't fit, or ignore_index with probabilities.
+    """
+    _check(input, linear_weight, linear_bias)
+    classes, *outs = linear_weight.shape[:-1]
+    logits_shape = (*input.shape[:-1], classes, *outs)
+    if tuple(target.shape) == logits_shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    ignored = -100 if ignore_index is None else ignore_index
+    if options is not None:
+        if not outs and reduction in ("mean", "sum", "none") and label_smoothing == 0.0 and target.dtype is dtypes.int64:
+            return _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ignored, options)
+        warnings.warn(
+            "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
+            "label_smoothing == 0, target.dtype == int64, out_features == (). Got "
+            f"reduction={reduction!r}, label_smoothing={label_smoothing}, target.dtype={target.dtype}, "
+            f"out_features={tuple(outs)}.",
+            stacklevel=2,
+        )
+    flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = F.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), flat_bias).reshape(*logits_shape)
+    return F.cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ignored, options):
+    from ..autograd.checkpoint import checkpoint
+
+    single = input.ndim == 1
+    if single:
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
+    half = input.dtype.itemsize == 2
+    dtype = options.acc_dtype or (dtypes.float32 if half else input.dtype)
+    size = options.rows(input.shape[0], input.shape[1], linear_weight.shape[0], half)
+
+    def losses(x, w, b, t):
+        logits = F.linear(x.to(dtype), w.to(dtype), None if b is None else b.to(dtype))
+        factors = None if weight is None else weight.to(dtype)
+        return F.cross_entropy(logits, t, factors, ignore_index=ignored, reduction="none" if reduction == "none" else "sum")
+
+    parts = [
+        checkpoint(losses, input[i : i + size], linear_weight, linear_bias, target[i : i + size], use_reentrant=False)
+        for i in range(0, max(input.shape[0], 1), size)
+    ]
+    if reduction == "none":
+        out = cat(parts)
+        return (out.squeeze(0) if single else out).to(input.dtype)
+    out = stack(parts).sum()
+    if reduction == "mean":
+        kept = target != ignored
+        counted = kept.sum() if weight is None else (weight.to(dtype)[target.masked_fill(~kept, 0)] * kept).sum()
+        out = out / counted
+    return out.to(input.dtype)

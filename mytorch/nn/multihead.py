@@ -1,0 +1,162 @@
+"""Attention of several heads over projected inputs, as a function of its parameters."""
+
+import math
+
+from .. import dtypes
+from ..ops.creation import zeros
+from ..ops.movement import cat
+from . import functional as F
+
+
+def _as_added(mask, dtype, name):
+    """A mask as numbers to add: bool masks say where attention is NOT allowed."""
+    if mask is None:
+        return None
+    if mask.dtype is dtypes.bool_:
+        return zeros(*mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
+    if not mask.dtype.is_floating_point:
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return mask.to(dtype)
+
+
+def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
+    """Whether the inputs have a batch axis; refuses axes that don't fit."""
+    if query.ndim not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor"
+        )
+    d = query.ndim
+    kind = "batched (3-D)" if d == 3 else "unbatched (2-D)"
+    if key.ndim != d or value.ndim != d:
+        raise AssertionError(
+            f"For {kind} `query`, expected `key` and `value` to be {d}-D"
+            f" but found {key.ndim}-D and {value.ndim}-D tensors respectively"
+        )
+    if key_padding_mask is not None and key_padding_mask.ndim != d - 1:
+        raise AssertionError(
+            f"For {kind} `query`, expected `key_padding_mask` to be `None` or {d - 1}-D"
+            f" but found {key_padding_mask.ndim}-D tensor instead"
+        )
+    if attn_mask is not None and attn_mask.ndim not in (2, 3):
+        raise AssertionError(
+            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.ndim}-D tensor instead"
+        )
+    if d == 2 and attn_mask is not None and attn_mask.ndim == 3:
+        want = (num_heads, query.shape[0], key.shape[0])
+        if tuple(attn_mask.shape) != want:
+            raise AssertionError(f"Expected `attn_mask` shape to be {want} but got {attn_mask.shape}")
+    return d == 3
+
+
+def _projected(query, key, value, packed, separate, bias):
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    if packed is not None and query is key and key is value:
+        return F.linear(query, packed, bias).chunk(3, -1)
+    weights = separate if packed is None else packed.chunk(3)
+    return tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+
+
+def multi_head_attention_forward(
+    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
+    dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
+    use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
+    static_v=None, average_attn_weights=True, is_causal=False,
+):  # fmt: skip
+    """(output, attention weights or None) of attention of several heads.
+
+    Args:
+        query: (L, N, E) or (L, E). key, value: (S, N, E) or (S, E), with other sizes if the weights are separate.
+        embed_dim_to_check: E. num_heads: divides it.
+        in_proj_weight: (3E, E), or None where use_separate_proj_weight. in_proj_bias: (3E,) or None.
+        bias_k, bias_v: (1, 1, E), an extra key and value. add_zero_attn: an extra key and value of zeros.
+        dropout_p: on the attention weights, if training.
+        key_padding_mask: (N, S), True (or a number to add) where a key is padding.
+        attn_mask: (L, S) or (N * heads, L, S), True (or a number to add) where attention is not allowed.
+        static_k, static_v: (N * heads, S, E / heads), in the place of the projected key and value.
+        need_weights: also return the weights, (N, L, S), or (N, heads, L, S) if not average_attn_weights.
+        is_causal: a hint that attn_mask is the causal one.
+
+    Raises:
+        AssertionError, RuntimeError: shapes that don't fit together, or the hint without a mask.
+    """
+    batched = _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
+    same_qk, same_kv = query is key, key is value
+    if not batched:
+        query = query.unsqueeze(1)
+        key = query if same_qk else key.unsqueeze(1)
+        value = key if same_kv else value.unsqueeze(1)
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    length, n, embed_dim = query.shape
+    if embed_dim != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
+    if embed_dim % num_heads:
+        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    head_dim = embed_dim // num_heads
+    if use_separate_proj_weight and tuple(key.shape[:2]) != tuple(value.shape[:2]):
+        raise AssertionError(
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+        )
+    if not use_separate_proj_weight and tuple(key.shape) != tuple(value.shape):
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+    mask = _as_added(attn_mask, query.dtype, "attn_mask")
+    if mask is not None:
+        want = (length, key.shape[0]) if mask.ndim == 2 else (n * num_heads, length, key.shape[0])
+        if tuple(mask.shape) != want:
+            raise RuntimeError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {want}.")
+        mask = mask.reshape(n, num_heads, *mask.shape[1:]) if mask.ndim == 3 else mask
+    padding = _as_added(key_padding_mask, query.dtype, "key_padding_mask")
+
+    packed = None if use_separate_proj_weight else in_proj_weight
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    if packed is None and any(w is None for w in separate):
+        raise AssertionError("use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None")
+    q, k, v = _projected(query, key, value, packed, separate, in_proj_bias)  # (L, N, E), (S, N, E)
+    extra = 0
+    if (bias_k is None) != (bias_v is None):
+        raise AssertionError("bias_k and bias_v are given together or not at all")
+    if bias_k is not None:
+        if static_k is not None or static_v is not None:
+            raise AssertionError("bias cannot be added to static key or value.")
+        k, v = cat([k, bias_k.expand(1, n, embed_dim)]), cat([v, bias_v.expand(1, n, embed_dim)])
+        extra += 1
+    q, k, v = (t.reshape(-1, n, num_heads, head_dim).permute(1, 2, 0, 3) for t in (q, k, v))  # (N, H, L, D)
+    k = k if static_k is None else _static(static_k, n, num_heads, head_dim, "static_k")
+    v = v if static_v is None else _static(static_v, n, num_heads, head_dim, "static_v")
+    if add_zero_attn:
+        k, v = (cat([t, t.new_zeros(n, num_heads, 1, head_dim)], 2) for t in (k, v))
+        extra += 1
+    if extra:
+        mask = None if mask is None else F.pad(mask, (0, extra))
+        padding = None if padding is None else F.pad(padding, (0, extra))
+    if padding is not None:
+        if tuple(padding.shape) != (n, k.shape[2]):
+            raise AssertionError(f"Expected key_padded_mask.shape to be {(n, k.shape[2])}, but got {tuple(padding.shape)}")
+        padding = padding.reshape(n, 1, 1, -1)
+        mask = padding if mask is None else mask + padding
+    p = dropout_p if training else 0.0
+    weights = None
+    if need_weights:
+        scores = (q * (1.0 / math.sqrt(head_dim))) @ k.transpose(-2, -1)
+        weights = F.softmax(scores if mask is None else scores + mask, -1)
+        weights = F.dropout(weights, p) if p else weights
+        out = weights @ v
+        weights = weights.mean(1) if average_attn_weights else weights
+        weights = weights if batched else weights.squeeze(0)
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, mask, p)
+    out = F.linear(out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias)
+    return (out if batched else out.squeeze(1)), weights
+
+
+def _static(tensor, n, heads, width, name):
+    """A given (N * heads, S, D) as (N, heads, S, D)."""
+    if tensor.shape[0] != n * heads:
+        raise AssertionError(f"expecting {name}.size(0) of {n * heads}, but got {tensor.shape[0]}")
+    if tensor.shape[2] != width:
+        raise AssertionError(f"expecting {name}.size(2) of {width}, but got {tensor.shape[2]}")
+    return tensor.reshape(n, heads, *tensor.shape[1:])

@@ -1,0 +1,343 @@
+"""Layers and functions beside the common ones, against PyTorch's."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import mytorch
+
+RNG = np.random.default_rng(0)
+
+
+def both(torch, *arrays):
+    """The arrays as tensors of each library; floats want gradients."""
+    return [
+        [lib.tensor(a, requires_grad=a.dtype.kind == "f") if isinstance(a, np.ndarray) else a for a in arrays]
+        for lib in (mytorch, torch)
+    ]
+
+
+def same(mine, theirs, **tolerance):
+    np.testing.assert_allclose(mine.numpy(force=True), theirs.detach().numpy(), **{"rtol": 1e-8, "atol": 1e-10, **tolerance})
+
+
+def same_gradients(outs, inputs, modules=()):
+    """Equal outputs, and equal gradients of inputs and parameters for a random upstream gradient."""
+    mine, theirs = outs
+    same(mine, theirs)
+    up = np.random.default_rng(5).standard_normal(tuple(theirs.shape))
+    for out in outs:
+        out.backward(out.new_tensor(up))
+    pairs = [*zip(*inputs, strict=True)]
+    if modules:
+        pairs += list(zip(modules[0].parameters(), modules[1].parameters(), strict=True))
+    for a, b in pairs:
+        if hasattr(b, "grad") and b.requires_grad and b.grad is not None:
+            np.testing.assert_allclose(np.asarray(a.grad), b.grad.numpy(), rtol=1e-7, atol=1e-9)
+
+
+# -- EmbeddingBag -----------------------------------------------------------------------------------------------
+
+INDEX = np.array([1, 4, 4, 2, 0, 3, 1, 1, 5])
+BAGS = [
+    ({}, INDEX.reshape(3, 3), None, False), ({}, INDEX, [0, 2, 2, 5], False), ({"padding_idx": 1}, INDEX, [0, 1, 4, 6], False),
+    ({"include_last_offset": True}, INDEX, [0, 2, 5, 9], False), ({"include_last_offset": True}, INDEX, [0, 2, 5], False),
+    ({"padding_idx": -2}, INDEX.reshape(3, 3), None, False), ({}, INDEX[:0], [0, 0], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "weighted"])
+@pytest.mark.parametrize(("options", "index", "offsets", "_"), BAGS)
+def test_embedding_bag(mode, options, index, offsets, _, torch):
+    weighted = mode == "weighted"
+    options = {"mode": "sum" if weighted else mode, **options}
+    mytorch.manual_seed(0)
+    torch.manual_seed(0)
+    modules = [lib.nn.EmbeddingBag(6, 4, dtype=lib.float64, **options) for lib in (mytorch, torch)]
+    assert repr(modules[0]) == repr(modules[1])
+    same(modules[0].weight, modules[1].weight)
+    factors = RNG.standard_normal(index.shape) if weighted else None
+    inputs = both(torch, index, None if offsets is None else np.array(offsets), factors)
+    outs = [m(*given) for m, given in zip(modules, inputs, strict=True)]
+    same_gradients(outs, inputs, modules)
+
+
+@pytest.mark.parametrize("options", [{"max_norm": 1.0}, {"max_norm": 0.5, "norm_type": 1.0, "mode": "max"}])
+def test_embedding_bag_options(options, torch):
+    inputs = both(torch, INDEX.reshape(3, 3))
+    modules = [lib.nn.EmbeddingBag(6, 4, dtype=lib.float64, **options) for lib in (mytorch, torch)]
+    modules[0].load_state_dict({"weight": modules[1].weight.detach().numpy()})
+    assert repr(modules[0]) == repr(modules[1])
+    same_gradients([m(*given) for m, given in zip(modules, inputs, strict=True)], inputs, modules)
+    same(*(m.weight for m in modules))
+
+
+def test_embedding_bag_scales_by_frequency(torch):
+    """As PyTorch's embedding; its embedding_bag takes the counts of the wrong rows."""
+    inputs = both(torch, INDEX.reshape(3, 3), RNG.standard_normal((6, 4)))
+    mine = mytorch.nn.functional.embedding_bag(*inputs[0], mode="sum", scale_grad_by_freq=True)
+    theirs = torch.nn.functional.embedding(*inputs[1], scale_grad_by_freq=True).sum(1)
+    same_gradients([mine, theirs], inputs)
+
+
+def test_embedding_bag_refuses(torch):
+    table = RNG.standard_normal((6, 4))
+    for lib in (mytorch, torch):
+        bag = lib.nn.EmbeddingBag.from_pretrained(lib.tensor(table), mode="mean")
+        assert not bag.weight.requires_grad
+        index = lib.tensor(INDEX)
+        with pytest.raises(ValueError, match="offsets has to be a 1D Tensor but got None"):
+            bag(index)
+        with pytest.raises(ValueError, match="then offsets has to be None"):
+            bag(index.reshape(3, 3), lib.tensor([0]))
+        with pytest.raises(NotImplementedError, match="only supported for mode='sum'"):
+            bag(index, lib.tensor([0]), lib.ones(9, dtype=lib.float64))
+        with pytest.raises(ValueError, match="mode has to be one of"):
+            lib.nn.functional.embedding_bag(index, bag.weight, lib.tensor([0]), mode="other")
+        with pytest.raises(RuntimeError, match="has to be 0"):
+            bag(index, lib.tensor([1]))
+
+
+def test_sparse_gradients_are_said_to_be_dense_once():
+    mytorch.ops.embedding._warned.clear()
+    layer = mytorch.nn.Embedding(3, 2, sparse=True)
+    with pytest.warns(UserWarning, match="gradients are dense"):
+        layer(mytorch.tensor([0]))
+    layer(mytorch.tensor([0]))
+
+
+# -- lazy layers ------------------------------------------------------------------------------------------------
+
+LAZY = [
+    ("LazyLinear(5)", (2, 3, 4)), ("LazyLinear(5, bias=False)", (3, 4)), ("LazyConv1d(4, 3, padding=1)", (2, 6, 7)), ("LazyConv2d(4, 3, groups=2)", (2, 6, 7, 7)),
+    ("LazyConv3d(4, 2, bias=False)", (2, 3, 4, 4, 4)), ("LazyConvTranspose1d(4, 3, stride=2, output_padding=1)", (2, 6, 7)), ("LazyConvTranspose2d(4, 3, groups=2)", (2, 6, 5, 5)),
+    ("LazyConvTranspose3d(4, 2)", (2, 3, 4, 4, 4)), ("LazyBatchNorm1d()", (4, 6)), ("LazyBatchNorm2d(affine=False)", (2, 3, 4, 4)), ("LazyBatchNorm3d(track_running_stats=False)", (2, 3, 4, 4, 2)),
+    ("LazyInstanceNorm1d()", (2, 3, 6)), ("LazyInstanceNorm2d(affine=False, track_running_stats=False)", (2, 3, 5, 5)), ("LazyInstanceNorm3d(eps=1e-3)", (2, 3, 4, 4, 2)),
+]  # fmt: skip
+
+
+def _made(text, torch):
+    modules = []
+    for lib in (mytorch, torch):
+        lib.manual_seed(4)
+        modules.append(eval(f"nn.{text}", {"nn": lib.nn}))
+    return modules
+
+
+@pytest.mark.filterwarnings("ignore:input's size at dim=1 does not match:UserWarning")
+@pytest.mark.parametrize(("text", "shape"), LAZY)
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature:UserWarning")
+def test_lazy(text, shape, torch):
+    modules = _made(text, torch)
+    assert repr(modules[0]) == repr(modules[1])
+    assert list(modules[0].state_dict()) == list(modules[1].state_dict())
+    assert [mytorch.nn.parameter.is_lazy(p) for p in modules[0].parameters()] == [torch.nn.parameter.is_lazy(p) for p in modules[1].parameters()]
+    x = RNG.standard_normal(shape).astype(np.float32)
+    copies = [copy.deepcopy(modules[0]), pickle.loads(pickle.dumps(modules[0]))]
+    inputs = both(torch, x)
+    outs = [m(*given) for m, given in zip(modules, inputs, strict=True)]
+    assert type(modules[0]).__name__ == type(modules[1]).__name__ == text.partition("(")[0][4:]
+    assert repr(modules[0]) == repr(modules[1])
+    same(*outs, rtol=1e-4, atol=1e-5)
+    for name, value in modules[1].state_dict().items():
+        same(modules[0].state_dict()[name], value, rtol=1e-5, atol=1e-6)
+    modules[0](inputs[0][0])
+    for twin in copies:
+        assert type(twin).__name__.startswith("Lazy")
+        twin.load_state_dict(modules[0].state_dict())
+        twin.eval()
+        modules[0].eval()
+        same(twin(inputs[0][0]), modules[1].eval()(inputs[1][0]), rtol=1e-2, atol=1e-1)
+        assert type(twin) is type(modules[0])
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature:UserWarning")
+def test_lazy_dtype_and_errors(torch):
+    layer = mytorch.nn.LazyLinear(3).double()
+    assert layer(mytorch.ones(2, 4, dtype=mytorch.float64)).dtype is mytorch.float64
+    for lib in (mytorch, torch):
+        with pytest.raises(RuntimeError, match="shape of an uninitialized"):
+            lib.nn.LazyLinear(3).weight.shape  # noqa: B018
+        with pytest.raises(RuntimeError, match=r"Expected 3D \(unbatched\) or 4D \(batched\) input to LazyConv2d"):
+            lib.nn.LazyConv2d(3, 2)(lib.ones(2, 2))
+        with pytest.raises(ValueError, match="in_channels must be divisible by groups"):
+            lib.nn.LazyConv2d(4, 2, groups=2)(lib.ones(1, 3, 4, 4))
+
+
+# -- others -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"div_value": 2.0, "head_bias": True}])
+def test_adaptive_log_softmax(options, torch):
+    modules = []
+    for lib in (mytorch, torch):
+        lib.manual_seed(4)
+        modules.append(lib.nn.AdaptiveLogSoftmaxWithLoss(64, 20, [5, 10, 15], dtype=lib.float64, **options))
+    assert repr(modules[0]) == repr(modules[1])
+    for name, value in modules[1].state_dict().items():
+        same(modules[0].state_dict()[name], value)
+    inputs = both(torch, RNG.standard_normal((7, 64)) * 3, np.array([0, 19, 3, 7, 12, 12, 4]))
+    outs = [m(*given) for m, given in zip(modules, inputs, strict=True)]
+    same(outs[0].loss, outs[1].loss)
+    same_gradients([o.output for o in outs], inputs, modules)
+    same(*(m.log_prob(given[0]) for m, given in zip(modules, inputs, strict=True)))
+    assert modules[0].predict(inputs[0][0]).tolist() == modules[1].predict(inputs[1][0]).tolist()
+    single = [m(given[0][1], given[1][1]) for m, given in zip(modules, inputs, strict=True)]
+    same(single[0].output, single[1].output)
+    for lib, module in zip((mytorch, torch), modules, strict=True):
+        with pytest.raises(RuntimeError, match=r"Target values should be in \[0, 19\]"):
+            module(lib.zeros(1, 64, dtype=lib.float64), lib.tensor([20]))
+        with pytest.raises(ValueError, match="cutoffs should be a sequence of unique"):
+            lib.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 5])
+
+
+@pytest.mark.parametrize(("d", "shape", "options"), [
+    (2, (2, 3, 9, 11), {"kernel_size": 2, "output_size": (4, 5)}), (2, (3, 9, 11), {"kernel_size": (3, 2), "output_ratio": (0.5, 0.6)}),
+    (3, (2, 3, 7, 8, 9), {"kernel_size": 2, "output_size": 3}), (3, (2, 6, 7, 8), {"kernel_size": (2, 3, 1), "output_ratio": 0.5}), (2, (2, 1, 5, 5), {"kernel_size": 3, "output_size": 1}),
+])  # fmt: skip
+@pytest.mark.parametrize("drawn", [False, True])
+def test_fractional_max_pool(d, shape, options, drawn, torch):
+    n, c = (1, shape[0]) if len(shape) == d + 1 else shape[:2]
+    samples = None if drawn else RNG.random((n, c, d))
+    inputs = both(torch, RNG.standard_normal(shape))
+    outs = []
+    for lib, given in zip((mytorch, torch), inputs, strict=True):
+        lib.manual_seed(3)
+        kind = getattr(lib.nn, f"FractionalMaxPool{d}d")
+        module = kind(return_indices=True, _random_samples=None if drawn else lib.tensor(samples), **options)
+        outs.append(module(given[0]))
+    same(outs[0][1], outs[1][1])
+    same_gradients([o[0] for o in outs], inputs)
+    for lib in (mytorch, torch):
+        with pytest.raises(ValueError, match="only one of output_size and output_ratio"):
+            getattr(lib.nn, f"FractionalMaxPool{d}d")(2, 2, 0.5)
+
+
+def test_linear_cross_entropy(torch):
+    x, w, b, t = RNG.standard_normal((9, 4)), RNG.standard_normal((6, 4)), RNG.standard_normal(6), RNG.integers(0, 6, 9)
+    factors = RNG.random(6)
+    for reduction in ("mean", "sum", "none"):
+        for options in (None, {}, {"batch_chunk_size": 4, "chunking_method": None}, {"chunking_method": "aspect_ratio:2"}):
+            for more in ({}, {"ignore_index": int(t[0])}, {"weight": factors}):
+                inputs = both(torch, x, w, b, t)
+                outs = []
+                for lib, (xx, ww, bb, tt) in zip((mytorch, torch), inputs, strict=True):
+                    made = None if options is None else lib.nn.LinearCrossEntropyOptions(**options)
+                    extra = {k: lib.tensor(v) if k == "weight" else v for k, v in more.items()}
+                    outs.append(lib.nn.functional.linear_cross_entropy(xx, ww, tt, linear_bias=bb, reduction=reduction, options=made, **extra))
+                same_gradients(outs, inputs)
+    for made in ({}, {"out_features": (2, 3), "bias": True, "label_smoothing": 0.1}):
+        modules = []
+        for lib in (mytorch, torch):
+            lib.manual_seed(1)
+            modules.append(lib.nn.LinearCrossEntropyLoss(4, 6, dtype=lib.float64, **made))
+        assert repr(modules[0]) == repr(modules[1])
+        outs = made.get("out_features", ())
+        inputs = both(torch, x, RNG.integers(0, 6, (9, *outs)))
+        same_gradients([m(*given) for m, given in zip(modules, inputs, strict=True)], inputs, modules)
+    with pytest.raises(RuntimeError, match="expected equal input and linear_weight last dimensions"):
+        mytorch.nn.functional.linear_cross_entropy(mytorch.ones(2, 3), mytorch.ones(4, 5), mytorch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("options", [
+    {}, {"need_weights": False}, {"average_attn_weights": False}, {"bias_kv": True, "add_zero_attn": True}, {"mask": "float"}, {"mask": "bool", "padding": True},
+    {"mask": "heads", "padding": True, "add_zero_attn": True}, {"separate": True}, {"static": True},
+])  # fmt: skip
+def test_multi_head_attention_forward(batched, options, torch):
+    L, S, N, E, H = 4, 5, 3 if batched else 1, 8, 2
+    options = dict(options)
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((n, N, E)) for n in (L, S, S))
+    w, b, o, ob = (rng.standard_normal(s) * 0.5 for s in ((3 * E, E), 3 * E, (E, E), E))
+    biases = [rng.standard_normal((1, 1, E)) for _ in "kv"] if options.pop("bias_kv", False) else [None, None]
+    kind = options.pop("mask", None)
+    mask = {None: None, "float": rng.standard_normal((L, S)), "bool": np.arange(S) > np.arange(L)[:, None] + 1, "heads": rng.standard_normal((N * H, L, S))}[kind]
+    padding = rng.standard_normal((N, S)) if kind == "heads" else np.arange(S) >= np.array([5, 4, 3])[:N, None]
+    padding = padding if options.pop("padding", False) else None
+    separate = options.pop("separate", False)
+    static = [rng.standard_normal((N * H, S, E // H)) for _ in "kv"] if options.pop("static", False) else [None, None]
+    zero = options.pop("add_zero_attn", False)
+    if not batched:
+        q, k, v = q[:, 0], k[:, 0], v[:, 0]
+        padding = None if padding is None else padding[0]
+    arrays = both(torch, q, k, v, w, b, *biases, o, ob, mask, padding, *static)
+    outs, ws = [], []
+    for lib, (qq, kk, vv, ww, bb, bk, bv, oo, oob, m, p, sk, sv) in zip((mytorch, torch), arrays, strict=True):
+        parts = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), ww.chunk(3), strict=True)) if separate else {}
+        out, weights = lib.nn.functional.multi_head_attention_forward(
+            qq, kk, vv, E, H, None if separate else ww, bb, bk, bv, zero, 0.0, oo, oob, attn_mask=m, key_padding_mask=p,
+            use_separate_proj_weight=separate, static_k=sk, static_v=sv, **parts, **options,
+        )  # fmt: skip
+        outs.append(out)
+        ws.append(weights)
+    if options.get("need_weights", True):
+        same(*ws)
+    else:
+        assert ws[0] is None
+    same_gradients(outs, arrays)
+
+
+CALLS = {
+    "pdist": lambda F, x: F.pdist(x[:, :, 0]), "pdist p=1": lambda F, x: F.pdist(x[:, :, 0], 1.0), "pdist inf": lambda F, x: F.pdist(x[:, :, 0], float("inf")),
+    "relu_": lambda F, x: F.relu_(x * 1), "elu_": lambda F, x: F.elu_(x * 1, 0.5), "celu_": lambda F, x: F.celu_(x * 1, 0.7), "selu_": lambda F, x: F.selu_(x * 1),
+    "leaky_relu_": lambda F, x: F.leaky_relu_(x * 1, 0.2), "rrelu_": lambda F, x: F.rrelu_(x * 1), "threshold_": lambda F, x: F.threshold_(x * 1, 0.1, 3.0), "hardtanh_": lambda F, x: F.hardtanh_(x * 1, -0.3, 0.4),
+    "upsample_nearest": lambda F, x: F.upsample_nearest(x[None], scale_factor=2), "upsample_bilinear": lambda F, x: F.upsample_bilinear(x[None], (7, 9)),
+    "conv_tbc": lambda F, x: F.conv_tbc(x, x[:2].permute(0, 2, 1), x[0, 0, :1].sum() * x[0, :, 0], 1),
+    "max_pool2d_with_indices": lambda F, x: F.max_pool2d_with_indices(x, 2)[0], "max_pool1d_with_indices": lambda F, x: F.max_pool1d_with_indices(x, 2, 1)[0],
+    "max_pool3d_with_indices": lambda F, x: F.max_pool3d_with_indices(x[None], 2)[0], "adaptive_max_pool2d_with_indices": lambda F, x: F.adaptive_max_pool2d_with_indices(x, 2)[0],
+    "adaptive_max_pool1d_with_indices": lambda F, x: F.adaptive_max_pool1d_with_indices(x, 2)[0], "adaptive_max_pool3d_with_indices": lambda F, x: F.adaptive_max_pool3d_with_indices(x[None], 2)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore:.*nn.functional.upsample.*deprecated:UserWarning")
+def test_function(name, torch):
+    inputs = both(torch, RNG.standard_normal((4, 6, 5)))
+    same_gradients([CALLS[name](lib.nn.functional, given[0]) for lib, given in zip((mytorch, torch), inputs, strict=True)], inputs)
+
+
+def test_constant_pad_nd(torch):
+    x = RNG.standard_normal((3, 4))
+    for widths in ((1, 2), (1, -1, 0, 2)):
+        same(mytorch.constant_pad_nd(mytorch.tensor(x), widths, 1.5), torch.constant_pad_nd(torch.tensor(x), widths, 1.5))
+
+
+def test_grouped_mm():
+    F = mytorch.nn.functional
+    a, b = (mytorch.tensor(RNG.standard_normal(s)) for s in ((6, 4), (3, 4, 5)))
+    offs = mytorch.tensor([1, 3, 6])
+    out = F.grouped_mm(a, b, offs=offs)
+    same(out[1:3], (a[1:3] @ b[1]))
+    assert tuple(out.shape) == (6, 5)
+    same(F.grouped_mm(a.T, a, offs=offs)[2], a[3:].T @ a[3:])
+    same(F.grouped_mm(b, b.transpose(1, 2)), b @ b.transpose(1, 2))
+    same(F.grouped_mm(b.transpose(1, 2), a.T, offs=offs)[:, 3:], b[2].T @ a[3:].T)
+    with pytest.raises(RuntimeError, match="Have to provide offsets"):
+        F.grouped_mm(a, b)
+
+
+def test_older_names(torch):
+    for lib in (mytorch, torch):
+        with pytest.warns(FutureWarning, match="`NLLLoss2d` has been deprecated"):
+            loss = lib.nn.NLLLoss2d(reduction="sum")
+        assert isinstance(loss, lib.nn.NLLLoss)
+        with pytest.warns(FutureWarning, match="nn.Container is deprecated"):
+            holder = lib.nn.Container(a=lib.nn.Linear(2, 2))
+        assert list(holder.state_dict()) == ["a.weight", "a.bias"]
+        with pytest.warns(FutureWarning, match="`nn.init.normal` is now deprecated in favor of `nn.init.normal_`"):
+            lib.nn.init.normal(lib.empty(2))
+
+
+@pytest.mark.parametrize("options", [{}, {"std": 0.02}, {"mean": 1.0, "std": 2.0, "a": 0.0, "b": 3.0}, {"a": 2.0, "b": 3.0}, {"a": -0.1, "b": 0.1}])
+@pytest.mark.parametrize("shape", [(5,), (40, 30)])
+def test_trunc_normal_draws_as_pytorch(options, shape, torch):
+    results = []
+    for lib in (mytorch, torch):
+        lib.manual_seed(6)
+        t = lib.nn.init.trunc_normal_(lib.empty(*shape), **options)
+        results.append((t.numpy(), lib.rand(1).item()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
+    assert results[0][1] == results[1][1]
