@@ -35,14 +35,6 @@ from .activation import (
 from .adaptive import (
     AdaptiveLogSoftmaxWithLoss,
 )
-from .attention import (
-    MultiheadAttention,
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
 from .containers import (
     Container,
     ModuleDict,
@@ -186,6 +178,14 @@ from .pool import (
     MaxUnpool3d,
 )
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from .transformer import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from .vision import (
     ChannelShuffle,
     Fold,

@@ -16,7 +16,7 @@ class Container(Module):
     def __init__(self, **kwargs):
         super().__init__()
         warnings.warn(
-            "nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that instead.",
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
             FutureWarning,
             stacklevel=2,
         )
@@ -79,6 +79,16 @@ class Sequential(Module):
         return Sequential(*(list(self) * times))
 
     __rmul__ = __mul__
+
+    def __imul__(self, times):
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+        modules = list(self)
+        for _ in range(times - 1):
+            self.extend(modules)
+        return self
 
     def append(self, module):
         """Add a module at the end; returns self."""
@@ -415,6 +425,15 @@ class ParameterDict(Module):
         merged = self.copy()
         merged.update(other)
         return merged
+
+    def __ror__(self, other):
+        merged = ParameterDict(other)
+        merged.update(self)
+        return merged
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
     def __repr__(self):
         return f"{self._get_name()}(\n{_lines_of(self.items())}\n)" if len(self) else f"{self._get_name()}()"

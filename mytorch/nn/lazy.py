@@ -203,7 +203,7 @@ class _LazyNorm(LazyModuleMixin):
     def initialize_parameters(self, input):
         """Take num_features from the input."""
         fresh = self.has_uninitialized_params()
-        if self.num_features == 0:
+        if fresh or (self.num_features == 0 and any(t is not None for t in (self.weight, self.running_mean))):
             self.num_features = input.shape[1]
         if fresh:
             for tensor in (self.weight, self.bias, self.running_mean, self.running_var):

@@ -62,40 +62,53 @@ class CrossEntropyLoss(_WeightedLoss):
         )
 
 
-def _loss(name, function, arguments=(), buffers=(), old=True):
-    """A loss layer from a function: `arguments` are (name, default) pairs, kept and passed on; buffers are tensors.
+def _loss(name, function, order, inputs=("input", "target"), buffers=(), by_name=False):
+    """A loss layer from a function.
 
     Args:
-        old: whether the layer takes PyTorch's older size_average and reduce too.
+        order: the constructor's arguments in PyTorch's order: names, or (name, default) pairs. `size_average`,
+            `reduce` and `reduction` become one setting; what is in `buffers` is kept as a tensor; all others are
+            kept and passed on.
+        inputs: the names of forward's arguments.
+        by_name: whether the constructor's arguments are given by name only.
     """
-    order = [*buffers[:1], *(["size_average"] if old else []), *[n for n, _ in arguments], *(["reduce"] if old else []), "reduction", *buffers[1:]]
-    defaults = {**dict.fromkeys(buffers), "size_average": None, "reduce": None, **dict(arguments), "reduction": "mean"}
+    usual = {"size_average": None, "reduce": None, "reduction": "mean", "weight": None, "pos_weight": None}
+    defaults = dict((item, usual[item]) if isinstance(item, str) else item for item in order)
+    kept = [n for n in defaults if n not in ("size_average", "reduce", "reduction")]
 
     def __init__(self, *args, **kwargs):
-        Module.__init__(self)
-        if len(args) > len(order):
-            raise TypeError(f"{name}() takes at most {len(order)} arguments, got {len(args)}.")
-        for n in kwargs:
-            if n not in order and n not in ("auto", "fused"):
+        most = 0 if by_name else len(defaults)
+        if len(args) > most:
+            raise TypeError(f"{name}() takes at most {most} positional arguments, got {len(args)}.")
+        given = {**defaults, **dict(zip(defaults, args, strict=False))}
+        for n, value in kwargs.items():
+            if n not in defaults and n not in ("auto", "fused"):
                 raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
-        given = {**defaults, **dict(zip(order, args, strict=False)), **kwargs}
-        for b in buffers:
-            self.register_buffer(b, given[b])
-        for n, _ in arguments:
-            setattr(self, n, given[n])
-        self.reduction = _legacy(given["reduction"], given["size_average"], given["reduce"])
+            given[n] = value
+        _Loss.__init__(self, given.get("size_average"), given.get("reduce"), given["reduction"])
+        for n in kept:
+            self.register_buffer(n, given[n]) if n in buffers else setattr(self, n, given[n])
 
-    def forward(self, *inputs):
-        options = {n: getattr(self, n) for n in (*buffers, *[n for n, _ in arguments])}
-        return getattr(F, function)(*inputs, reduction=self.reduction, **options)
+    def forward(self, *args, **kwargs):
+        if len(args) + len(kwargs) != len(inputs) or any(n not in inputs[len(args) :] for n in kwargs):
+            raise TypeError(f"{name}: expected {', '.join(inputs)}, got {len(args)} arguments and {sorted(kwargs)}.")
+        args = (*args, *(kwargs[n] for n in inputs[len(args) :]))
+        return getattr(F, function)(*args, reduction=self.reduction, **{n: getattr(self, n) for n in kept})
 
-    body = {"__init__": __init__, "forward": forward, "__doc__": f"The loss `F.{function}` as a layer.", "__module__": __name__}
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults[n]) for n in order]
-    body["__signature__"] = inspect.Signature(parameters)
+    either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    made = [inspect.Parameter(n, named if by_name else either, default=d) for n, d in defaults.items()]
+    forward.__signature__ = inspect.Signature([inspect.Parameter(n, either) for n in ("self", *inputs)])
+    body = {
+        "__init__": __init__, "forward": forward, "__doc__": f"The loss `F.{function}` as a layer.", "__module__": __name__,
+        "__signature__": inspect.Signature(made),
+    }  # fmt: skip
     return type(name, (_WeightedLoss if "weight" in buffers else _Loss,), body)
 
 
-NLLLoss = _loss("NLLLoss", "nll_loss", [("ignore_index", -100)], ["weight"])
+_OLD = ("size_average", "reduce", "reduction")
+_MARGIN = ("margin", 1.0)
+
+NLLLoss = _loss("NLLLoss", "nll_loss", ["weight", "size_average", ("ignore_index", -100), "reduce", "reduction"], buffers=["weight"])
 
 
 class NLLLoss2d(NLLLoss):
@@ -108,27 +121,43 @@ class NLLLoss2d(NLLLoss):
         super().__init__(*args, **kwargs)
 
 
-MSELoss = _loss("MSELoss", "mse_loss")
-L1Loss = _loss("L1Loss", "l1_loss")
-BCELoss = _loss("BCELoss", "binary_cross_entropy", buffers=["weight"])
-BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", "binary_cross_entropy_with_logits", buffers=["weight", "pos_weight"])
-SmoothL1Loss = _loss("SmoothL1Loss", "smooth_l1_loss", [("beta", 1.0)])
-HuberLoss = _loss("HuberLoss", "huber_loss", [("delta", 1.0)], old=False)
-KLDivLoss = _loss("KLDivLoss", "kl_div", [("log_target", False)])
-PoissonNLLLoss = _loss("PoissonNLLLoss", "poisson_nll_loss", [("log_input", True), ("full", False), ("eps", 1e-8)])
-GaussianNLLLoss = _loss("GaussianNLLLoss", "gaussian_nll_loss", [("full", False), ("eps", 1e-6)], old=False)
-HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", "hinge_embedding_loss", [("margin", 1.0)])
-SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss")
-MarginRankingLoss = _loss("MarginRankingLoss", "margin_ranking_loss", [("margin", 0.0)])
-CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", "cosine_embedding_loss", [("margin", 0.0)])
-TripletMarginLoss = _loss("TripletMarginLoss", "triplet_margin_loss", [("margin", 1.0), ("p", 2.0), ("eps", 1e-6), ("swap", False)])
+MSELoss = _loss("MSELoss", "mse_loss", _OLD)
+L1Loss = _loss("L1Loss", "l1_loss", _OLD)
+BCELoss = _loss("BCELoss", "binary_cross_entropy", ["weight", *_OLD], buffers=["weight"])
+BCEWithLogitsLoss = _loss(
+    "BCEWithLogitsLoss", "binary_cross_entropy_with_logits", ["weight", *_OLD, "pos_weight"], buffers=["weight", "pos_weight"]
+)
+SmoothL1Loss = _loss("SmoothL1Loss", "smooth_l1_loss", [*_OLD, ("beta", 1.0)])
+HuberLoss = _loss("HuberLoss", "huber_loss", ["reduction", ("delta", 1.0)])
+KLDivLoss = _loss("KLDivLoss", "kl_div", [*_OLD, ("log_target", False)])
+PoissonNLLLoss = _loss(
+    "PoissonNLLLoss", "poisson_nll_loss",
+    [("log_input", True), ("full", False), "size_average", ("eps", 1e-8), "reduce", "reduction"], ("log_input", "target"),
+)  # fmt: skip
+GaussianNLLLoss = _loss(
+    "GaussianNLLLoss", "gaussian_nll_loss", [("full", False), ("eps", 1e-6), "reduction"], ("input", "target", "var"), by_name=True
+)
+HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", "hinge_embedding_loss", [_MARGIN, *_OLD])
+SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss", _OLD)
+MarginRankingLoss = _loss(
+    "MarginRankingLoss", "margin_ranking_loss", [("margin", 0.0), *_OLD], ("input1", "input2", "target")
+)
+CosineEmbeddingLoss = _loss(
+    "CosineEmbeddingLoss", "cosine_embedding_loss", [("margin", 0.0), *_OLD], ("input1", "input2", "target")
+)
+TripletMarginLoss = _loss(
+    "TripletMarginLoss", "triplet_margin_loss", [_MARGIN, ("p", 2.0), ("eps", 1e-6), ("swap", False), *_OLD],
+    ("anchor", "positive", "negative"),
+)  # fmt: skip
 TripletMarginWithDistanceLoss = _loss(
     "TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
-    [("distance_function", None), ("margin", 1.0), ("swap", False)], old=False,
+    [("distance_function", None), _MARGIN, ("swap", False), "reduction"], ("anchor", "positive", "negative"), by_name=True,
 )  # fmt: skip
-MultiMarginLoss = _loss("MultiMarginLoss", "multi_margin_loss", [("p", 1), ("margin", 1.0), ("weight", None)])
-MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", buffers=["weight"])
-MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", "multilabel_margin_loss")
+MultiMarginLoss = _loss("MultiMarginLoss", "multi_margin_loss", [("p", 1), _MARGIN, "weight", *_OLD], buffers=["weight"])
+MultiLabelSoftMarginLoss = _loss(
+    "MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", ["weight", *_OLD], buffers=["weight"]
+)
+MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", "multilabel_margin_loss", _OLD)
 
 
 class CTCLoss(_Loss):

@@ -1,6 +1,7 @@
 """Layers and functions beside the common ones, against PyTorch's."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
@@ -324,7 +325,7 @@ def test_older_names(torch):
         with pytest.warns(FutureWarning, match="`NLLLoss2d` has been deprecated"):
             loss = lib.nn.NLLLoss2d(reduction="sum")
         assert isinstance(loss, lib.nn.NLLLoss)
-        with pytest.warns(FutureWarning, match="nn.Container is deprecated"):
+        with pytest.warns(FutureWarning, match="`nn.Container` is deprecated"):
             holder = lib.nn.Container(a=lib.nn.Linear(2, 2))
         assert list(holder.state_dict()) == ["a.weight", "a.bias"]
         with pytest.warns(FutureWarning, match="`nn.init.normal` is now deprecated in favor of `nn.init.normal_`"):
@@ -341,3 +342,26 @@ def test_trunc_normal_draws_as_pytorch(options, shape, torch):
         results.append((t.numpy(), lib.rand(1).item()))
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
     assert results[0][1] == results[1][1]
+
+
+LOSS_CALLS = {
+    "HingeEmbeddingLoss(2.0)": "xs", "MarginRankingLoss(0.3)": "xxs", "CosineEmbeddingLoss(0.2)": "xxr", "TripletMarginLoss(0.5, 1.0)": "xxx", "HuberLoss('sum', 0.5)": "xx",
+    "KLDivLoss(None, None, 'sum', True)": "xx", "SmoothL1Loss(None, None, 'sum', 0.5)": "xx", "PoissonNLLLoss(True, True)": "xp", "MultiMarginLoss(2, 0.5)": "xc", "GaussianNLLLoss(full=True)": "xxp",
+    "TripletMarginWithDistanceLoss(margin=0.7)": "xxx",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LOSS_CALLS)
+def test_loss_by_position_and_name(text, torch):
+    rng = np.random.default_rng(2)
+    kinds = {"x": rng.standard_normal((4, 3)), "s": rng.choice([-1.0, 1.0], (4, 3)), "r": rng.choice([-1.0, 1.0], 4), "c": rng.integers(0, 3, 4), "p": rng.random((4, 3)) + 0.1}
+    arrays = [kinds[k] + (0 if k != "x" else 0.1 * i) for i, k in enumerate(LOSS_CALLS[text])]
+    inputs = both(torch, *arrays)
+    losses = [eval(f"nn.{text}", {"nn": lib.nn}) for lib in (mytorch, torch)]
+    names = list(inspect.signature(type(losses[1]).forward).parameters)[1:]
+    assert names == list(inspect.signature(type(losses[0]).forward).parameters)[1:]
+    assert list(inspect.signature(type(losses[0])).parameters) == list(inspect.signature(type(losses[1])).parameters)
+    same(*(loss(*given) for loss, given in zip(losses, inputs, strict=True)))
+    same(*(loss(**dict(zip(names, given, strict=True))) for loss, given in zip(losses, inputs, strict=True)))
+    with pytest.raises(TypeError):
+        losses[0](other=1)
