@@ -31,16 +31,74 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 _global_forward_pre_hooks = OrderedDict()
 _global_forward_hooks = OrderedDict()
+_global_forward_hooks_with_kwargs = OrderedDict()
+_global_forward_hooks_always_called = OrderedDict()
+_global_backward_pre_hooks = OrderedDict()
+_global_backward_hooks = OrderedDict()
+_global_buffer_registration_hooks = OrderedDict()
+_global_module_registration_hooks = OrderedDict()
+_global_parameter_registration_hooks = OrderedDict()
+_hooked_globally = [False]  # whether a hook for the calls of all modules was ever set
+
+
+def _global_hook(hooks, hook):
+    _hooked_globally[0] = True
+    return RemovableHandle(hooks, hook)
 
 
 def register_module_forward_pre_hook(hook):
     """Call `hook(module, args)` before the forward of every module."""
-    return RemovableHandle(_global_forward_pre_hooks, hook)
+    return _global_hook(_global_forward_pre_hooks, hook)
 
 
-def register_module_forward_hook(hook, *, always_call=False):
-    """Call `hook(module, args, output)` after the forward of every module."""
-    return RemovableHandle(_global_forward_hooks, hook)
+def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
+    """Call `hook(module, args, output)` after the forward of every module.
+
+    Args:
+        with_kwargs: call `hook(module, args, kwargs, output)`. always_call: also where forward raised.
+    """
+    handle = _global_hook(_global_forward_hooks, hook)
+    if with_kwargs:
+        _global_forward_hooks_with_kwargs[handle.id] = True
+    if always_call:
+        _global_forward_hooks_always_called[handle.id] = True
+    return handle
+
+
+def register_module_full_backward_hook(hook):
+    """Call `hook(module, grad_input, grad_output)` in the backward of every module."""
+    return _global_hook(_global_backward_hooks, hook)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+
+def register_module_full_backward_pre_hook(hook):
+    """Call `hook(module, grad_output)` before the backward of every module."""
+    return _global_hook(_global_backward_pre_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook):
+    """Call `hook(module, name, buffer)` when any module registers a buffer; a result takes its place."""
+    return RemovableHandle(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook):
+    """Call `hook(module, name, submodule)` when any module registers a submodule; a result takes its place."""
+    return RemovableHandle(_global_module_registration_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook):
+    """Call `hook(module, name, param)` when any module registers a parameter; a result takes its place."""
+    return RemovableHandle(_global_parameter_registration_hooks, hook)
+
+
+def _registered(hooks, module, name, value):
+    """What registration hooks make of a value."""
+    for hook in hooks.values():
+        changed = hook(module, name, value)
+        value = value if changed is None else changed
+    return value
 
 
 def _indent(text, spaces):
@@ -60,6 +118,12 @@ class Module:
     call_super_init = False
 
     def __init__(self, *args, **kwargs):
+        if kwargs and not self.call_super_init:
+            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if args and not self.call_super_init:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
+            )
         put = super().__setattr__
         put("training", True)
         put("_parameters", {})
@@ -74,6 +138,8 @@ class Module:
         put("_hooks_with_kwargs", set())
         put("_always_called_hooks", set())
         put("_hooked", False)
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *input):
         """Compute the output; every subclass defines it."""
@@ -82,9 +148,11 @@ class Module:
     # -- calling -------------------------------------------------------------------------------------------
 
     def __call__(self, *args, **kwargs):
-        if not (self._hooked or _global_forward_hooks or _global_forward_pre_hooks):
+        if not (self._hooked or _hooked_globally[0]):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
+
+    _call_impl = _wrapped_call_impl = __call__
 
     def _call_with_hooks(self, args, kwargs):
         result = None
@@ -104,23 +172,26 @@ class Module:
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             boundary = None
-            if self._backward_hooks or self._backward_pre_hooks:
+            hooks = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
+            pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+            if hooks or pre_hooks:
                 from .hooks import BackwardBoundary
 
-                boundary = BackwardBoundary(self, list(self._backward_hooks.values()), list(self._backward_pre_hooks.values()))
+                boundary = BackwardBoundary(self, hooks, pre_hooks)
                 args = boundary.enter(args)
             result = self.forward(*args, **kwargs)
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
                 called.add(key)
-                with_kwargs = key in self._hooks_with_kwargs
+                with_kwargs = key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs
                 changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
                 if changed is not None:
                     result = changed
             return boundary.leave(result) if boundary is not None else result
         except Exception:
-            for key, hook in self._forward_hooks.items():
-                if key in self._always_called_hooks and key not in called:
-                    if key in self._hooks_with_kwargs:
+            for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
+                always = key in self._always_called_hooks or key in _global_forward_hooks_always_called
+                if always and key not in called:
+                    if key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs:
                         hook(self, args, kwargs, result)
                     else:
                         hook(self, args, result)
@@ -181,7 +252,7 @@ class Module:
             if d.get("_modules") is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_modules")
-            d["_modules"][name] = value
+            d["_modules"][name] = _registered(_global_module_registration_hooks, self, name, value)
         elif d.get("_modules") is not None and name in d["_modules"]:
             if value is not None:
                 raise TypeError(f"cannot assign '{_typename(value)}' as child module '{name}' (mytorch.nn.Module or None expected)")
@@ -195,7 +266,7 @@ class Module:
                 self._forget(name, "_buffers")
                 self.register_buffer(name, value, getattr(value, "persistent", True))
             else:
-                d["_buffers"][name] = value
+                d["_buffers"][name] = _registered(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -247,7 +318,7 @@ class Module:
                 raise TypeError(f"cannot assign '{_typename(param)}' object to parameter '{name}' (mytorch.nn.Parameter or None required)")
             if param.grad_fn is not None:
                 raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly.")
-        self._parameters[name] = param
+        self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is state but not learnt; not persistent ones stay out of the state dict."""
@@ -256,7 +327,7 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (mytorch Tensor or None required)")
-        self._buffers[name] = tensor
+        self._buffers[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name, module):
@@ -266,7 +337,7 @@ class Module:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         if hasattr(self, name) and name not in self._modules:
             raise KeyError(f"attribute '{name}' already exists")
-        self._modules[name] = module
+        self._modules[name] = _registered(_global_module_registration_hooks, self, name, module)
 
     register_module = add_module
 
@@ -286,25 +357,50 @@ class Module:
         return found
 
     def set_submodule(self, target, module, strict=False):
-        """Put a module at a dotted path."""
-        *path, last = target.split(".")
-        setattr(self.get_submodule(".".join(path)), last, module)
+        """Put a module at a dotted path, whose parent is there.
+
+        Args:
+            strict: a submodule must be there to be replaced.
+
+        Raises:
+            ValueError: an empty path. AttributeError: no such parent, no module there, or not a module.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, last = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, last):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{last}`")
+        if hasattr(parent, last) and not isinstance(getattr(parent, last), Module):
+            raise AttributeError(f"`{last}` is not an nn.Module")
+        setattr(parent, last, module)
+
+    def _get_member(self, target, store, what):
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        if name not in getattr(owner, store):
+            raise AttributeError(f"`{name}` is not {what}")
+        return getattr(owner, store)[name]
 
     def get_parameter(self, target):
-        """The parameter at a dotted path."""
-        path, _, name = target.rpartition(".")
-        owner = self.get_submodule(path)
-        if name not in owner._parameters:
-            raise AttributeError(f"{type(owner).__name__} has no parameter `{name}`")
-        return owner._parameters[name]
+        """The parameter at a dotted path.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self._get_member(target, "_parameters", "an nn.Parameter")
 
     def get_buffer(self, target):
-        """The buffer at a dotted path."""
-        path, _, name = target.rpartition(".")
-        owner = self.get_submodule(path)
-        if name not in owner._buffers:
-            raise AttributeError(f"{type(owner).__name__} has no buffer `{name}`")
-        return owner._buffers[name]
+        """The buffer at a dotted path.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self._get_member(target, "_buffers", "a buffer")
 
     # -- iterating ---------------------------------------------------------------------------------------------
 
@@ -320,9 +416,9 @@ class Module:
             if module is not None:
                 yield from module.named_modules(memo, prefix + ("." if prefix else "") + name, remove_duplicate)
 
-    def modules(self):
-        """Yield this module and all below, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate=True):
+        """Yield this module and all below, each once unless remove_duplicate is off."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self):
@@ -338,11 +434,11 @@ class Module:
         for _, module in self.named_children():
             yield module
 
-    def _named_members(self, members, prefix="", recurse=True, remove_duplicate=True):
+    def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
         seen = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
-            for name, value in members(module):
+            for name, value in get_members_fn(module):
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:
@@ -704,6 +800,8 @@ class Module:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
+        for name in ("_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_backward_pre_hooks"):  # older pickles
+            self.__dict__.setdefault(name, OrderedDict())
 
 
 def _typename(value):
