@@ -202,3 +202,5 @@ GeLU = GELU
 SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
+
+from . import attention, common_types, grad, modules  # noqa: E402 - paths of PyTorch's to what is above

@@ -261,9 +261,28 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def update(self, modules):
-        """Add modules from a mapping or from (name, module) pairs."""
-        for key, module in modules.items() if hasattr(modules, "items") else modules:
+        """Add modules from a mapping or from (name, module) pairs.
+
+        Raises:
+            TypeError, ValueError: something that is neither.
+        """
+        for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
+
+
+def _pairs(given, name):
+    """(key, value) pairs of a mapping or of an iterable of pairs."""
+    if not hasattr(given, "__iter__"):
+        raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}")
+    if hasattr(given, "items"):
+        return list(given.items())
+    pairs = list(given)
+    for i, pair in enumerate(pairs):
+        if not hasattr(pair, "__iter__"):
+            raise TypeError(f"{name} update sequence element #{i} should be Iterable; is{type(pair).__name__}")
+        if len(pair) != 2:
+            raise ValueError(f"{name} update sequence element #{i} has length {len(pair)}; 2 is required")
+    return pairs
 
 
 def _as_parameter(value):
@@ -330,10 +349,10 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self):
-        return _lines_of(enumerate(self)).strip()
+        return _lines_of(enumerate(self))
 
-    def __repr__(self):
-        return f"{self._get_name()}(\n{_lines_of(enumerate(self))}\n)" if len(self) else f"{self._get_name()}()"
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("ParameterList should not be called.")
 
 
 class ParameterDict(Module):
@@ -372,7 +391,7 @@ class ParameterDict(Module):
 
     def copy(self):
         """A ParameterDict with the same values."""
-        return ParameterDict({k: self[k] for k in self._keys})
+        return ParameterDict(OrderedDict((k, self[k]) for k in self._keys))
 
     def setdefault(self, key, default=None):
         """The value of a key, set to `default` if it is missing."""
@@ -417,8 +436,14 @@ class ParameterDict(Module):
         return (self[k] for k in self._keys)
 
     def update(self, parameters):
-        """Add values from a mapping or from pairs."""
-        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
+        """Add values from a mapping or from pairs; those of a plain dict in the order of their keys.
+
+        Raises:
+            TypeError, ValueError: something that is neither.
+        """
+        if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):
+            parameters = sorted(parameters.items())
+        for key, value in _pairs(parameters, "ParameterDict"):
             self[key] = value
 
     def __or__(self, other):
@@ -427,7 +452,7 @@ class ParameterDict(Module):
         return merged
 
     def __ror__(self, other):
-        merged = ParameterDict(other)
+        merged = other.copy()
         merged.update(self)
         return merged
 
@@ -435,5 +460,8 @@ class ParameterDict(Module):
         self.update(other)
         return self
 
-    def __repr__(self):
-        return f"{self._get_name()}(\n{_lines_of(self.items())}\n)" if len(self) else f"{self._get_name()}()"
+    def extra_repr(self):
+        return _lines_of(self.items())
+
+    def __call__(self, input):
+        raise RuntimeError("ParameterDict should not be called.")

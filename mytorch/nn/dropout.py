@@ -21,7 +21,7 @@ class _Dropout(Module):
         self.inplace = inplace
 
     def extra_repr(self):
-        return f"p={self.p}" + (", inplace=True" if self.inplace else "")
+        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):

@@ -68,6 +68,10 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """PyTorch's name for the Linear at the end of MultiheadAttention; no different from it."""
+
+
 class Bilinear(Module):
     """y_k = x1ᵀ W_k x2 + b_k.
 

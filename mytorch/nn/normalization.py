@@ -102,15 +102,14 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class _BatchNorm(Module):
-    """Normalises each channel by the statistics of the batch, or, in eval mode, by running ones.
+class _NormBase(Module):
+    """What batch and instance norms share: affine parameters and running statistics.
 
     Args:
         num_features: channels. eps: keeps the root from zero.
         momentum: share of a new batch in the running statistics; None averages all batches.
         affine: have weight and bias. track_running_stats: keep running statistics.
 
-    Source: Ioffe and Szegedy, 2015.
     """
 
     dims = (2, 3)
@@ -161,6 +160,19 @@ class _BatchNorm(Module):
             words = " or ".join(f"{d}D" for d in self.dims)
             raise ValueError(f"expected {words} input (got {input.ndim}D input)")
 
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_NormBase):
+    """Normalises each channel by the statistics of the batch, or, in eval mode, by running ones.
+
+    Source: Ioffe and Szegedy, 2015.
+    """
+
     def forward(self, input):
         self._check(input)
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -172,12 +184,6 @@ class _BatchNorm(Module):
         keep = not self.training or self.track_running_stats
         return F.batch_norm(
             input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias, own, momentum, self.eps
-        )
-
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -233,7 +239,7 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """Normalises each channel of each sample. Source: Ulyanov et al., 2016."""
 
     def __init__(
@@ -287,3 +293,6 @@ class LocalResponseNorm(Module):
 
 class CrossMapLRN2d(LocalResponseNorm):
     """The older name of LocalResponseNorm."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__(size, alpha, beta, k)

@@ -9,7 +9,7 @@ from . import functional as F
 from . import init
 from .containers import ModuleList
 from .dropout import Dropout
-from .linear import Linear
+from .linear import Linear, NonDynamicallyQuantizableLinear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
@@ -56,7 +56,7 @@ class MultiheadAttention(Module):
             self.v_proj_weight = Parameter(empty(embed_dim, self.vdim, **made))
             self.register_parameter("in_proj_weight", None)
         self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **made)) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **made)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **made)
         self.bias_k = Parameter(empty(1, 1, embed_dim, **made)) if add_bias_kv else None
         self.bias_v = Parameter(empty(1, 1, embed_dim, **made)) if add_bias_kv else None
         self.add_zero_attn = add_zero_attn
