@@ -1,7 +1,10 @@
 """Activation layers: each applies the function of its name."""
 
+import inspect
+
 from ..ops.creation import full
 from . import functional as F
+from . import init
 from .module import Module
 from .parameter import Parameter
 
@@ -110,8 +113,12 @@ def _layer(name, function, *, arguments=(), inplace=False, named=True):
         text = ", ".join(f"{n}={getattr(self, n)}" if named else f"{getattr(self, n)}" for n in names)
         return text + ((", " if text else "") + "inplace=True" if inplace and self.inplace else "")
 
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    made = [inspect.Parameter(n, either, default=inspect.Parameter.empty if d is ... else d) for n, d in arguments]
+    made += [inspect.Parameter("inplace", either, default=False)] if inplace else []
     doc = f"Applies `F.{function}` elementwise." if function not in ("softmin", "log_softmax", "glu") else f"Applies `F.{function}`."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
+    body["__signature__"] = inspect.Signature(made)
     return type(name, (Module,), body)
 
 
@@ -163,6 +170,10 @@ class PReLU(Module):
         self.init = init
         self.weight = Parameter(full((num_parameters,), float(init), device=device, dtype=dtype))
 
+    def reset_parameters(self):
+        """Every slope `init`."""
+        init.constant_(self.weight, self.init)
+
     def forward(self, input):
         return F.prelu(input, self.weight)
 
@@ -175,5 +186,5 @@ class Softmax2d(Module):
 
     def forward(self, input):
         if input.ndim not in (3, 4):
-            raise ValueError(f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D instead)")
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
         return F.softmax(input, -3)

@@ -68,6 +68,9 @@ class _Conv(Module):
                 init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
     def forward(self, input):
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input, weight, bias):
         padding = self.padding
         if self.padding_mode != "zeros":
             if padding == "same":
@@ -77,7 +80,7 @@ class _Conv(Module):
                 widths = [w for p in reversed(padding if padding != "valid" else (0,) * self.dims) for w in (p, p)]
             input, padding = F.pad(input, widths, mode=self.padding_mode), 0
         conv = getattr(F, f"conv{self.dims}d")
-        return conv(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, fused=self.fused)
+        return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups, fused=self.fused)
 
     def extra_repr(self):
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
@@ -124,18 +127,23 @@ class _ConvTranspose(_Conv):
         self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
 
     def forward(self, input, output_size=None):
-        extra = self.output_padding
-        if output_size is not None:
-            sizes = tuple(output_size)[-self.dims :]
-            least = [
-                (n - 1) * s - 2 * p + d * (k - 1) + 1
-                for n, s, p, d, k in zip(input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
-            ]
-            extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
-            if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):
-                raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}")
+        extra = self._output_padding(input, output_size)
         conv = getattr(F, f"conv_transpose{self.dims}d")
         return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+    def _output_padding(self, input, output_size):
+        """The output padding that gives an output of `output_size`; the layer's own if that is None."""
+        if output_size is None:
+            return self.output_padding
+        sizes = tuple(output_size)[-self.dims :]
+        least = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
+        ]
+        extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
+        if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):
+            raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}")
+        return extra
 
 
 class ConvTranspose1d(_ConvTranspose):

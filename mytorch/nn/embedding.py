@@ -60,6 +60,9 @@ class Embedding(Module):
     def reset_parameters(self):
         """Normal with variance 1; the padding row zero."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
 
@@ -159,6 +162,9 @@ class EmbeddingBag(Module):
     def reset_parameters(self):
         """Normal with variance 1; the padding row zero."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
 

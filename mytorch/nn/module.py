@@ -298,7 +298,7 @@ class Module:
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(f'{what} name can\'t contain "."')
+            raise KeyError(f'{what} name can\'t contain ".", got: {name}' if what == "module" else f'{what} name can\'t contain "."')
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
 
@@ -805,4 +805,5 @@ class Module:
 
 
 def _typename(value):
-    return f"{type(value).__module__}.{type(value).__qualname__}"
+    home = type(value).__module__
+    return type(value).__qualname__ if home == "builtins" else f"{home}.{type(value).__qualname__}"

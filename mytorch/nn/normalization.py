@@ -113,6 +113,7 @@ class _NormBase(Module):
     """
 
     dims = (2, 3)
+    _version = 2  # since when num_batches_tracked is part of the state
 
     def __init__(
         self,
@@ -155,7 +156,15 @@ class _NormBase(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def _check(self, input):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        version = local_metadata.get("version", None)
+        key = prefix + "num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            own = self.num_batches_tracked
+            state_dict[key] = zeros((), dtype=int64) if own is None else own
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def _check_input_dim(self, input):
         if input.ndim not in self.dims:
             words = " or ".join(f"{d}D" for d in self.dims)
             raise ValueError(f"expected {words} input (got {input.ndim}D input)")
@@ -174,7 +183,7 @@ class _BatchNorm(_NormBase):
     """
 
     def forward(self, input):
-        self._check(input)
+        self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
@@ -248,7 +257,7 @@ class _InstanceNorm(_NormBase):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input):
-        self._check(input)
+        self._check_input_dim(input)
         single = input.ndim == self.dims[0]
         x = input.unsqueeze(0) if single else input
         out = F.instance_norm(

@@ -91,25 +91,31 @@ class _Adaptive(Module):
 
     function = ""
 
-    def __init__(self, output_size, return_indices=False):
+    def __init__(self, output_size):
         super().__init__()
         self.output_size = output_size
-        self.return_indices = return_indices
 
     def forward(self, input):
-        if "max" in self.function:
-            return getattr(F, self.function)(input, self.output_size, self.return_indices)
         return getattr(F, self.function)(input, self.output_size)
 
     def extra_repr(self):
         return f"output_size={self.output_size}"
 
 
+class _AdaptiveMax(_Adaptive):
+    def __init__(self, output_size, return_indices=False):
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input):
+        return getattr(F, self.function)(input, self.output_size, self.return_indices)
+
+
 def _adaptive(kind, d):
     name = f"Adaptive{kind}Pool{d}d"
     function = f"adaptive_{kind.lower()}_pool{d}d"
     doc = f"{'Means' if kind == 'Avg' else 'Maxima'} of adaptive windows of the last {d} axes; see `F.{function}`."
-    return type(name, (_Adaptive,), {"function": function, "__doc__": doc, "__module__": __name__})
+    return type(name, (_Adaptive if kind == "Avg" else _AdaptiveMax,), {"function": function, "__doc__": doc, "__module__": __name__})
 
 
 AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (_adaptive("Avg", d) for d in (1, 2, 3))

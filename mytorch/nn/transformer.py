@@ -111,11 +111,14 @@ def _activation(activation):
 class _Layer(Module):
     """What encoder and decoder layers share: the feed-forward block, and residuals before or after the norm."""
 
-    def _feed_forward(self, x):
+    def _ff_block(self, x):
         return self.dropout_out(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def _residual(self, x, norm, block):
         return x + block(norm(x)) if self.norm_first else norm(x + block(x))
+
+    def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+        return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _attend(self, attention, dropout, x, memory, mask, padding, causal):
         return dropout(attention(x, memory, memory, key_padding_mask=padding, attn_mask=mask, need_weights=False, is_causal=causal and mask is not None)[0])
@@ -148,10 +151,10 @@ class TransformerEncoderLayer(_Layer):
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         def attend(x):
-            return self._attend(self.self_attn, self.dropout1, x, x, src_mask, src_key_padding_mask, is_causal)
+            return self._sa_block(x, src_mask, src_key_padding_mask, is_causal)
 
         x = self._residual(src, self.norm1, attend)
-        return self._residual(x, self.norm2, self._feed_forward)
+        return self._residual(x, self.norm2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -180,19 +183,22 @@ class TransformerDecoderLayer(_Layer):
         """The dropout after the feed-forward block."""
         return self.dropout3
 
+    def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+        return self._attend(self.multihead_attn, self.dropout2, x, mem, attn_mask, key_padding_mask, is_causal)
+
     def forward(
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
         tgt_is_causal=False, memory_is_causal=False,
     ):  # fmt: skip
         def attend(x):
-            return self._attend(self.self_attn, self.dropout1, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+            return self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def cross(x):
-            return self._attend(self.multihead_attn, self.dropout2, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+            return self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
         x = self._residual(tgt, self.norm1, attend)
         x = self._residual(x, self.norm2, cross)
-        return self._residual(x, self.norm3, self._feed_forward)
+        return self._residual(x, self.norm3, self._ff_block)
 
 
 class TransformerEncoder(Module):
@@ -251,12 +257,15 @@ class Transformer(Module):
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
             custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
         self.decoder = custom_decoder
-        for p in self.parameters():
-            if p.ndim > 1:
-                init.xavier_uniform_(p)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self):
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
 
     def forward(
         self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None, tgt_key_padding_mask=None,

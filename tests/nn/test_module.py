@@ -182,7 +182,7 @@ def test_attribute_errors():
 
     with pytest.raises(AttributeError, match="cannot assign parameters before Module.__init__"):
         Early()
-    with pytest.raises(TypeError, match="cannot assign 'builtins.int' as parameter 'scale'"):
+    with pytest.raises(TypeError, match="cannot assign 'int' as parameter 'scale'"):
         Block().scale = 3
     with pytest.raises(NotImplementedError, match="forward"):
         nn.Module()(1)

@@ -365,3 +365,31 @@ def test_loss_by_position_and_name(text, torch):
     same(*(loss(**dict(zip(names, given, strict=True))) for loss, given in zip(losses, inputs, strict=True)))
     with pytest.raises(TypeError):
         losses[0](other=1)
+
+
+def test_parts_that_subclasses_replace(torch):
+    """Weight standardisation through _conv_forward, a block of a transformer layer, a norm of any shape."""
+    results = []
+    for lib in (mytorch, torch):
+
+        class Standardised(lib.nn.Conv2d):
+            def forward(self, input):
+                w = self.weight
+                return self._conv_forward(input, w - w.mean((1, 2, 3), keepdim=True), self.bias)
+
+        class Plain(lib.nn.TransformerEncoderLayer):
+            def _ff_block(self, x):
+                return x * 2
+
+            def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+                return x + 1
+
+        class AnyNorm(lib.nn.modules.batchnorm._BatchNorm):
+            def _check_input_dim(self, input):
+                return
+
+        lib.manual_seed(0)
+        x = lib.tensor(RNG.standard_normal((2, 3, 5, 5)) * 0 + 1, dtype=lib.float32).cumsum(-1)
+        results.append([Standardised(3, 4, 3, padding=1, padding_mode="circular")(x), Plain(5, 1, 8)(x[0]), AnyNorm(3)(x[..., None])])
+    for mine, theirs in zip(*results, strict=True):
+        same(mine, theirs, rtol=1e-4, atol=1e-5)

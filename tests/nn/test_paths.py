@@ -252,3 +252,15 @@ def test_copies(torch):
 
 def _double(module, args, output):
     return output * 2
+
+
+def test_states_from_before_batches_were_counted(torch):
+    """A state dict without a version may lack num_batches_tracked."""
+    for lib in (mytorch, torch):
+        norm = lib.nn.BatchNorm1d(2)
+        old = {k: v for k, v in norm.state_dict().items() if k != "num_batches_tracked"}
+        assert not norm.load_state_dict(old).missing_keys
+        new = norm.state_dict()
+        del new["num_batches_tracked"]
+        with pytest.raises(RuntimeError, match="Missing key"):
+            norm.load_state_dict(new)

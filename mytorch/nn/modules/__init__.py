@@ -71,7 +71,7 @@ _PARTS = {
     "pixelshuffle": ([], {n: f"vision.{n}" for n in ("PixelShuffle", "PixelUnshuffle")}),
     "pooling": (
         ["pool"],
-        {"_MaxPoolNd": "pool._MaxPool", "_AvgPoolNd": "pool._AvgPool", "_LPPoolNd": "pool._LPPool", "_MaxUnpoolNd": "pool._MaxUnpool"},
+        {"_MaxPoolNd": "pool._MaxPool", "_AvgPoolNd": "pool._AvgPool", "_LPPoolNd": "pool._LPPool", "_AdaptiveMaxPoolNd": "pool._AdaptiveMax", "_MaxUnpoolNd": "pool._MaxUnpool"},
     ),
     "upsampling": ([], {n: f"vision.{n}" for n in ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d")}),
 }  # fmt: skip
