@@ -19,6 +19,7 @@ from .kernels import threads
 from .nn import functional as F
 from .ops import METHODS, PUBLIC
 from .ops.creation import as_tensor, empty, from_numpy, full, linspace
+from .ops.embedding import embedding_renorm_
 from .ops.special import special_functions
 from .tensor import Tensor
 
@@ -335,7 +336,7 @@ def install(namespace):
         compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
         detach_=lambda input: input.detach_(), zero_=METHODS["zero_"], fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
-        affine_grid_generator=F.affine_grid, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
+        affine_grid_generator=F.affine_grid, embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
     )  # fmt: skip
     for k in PUBLIC:  # torch.exp_(x) and its kin
         if k in METHODS and k + "_" in METHODS:

@@ -11,6 +11,7 @@ from ..autograd.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
+from ..tensor import Tensor  # noqa: F401 - PyTorch's module has the name too
 
 _skipping = [False]
 

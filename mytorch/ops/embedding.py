@@ -191,16 +191,17 @@ def embedding_bag(
         begins = begins[:-1] if include_last_offset else begins
         count = len(begins)
         bags = np.repeat(np.arange(count), np.diff(np.append(begins, len(index)))) if count else np.zeros(0, np.int64)
+    xp = xp_of(index)
     flat = index.reshape(-1)[: len(bags)]
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)[: len(bags)]
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise RuntimeError("padding_idx must be within the number of embeddings")
         kept = np.flatnonzero(to_host(flat) != padding_idx % weight.shape[0])
-        bags, flat = bags[kept], flat[kept]
+        bags, kept = bags[kept], xp.asarray(kept)
+        flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
     rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq)  # (n, C)
-    xp = xp_of(flat)
     counts = np.bincount(bags, minlength=count)
     if mode == "max":
         filled = Tensor._wrap(xp.asarray((counts > 0)[:, None]))

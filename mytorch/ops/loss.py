@@ -391,8 +391,9 @@ def pdist(input, p=2.0):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    rows, columns = np.triu_indices(input.shape[0], 1)
-    return (input[Tensor._wrap(rows)] - input[Tensor._wrap(columns)]).norm(p, -1)
+    xp = xp_of(raw_of(input))
+    rows, columns = (Tensor._wrap(xp.asarray(i)) for i in np.triu_indices(input.shape[0], 1))
+    return (input[rows] - input[columns]).norm(p, -1)
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):

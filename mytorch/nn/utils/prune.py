@@ -252,7 +252,7 @@ class RandomStructured(BasePruningMethod):
         if not count:
             return default_mask
         chances = rand(size)
-        return _only(t, self.dim, chances > chances.kthvalue(count).values, default_mask)
+        return _only(t, self.dim, (chances > chances.kthvalue(count).values).to(t.device), default_mask)
 
     @classmethod
     def apply(cls, module, name, amount, dim=-1):
