@@ -36,6 +36,7 @@ OTHER_ARGUMENTS = {  # the database calls these by a function of its own, with a
     "svd_lowrank", "pca_lowrank", "linalg.pinv.singular", "special.polygamma", "nn.functional.embedding",
     "nn.functional.triplet_margin_with_distance_loss", "linalg.lstsq.grad_oriented", "normal.number_mean", "zero_", "as_strided.partial_views",
     "nn.functional.multi_head_attention_forward", "to", "nn.functional.linear_cross_entropy",
+    "nn.functional.embedding_bag",
 }  # fmt: skip
 DIFFERENT = {
     "nn.functional.ctc_loss": "PyTorch's gradient presumes normalised log-probabilities; ours is that of any input",

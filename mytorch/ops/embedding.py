@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 
+from .. import dtypes
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .core import op
@@ -169,6 +170,13 @@ def embedding_bag(
         ValueError: shapes, offsets or a mode that make no sense.
         NotImplementedError: per_sample_weights in another mode.
     """
+    if weight.dtype is dtypes.int64 and input.dtype.is_floating_point:
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        weight, input = input, weight
     _check_bags(input, weight, offsets, per_sample_weights, mode, scale_grad_by_freq, sparse)
     if sparse:
         warn_of_dense_gradients("embedding_bag")
@@ -202,6 +210,10 @@ def embedding_bag(
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
     rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq)  # (n, C)
+    if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
+        rows = rows.reshape(count, size, -1)
+        rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)
+        return rows.mean(1) if mode == "mean" and size else rows.sum(1)
     counts = np.bincount(bags, minlength=count)
     if mode == "max":
         filled = Tensor._wrap(xp.asarray((counts > 0)[:, None]))

@@ -393,3 +393,14 @@ def test_parts_that_subclasses_replace(torch):
         results.append([Standardised(3, 4, 3, padding=1, padding_mode="circular")(x), Plain(5, 1, 8)(x[0]), AnyNorm(3)(x[..., None])])
     for mine, theirs in zip(*results, strict=True):
         same(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_embedding_bag_in_its_older_order(torch):
+    table, index = RNG.standard_normal((6, 4)), INDEX.reshape(3, 3)
+    outs = []
+    for lib in (mytorch, torch):
+        with pytest.warns(UserWarning, match="Argument order of nn.functional.embedding_bag was changed"):
+            outs.append(lib.nn.functional.embedding_bag(lib.tensor(table), lib.tensor(index)))
+        outs.append(lib.nn.functional.embedding_bag(lib.tensor(index[:, :0]), lib.tensor(table), mode="mean"))
+    same(outs[0], outs[2])
+    same(outs[1], outs[3])
