@@ -211,7 +211,7 @@ def embedding_bag(
         factors = None if factors is None else factors[Tensor._wrap(kept)]
     rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq)  # (n, C)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
-        rows = rows.reshape(count, size, -1)
+        rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)
         return rows.mean(1) if mode == "mean" and size else rows.sum(1)
     counts = np.bincount(bags, minlength=count)
