@@ -401,6 +401,9 @@ def test_embedding_bag_in_its_older_order(torch):
     for lib in (mytorch, torch):
         with pytest.warns(UserWarning, match="Argument order of nn.functional.embedding_bag was changed"):
             outs.append(lib.nn.functional.embedding_bag(lib.tensor(table), lib.tensor(index)))
-        outs.append(lib.nn.functional.embedding_bag(lib.tensor(index[:, :0]), lib.tensor(table), mode="mean"))
-    same(outs[0], outs[2])
-    same(outs[1], outs[3])
+    same(*outs)
+
+
+def test_embedding_bag_of_nothing():
+    out = mytorch.nn.functional.embedding_bag(mytorch.tensor(INDEX.reshape(3, 3)[:, :0]), mytorch.ones(6, 4))
+    assert out.tolist() == [[0.0] * 4] * 3
