@@ -1,0 +1,379 @@
+"""How Triton kernels are launched on raw arrays: the only file that touches Triton's launcher.
+
+    launch(kernel, grid, x, out, n, BLOCK=1024, num_warps=4)
+
+`kernel` is a `@triton.jit` function, `grid` a tuple of one to three numbers. Positional arguments follow the
+kernel's signature: raw arrays (CuPy's, or NumPy's in Triton's interpreter), numbers, None; keyword
+arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
+
+* **No PyTorch.** Triton's own driver takes stream and device from PyTorch, or always the default stream.
+  `_Driver` is Triton's driver with CuPy's current device and stream, so that launches are ordered with CuPy's
+  own kernels and can be captured into a CUDA graph.
+* **Little host time.** Triton looks at every argument anew at each launch. `launch` keeps, for each kernel, the
+  compiled form by what Triton specialises on (dtypes, whether pointers and sizes are multiples of 16, which
+  sizes are 1, the constants) and starts it directly with plain addresses.
+* **Tuning.** `tuned` measures the candidates of a kernel once for each device and size, and keeps the choice in
+  a file, so later processes start with it. Compiled code is kept by Triton itself (`TRITON_CACHE_DIR`).
+* **Without a GPU**, `TRITON_INTERPRET=1` (set before this module is imported) runs the same kernels on NumPy
+  memory, one program after the other: slow, and exact enough for tests.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a * b + c in one instruction, whatever the release's default
+import triton
+
+from ..backend import cupy_ns
+
+INTERPRET = os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
+
+_TYPES = {  # a NumPy dtype's name -> Triton's name of what a pointer points to
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "bool": "i8", "int8": "i8", "uint8": "u8",
+    "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
+}  # fmt: skip
+_type_of = {}  # the same by dtype object: hashing that is quicker than asking its name
+
+
+def type_name(dtype):
+    """Triton's name for a NumPy dtype.
+
+    Raises:
+        TypeError: Triton has none.
+    """
+    found = _type_of.get(dtype)
+    if found is None:
+        if dtype.name not in _TYPES:
+            raise TypeError(f"launch: Triton has no dtype for {dtype.name}; it takes {', '.join(_TYPES)}.")
+        found = _type_of[dtype] = _TYPES[dtype.name]
+    return found
+
+
+class Pointer:
+    """An array as Triton's JIT reads it: an address and the type that lies there."""
+
+    __slots__ = ("address", "array", "dtype")
+
+    def __init__(self, array):
+        self.array = array  # keeps the memory
+        self.address = array.data.ptr
+        self.dtype = type_name(array.dtype)
+
+    def data_ptr(self):
+        """The address."""
+        return self.address
+
+
+class HostPointer:
+    """A NumPy array as Triton's interpreter reads it: it copies its arguments to the host and back through
+    the methods of a PyTorch tensor and of its storage, which here give the array's own memory."""
+
+    device = "cpu"
+
+    def __init__(self, array):
+        self.array = array
+        self.dtype = type_name(array.dtype)
+
+    def data_ptr(self):
+        """The address."""
+        return self.array.ctypes.data
+
+    def untyped_storage(self):
+        """The memory; this object stands for it too."""
+        return self
+
+    def cpu(self):
+        """The storage in host memory: itself."""
+        return self
+
+    def copy_(self, other):
+        """Copying the storage back: it was never copied."""
+        return self
+
+    def storage_offset(self):
+        """Offset from the start of the storage."""
+        return 0
+
+    def size(self):
+        """The array's shape."""
+        return self.array.shape
+
+    def stride(self):
+        """The array's strides in elements."""
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+    def new_empty(self, count, device=None):
+        """What the interpreter fills with `set_`."""
+        return HostPointer(self.array)
+
+    def set_(self, storage, offset, size, stride):
+        """Take a storage: it is this one."""
+        return self
+
+
+# -- the driver -------------------------------------------------------------------------------------------------------
+
+
+def _make_driver():
+    """Triton's CUDA driver with CuPy's current device and stream."""
+    home = importlib.import_module("triton.backends.nvidia.driver")
+    cuda = cupy_ns().cuda
+    runtime = cuda.runtime
+
+    class Driver(home.CudaDriver):
+        def __init__(self):
+            self.utils = home.CudaUtils()
+            self.launcher_cls = home.CudaLauncher
+            self.get_current_device = runtime.getDevice
+            self.set_current_device = runtime.setDevice
+            self.get_current_stream = lambda device=None: cuda.get_current_stream().ptr
+            self.get_device_capability = capability
+
+        def get_benchmarker(self):
+            return lambda call, quantiles=None, **kwargs: [milliseconds(call)] * len(quantiles or [0])
+
+        def get_empty_cache_for_benchmark(self):
+            return cupy_ns().empty(64 << 20, np.int32)
+
+        def clear_cache(self, cache):
+            cache.fill(0)
+
+    def capability(device):
+        number = cuda.Device(device).compute_capability  # "90"
+        return int(number[:-1]), int(number[-1])
+
+    return Driver()
+
+
+_device = None  # runtime.getDevice, once the driver is set
+_stream = None  # cuda.get_current_stream
+
+
+def start():
+    """Make Triton use CuPy's device and stream; done by the first launch.
+
+    Raises:
+        DeviceError: there is no CuPy or no GPU.
+    """
+    global _device, _stream
+    if _device is None:
+        cuda = cupy_ns().cuda
+        triton.runtime.driver.set_active(_make_driver())
+        _stream = cuda.get_current_stream
+        _device = cuda.runtime.getDevice
+
+
+def is_capturing():
+    """Whether the current stream is being captured into a CUDA graph, when nothing may be measured."""
+    return not INTERPRET and bool(cupy_ns().cuda.get_current_stream().is_capturing())
+
+
+# -- launching --------------------------------------------------------------------------------------------------------
+
+_compiled = {}  # kernel -> {what it is specialised on: (run, function, metadata, the constants' places)}
+
+
+def launch(kernel, grid, *args, **options):
+    """Start `kernel` on `grid`; see the module's docstring. Returns None, without waiting.
+
+    Raises:
+        TypeError: an array's dtype that Triton doesn't have.
+    """
+    if INTERPRET:
+        if 0 not in grid:
+            kernel[grid](*[HostPointer(a) if isinstance(a, np.ndarray) else a for a in args], **options)
+        return
+    if _device is None:
+        start()
+    if 0 in grid:
+        return
+    key, plain = [_device(), *options.items()], []
+    for a in args:
+        kind = type(a)
+        if kind is int:
+            key.append(a if a == 1 else (a & 15 == 0, -0x80000000 <= a < 0x80000000))
+            plain.append(a)
+        elif kind is float or a is None:
+            key.append(kind)
+            plain.append(a)
+        else:
+            address = a.data.ptr
+            key.append((a.dtype, address & 15 == 0))
+            plain.append(address)
+    key = tuple(key)
+    forms = _compiled.get(kernel)
+    if forms is None:
+        forms = _compiled[kernel] = {}
+    form = forms.get(key)
+    if form is None:
+        forms[key] = _first_launch(kernel, grid, args, options)
+        return
+    run, function, metadata, constants = form
+    x, y, z = (*grid, 1, 1)[:3]
+    run(x, y, z, _stream().ptr, function, metadata, None, None, None, *plain, *constants)
+
+
+def _first_launch(kernel, grid, args, options):
+    """Launch through Triton's JIT, which compiles (or finds) the kernel; returns what later launches need."""
+    wrapped = [Pointer(a) if hasattr(a, "dtype") else a for a in args]
+    compiled = kernel[grid](*wrapped, **options)
+    names = kernel.arg_names[len(args) :]
+    return compiled.run, compiled.function, compiled.packed_metadata, [options[name] for name in names]
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def cdiv(a, b):
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def power_of_2(n):
+    """The smallest power of 2 that is at least n, and at least 1."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def processors():
+    """The number of multiprocessors of the current device; 4 in the interpreter."""
+    if INTERPRET:
+        return 4
+    start()
+    device = _device()
+    if device not in _processors:
+        _processors[device] = int(cupy_ns().cuda.runtime.getDeviceProperties(device)["multiProcessorCount"])
+    return _processors[device]
+
+
+_processors = {}
+
+# -- tuning -----------------------------------------------------------------------------------------------------------
+
+MODES = ("none", "medium", "max")
+_choices = {}  # (file, key) -> the chosen candidate
+_sources = {}
+
+
+def mode_for(variable="TRITON_AUTOTUNE_MODE"):
+    """How much is tuned: "none" (the first candidate is taken), "medium" or "max".
+
+    The variable is read from the environment, `TRITON_AUTOTUNE_MODE` where it isn't set.
+
+    Raises:
+        ValueError: another word.
+    """
+    word = os.environ.get(variable) or os.environ.get("TRITON_AUTOTUNE_MODE") or "none"
+    if word not in MODES:
+        raise ValueError(f"{variable} is {word!r}; it takes one of {', '.join(MODES)}.")
+    return word
+
+
+def milliseconds(call, repeats=10):
+    """The median time of `call()` on the current stream, in ms, by events; it waits for the stream."""
+    cuda = cupy_ns().cuda
+    stream = cuda.get_current_stream()
+    call()
+    times = []
+    for _ in range(repeats):
+        begin, end = cuda.Event(), cuda.Event()
+        begin.record(stream)
+        call()
+        end.record(stream)
+        end.synchronize()
+        times.append(cuda.get_elapsed_time(begin, end))
+    return statistics.median(times)
+
+
+def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", measure=None):
+    """The quickest of some candidates (dicts of options) for a kernel at the sizes of `key`.
+
+    Args:
+        kernel: whose source is part of what the choice is kept under.
+        key: tuple of strings and numbers; round the sizes, or every length is measured anew.
+        candidates: {"none": [the default], "medium": […], "max": […]}; each mode includes those before it.
+        attempt: called with a candidate; runs the kernel. It must bear being run several times.
+        variable: the environment variable that holds the mode.
+        measure: function of a call, giving its time; `milliseconds` if not given.
+
+    The default is taken in the interpreter and during graph capture. A candidate that does not run (too
+    much shared memory) loses.
+    """
+    mode = mode_for(variable)
+    default = candidates["none"][0]
+    if mode == "none" or (INTERPRET and measure is None) or is_capturing():
+        return default
+    path = _cache_file()
+    name = f"{_source(kernel)}:{mode}:{'x'.join(str(part) for part in key)}"
+    found = _choices.get((path, name))
+    if found is None:
+        found = _read(path).get(name)
+        if found is None:
+            wanted = [c for m in MODES[: MODES.index(mode) + 1] for c in candidates.get(m, [])]
+            found = _quickest(wanted, attempt, measure or milliseconds)
+            _write(path, name, found)
+        _choices[path, name] = found
+    return found
+
+
+def _quickest(candidates, attempt, measure):
+    times = []
+    for candidate in candidates:
+        try:
+            times.append(measure(lambda c=candidate: attempt(c)))
+        except Exception as error:  # Triton's OutOfResources, PTX and driver errors have no common class
+            if len(candidates) == 1:
+                raise
+            times.append(float("inf"))
+            last = error
+    if min(times) == float("inf"):
+        raise RuntimeError(f"none of {len(candidates)} candidates for a kernel could run; the last error: {last}") from last
+    return candidates[times.index(min(times))]
+
+
+def _source(kernel):
+    """A hash of a kernel's file and of Triton's version: helper functions count too."""
+    function = getattr(kernel, "fn", kernel)
+    home = inspect.getsourcefile(function)
+    if home not in _sources:
+        text = Path(home).read_bytes() + triton.__version__.encode()
+        _sources[home] = hashlib.sha256(text).hexdigest()[:16]
+    return f"{function.__name__}-{_sources[home]}"
+
+
+def _cache_file():
+    """Where choices are kept: one file for each kind of device, in the user's cache directory."""
+    home = os.environ.get("MYTORCH_CACHE_DIR")
+    home = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mytorch"
+    if INTERPRET:
+        return home / "autotune-interpreter.json"
+    start()
+    name = cupy_ns().cuda.runtime.getDeviceProperties(_device())["name"].decode()
+    return home / f"autotune-{name.replace(' ', '-')}.json"
+
+
+def _read(path):
+    """The choices kept so far; an unreadable file counts as empty."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path, name, choice):
+    """Add a choice to the file, which other processes may read or replace at the same time."""
+    with contextlib.suppress(OSError):  # a read-only home costs the next process some seconds, no more
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = {**_read(path), name: choice}
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            json.dump(kept, file, indent=1, sort_keys=True)
+        os.replace(file.name, path)

@@ -1,0 +1,61 @@
+"""What the Triton kernels share: dtypes, block sizes, random bits, an array as rows."""
+
+import math
+
+import triton
+import triton.language as tl
+
+from ..launch import power_of_2
+
+FLOATS = ("float32", "float16", "bfloat16")
+LONGEST = 16384  # elements of a row that are held in registers; longer rows are gone through in a loop
+
+
+def is_float(*arrays):
+    """Whether every array that is given is float32, float16 or bfloat16."""
+    return all(a is None or a.dtype.name in FLOATS for a in arrays)
+
+
+def one_dtype(*arrays):
+    """Whether the arrays that are given are floats of one dtype."""
+    given = [a for a in arrays if a is not None]
+    return is_float(*given) and all(a.dtype == given[0].dtype for a in given)
+
+
+def contiguous(xp, x):
+    """x in C order; a copy only where its strides demand it."""
+    return xp.ascontiguousarray(x)
+
+
+def rows_of(xp, x, width):
+    """x as contiguous (rows, width)."""
+    return contiguous(xp, x).reshape(math.prod(x.shape) // max(width, 1), width)
+
+
+def row_blocks(width, longest=LONGEST):
+    """How a kernel that goes through rows cuts them up.
+
+    Returns:
+        ROWS, BLOCK: the tile; ONE: whether a row fits into one block; num_warps.
+    """
+    block = power_of_2(max(width, 16))
+    one = block <= longest
+    block = block if one else min(longest, 4096)
+    rows = max(1, 1024 // block)  # short rows share a program
+    return {"ROWS": rows, "BLOCK": block, "ONE": one, "num_warps": min(max(rows * block // 512, 2), 16)}
+
+
+@triton.jit
+def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
+    """Four blocks of 32 random bits for each counter, by Philox.
+
+    The same (seed, call, stream, counter) give the same bits, so backward makes its mask again instead of
+    reading it. Seven rounds pass BigCrush (Salmon et al., 2011).
+    """
+    zero = counter * 0
+    return tl.philox(seed, counter.to(tl.uint32), (zero + call).to(tl.uint32), (zero + stream).to(tl.uint32), zero.to(tl.uint32), rounds)
+
+
+def threshold(p):
+    """The 32 random bits below which an element is dropped, as an int in [0, 2^32)."""
+    return min(int(p * 2.0**32), 2**32 - 1)
