@@ -1,0 +1,25 @@
+"""What the kernel tests share: random arrays in each dtype, references in float64, how near is near enough."""
+
+import ml_dtypes
+import numpy as np
+
+from mytorch.backend import numpy_ns as xp
+
+DTYPES = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+NEAR = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}  # of the largest element
+rng = np.random.default_rng(0)
+
+
+def rand(*shape, dtype="fp32", scale=1.0):
+    """Normal numbers, and the same rounded to dtype as float64."""
+    x = (rng.standard_normal(shape) * scale).astype(DTYPES[dtype])
+    return x, x.astype(np.float64)
+
+
+def near(got, want, factor=1.0):
+    """Check got against float64 `want`, to the precision of got's dtype."""
+    assert got.shape == want.shape, f"shape {got.shape}, wanted {want.shape}"
+    error = np.abs(got.astype(np.float64) - want)
+    bound = NEAR[got.dtype.name] * factor * max(np.abs(want).max(initial=0.0), 1e-2)
+    assert not np.isnan(error).any(), "NaN"
+    assert error.max(initial=0.0) <= bound, f"error {error.max():.3g} above {bound:.3g}"

@@ -1,0 +1,112 @@
+"""Softmax and the norms in Triton's interpreter against float64."""
+
+import numpy as np
+import pytest
+
+from mytorch.kernels.triton import group_norm, layer_norm, log_softmax, norm, rms_norm, softmax
+
+from .cases import DTYPES, near, rand, xp
+
+
+def softmax64(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 1), (2, 3, 65), (2, 777), (2, 17001)])
+def test_softmax(shape, dtype):
+    x, x64 = rand(*shape, dtype=dtype)
+    g, g64 = rand(*shape, dtype=dtype)
+    p = softmax64(x64)
+    out = softmax.forward(xp, x, dim=-1)
+    near(out, p)
+    near(softmax.vjp(g, out, -1, xp)[0], p * (g64 - (g64 * p).sum(-1, keepdims=True)))
+    out = log_softmax.forward(xp, x, dim=-1)
+    near(out, np.log(p))
+    near(log_softmax.vjp(g, np.log(p).astype(x.dtype), -1, xp)[0], g64 - p * g64.sum(-1, keepdims=True), 4)
+
+
+@pytest.mark.parametrize("width", [7, 20000])
+@pytest.mark.parametrize("kind", ["causal", "bool", "add", "both"])
+def test_masked_softmax(kind, width):
+    x, x64 = rand(2, 2, 3, width)
+    mask, masked = None, x64.copy()
+    if kind in ("bool", "both"):
+        mask = np.random.default_rng(1).random((2, 1, 3, width)) > 0.3
+        mask[1, 0, 1] = False
+        masked = np.where(mask, masked, -np.inf)
+    if kind == "add":
+        mask, m64 = rand(3, width)
+        masked = masked + m64
+    if kind in ("causal", "both"):
+        masked = np.where(np.arange(width) <= np.arange(3)[:, None], masked, -np.inf)
+    with np.errstate(invalid="ignore"):
+        want = np.nan_to_num(softmax64(masked))
+    near(softmax.masked(xp, x, mask, causal=kind in ("causal", "both")), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "width"), [(7, 5), (33, 65), (3, 768), (5, 9001), (2, 17003)])
+def test_norms(rows, width, dtype):
+    x, x64 = rand(rows, width, dtype=dtype)
+    g, g64 = rand(rows, width, dtype=dtype)
+    w, w64 = rand(width)
+    b, b64 = rand(width)
+    x, x64 = x + x.dtype.type(2), (x + x.dtype.type(2)).astype(np.float64)
+    mean = x64.mean(-1, keepdims=True)
+    rstd = 1 / np.sqrt(x64.var(-1, keepdims=True) + 1e-5)
+    h, u = (x64 - mean) * rstd, g64 * w64
+    out, m, r = layer_norm.forward(xp, x, w, b, width=width)
+    near(out, h * w64 + b64)
+    got = layer_norm.vjp(g, x, w, b, [x.shape, w.shape, b.shape], m, r, width, (True,) * 3, xp)
+    near(got[0], rstd * (u - u.mean(-1, keepdims=True) - h * (u * h).mean(-1, keepdims=True)), 2)
+    near(got[1], (g64 * h).sum(0))
+    near(got[2], g64.sum(0))
+    rstd = 1 / np.sqrt((x64**2).mean(-1, keepdims=True) + 1e-5)
+    h = x64 * rstd
+    out, r = rms_norm.forward(xp, x, w, width=width, eps=1e-5)
+    near(out, h * w64)
+    got = rms_norm.vjp(g, x, w, [x.shape, w.shape], r, width, (True, True), xp)
+    near(got[0], rstd * (u - h * (u * h).mean(-1, keepdims=True)), 2)
+    near(got[1], (g64 * h).sum(0))
+    assert layer_norm.vjp(g, x, None, None, [x.shape, None, None], m, r, width, (True, False, False), xp)[1:] == (None, None)
+
+
+@pytest.mark.parametrize("width", [65, 9001, 17003])
+def test_residual_norm(width):
+    x, x64 = rand(3, width)
+    r, r64 = rand(3, width)
+    g, g64 = rand(3, width)
+    more, more64 = rand(3, width)
+    out, added, mean, rstd = norm.forward(xp, x, width=width, eps=1e-5, residual=r)
+    s = x64 + r64
+    scale = 1 / np.sqrt(s.var(-1, keepdims=True) + 1e-5)
+    h = (s - s.mean(-1, keepdims=True)) * scale
+    near(added, s)
+    near(out, h)
+    gx, _, _ = norm.backward(xp, g, added, None, mean, rstd, width=width, more=more, needs=(True, False, False))
+    near(gx, scale * (g64 - g64.mean(-1, keepdims=True) - h * (g64 * h).mean(-1, keepdims=True)) + more64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "groups"), [((3, 6, 5, 7), 2), ((2, 4), 4), ((2, 8, 4100), 2)])
+def test_group_norm(shape, groups, dtype):
+    x, x64 = rand(*shape, dtype=dtype)
+    if len(shape) == 2:
+        shape, groups = (2, 4), 2
+    g, g64 = rand(*shape, dtype=dtype)
+    w, w64 = rand(shape[1])
+    b, b64 = rand(shape[1])
+    rows = x64.reshape(shape[0], groups, -1)
+    mean, rstd = rows.mean(-1, keepdims=True), 1 / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
+    h = ((rows - mean) * rstd).reshape(shape)
+    per = (1, -1) + (1,) * (len(shape) - 2)
+    out, m, r = group_norm.forward(xp, x, w, b, num_groups=groups)
+    near(out, h * w64.reshape(per) + b64.reshape(per))
+    gx, gw, gb = group_norm.vjp(g, x, w, b, m, r, groups, (True,) * 3, xp)
+    u, h3 = (g64 * w64.reshape(per)).reshape(rows.shape), h.reshape(rows.shape)
+    near(gx, (rstd * (u - u.mean(-1, keepdims=True) - h3 * (u * h3).mean(-1, keepdims=True))).reshape(shape), 2)
+    axes = (0, *range(2, len(shape)))
+    near(gw, (g64 * h).sum(axes))
+    near(gb, g64.sum(axes))
