@@ -236,7 +236,7 @@ def _add_up(parts_ptr, out_ptr, count, width, ROWS: tl.constexpr, BLOCK: tl.cons
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(0, count, ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
-        total += tl.load(parts_ptr + row * width + cols, mask=(row < count) & (cols < width), other=0.0)
+        total += tl.load(parts_ptr + row * width + cols, mask=(row < count) & (cols < width), other=0.0).to(tl.float32)
     tl.store(out_ptr + cols, tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty), mask=cols < width)
 
 

@@ -1,0 +1,202 @@
+"""Cross-entropy of rows of logits: the log-sum-exp in forward, softmax minus one-hot in backward.
+
+With w the class weights, t a row's target, s the label smoothing, C the number of classes:
+
+    loss = (1 - s) * w_t * (lse - x_t) + s / C * sum_c w_c (lse - x_c),
+    gx_c = (1 - s) * w_t * (p_c - [c = t]) + s / C * (p_c * sum_k w_k - w_c),   p = exp(x - lse).
+
+Forward reads the logits once, with a running maximum and sum (softmax.py), and keeps one number a row, not the
+probabilities; backward makes them again while it writes the gradient. It may write it over the logits where
+nobody else needs them (`into=`), as linear_cross_entropy.py does: that halves the memory.
+
+Grid: a program for each row. Kept for backward: the log-sum-exp of each row, and what the mean divides by.
+Accumulation: float32.
+"""
+
+import triton
+import triton.language as tl
+
+from ..launch import launch, power_of_2
+from .common import contiguous, is_float
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+
+residuals = ("lse", "total")
+
+
+@triton.jit
+def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
+             WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    kept = target != ignore_index
+    cols = tl.arange(0, BLOCK)
+    peak = tl.full((BLOCK,), float("-inf"), tl.float32)  # a maximum and a sum for each lane, joined at the end
+    total = tl.zeros((BLOCK,), tl.float32)
+    linear = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, classes, BLOCK):
+        inside = start + cols < classes
+        x = tl.load(x_ptr + row * stride + start + cols, mask=inside, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(peak, x)
+        still = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp2((peak - still) * LOG2E) + tl.exp2((x - still) * LOG2E)
+        peak = higher
+        if SMOOTH:
+            if WEIGHT:
+                x *= tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
+            linear += tl.where(inside, x, 0.0)
+    top = tl.max(peak, axis=0)
+    still = tl.where(top == float("-inf"), 0.0, top)
+    lse = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2 + still
+    index = tl.where(kept, target, 0)
+    picked = tl.load(x_ptr + row * stride + index).to(tl.float32)
+    weight = 1.0
+    if WEIGHT:
+        weight = tl.load(weight_ptr + index).to(tl.float32)
+    loss = (lse - picked) * weight
+    if SMOOTH:
+        loss = loss * (1.0 - smoothing) + (lse * weight_sum - tl.sum(linear, axis=0)) * (smoothing / classes)
+    tl.store(lse_ptr + row, lse)
+    tl.store(loss_ptr + row, tl.where(kept, loss, 0.0))
+
+
+@triton.jit
+def _count(target_ptr, weight_ptr, total_ptr, rows, ignore_index, WEIGHT: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of the weights of the targets that count, by one program."""
+    lane = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, rows, BLOCK):
+        inside = start + lane < rows
+        target = tl.load(target_ptr + start + lane, mask=inside, other=0)
+        kept = inside & (target != ignore_index)
+        if WEIGHT:
+            total += tl.load(weight_ptr + target, mask=kept, other=0.0).to(tl.float32)
+        else:
+            total += kept.to(tl.float32)
+    tl.store(total_ptr, tl.sum(total, axis=0))
+
+
+@triton.jit
+def _add_losses(loss_ptr, total_ptr, out_ptr, rows, MEAN: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum or mean of the losses, by one program."""
+    lane = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, rows, BLOCK):
+        total += tl.load(loss_ptr + start + lane, mask=start + lane < rows, other=0.0)
+    out = tl.sum(total, axis=0)
+    if MEAN:
+        out = out / tl.load(total_ptr)
+    tl.store(out_ptr, out.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, g_stride, stride, classes, ignore_index, smoothing,
+              weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    kept = target != ignore_index
+    lse = tl.load(lse_ptr + row)
+    scale = tl.load(g_ptr + row * g_stride).to(tl.float32)
+    if MEAN:
+        scale = scale / tl.load(total_ptr)
+    scale = tl.where(kept, scale, 0.0)
+    weight = 1.0
+    if WEIGHT:
+        weight = tl.load(weight_ptr + tl.where(kept, target, 0)).to(tl.float32)
+    hit = scale * weight
+    if SMOOTH:
+        hit *= 1.0 - smoothing
+        spread = scale * smoothing / classes
+    cols = tl.arange(0, BLOCK)
+    for start in range(0, classes, BLOCK):
+        inside = start + cols < classes
+        x = tl.load(x_ptr + row * stride + start + cols, mask=inside, other=float("-inf")).to(tl.float32)
+        p = tl.exp2((x - lse) * LOG2E)
+        if SMOOTH:
+            w = 1.0
+            if WEIGHT:
+                w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
+            gx = p * (hit + spread * weight_sum) - spread * w
+        else:
+            gx = p * hit
+        gx = tl.where(kept, gx - tl.where(start + cols == target, hit, 0.0), 0.0)
+        tl.store(gx_ptr + row * stride + start + cols, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+
+
+def _block(classes):
+    block = min(power_of_2(max(classes, 64)), 4096)
+    return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
+
+
+def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """Float logits (N, C); class weights of any float dtype."""
+    return is_float(input, weight) and input.size > 0
+
+
+def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """Always: it reads the logits once."""
+    return True
+
+
+def count(xp, target, weight, ignore_index):
+    """What the mean divides by: the number, or the weight, of the targets that count; float32, 0-d."""
+    total = xp.empty((), "float32")
+    launch(_count, (1,), target, weight, total, target.size, ignore_index, WEIGHT=weight is not None, BLOCK=1024, num_warps=4)
+    return total
+
+
+def weight_sum_of(xp, weight, classes):
+    """The sum of the class weights, as a number; one synchronisation if they are on a GPU."""
+    return float(classes) if weight is None else float(xp.sum(weight.astype("float32")))
+
+
+def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
+    """Fill `loss` (N,) for contiguous logits; returns lse (N,)."""
+    rows, classes = logits.shape
+    lse = xp.empty(rows, "float32")
+    launch(
+        _forward, (rows,), logits, target, weight, lse, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
+        WEIGHT=weight is not None, SMOOTH=smoothing > 0, **_block(classes),
+    )  # fmt: skip
+    return lse
+
+
+def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoothing, weight_sum, reduction, into):
+    """Write the gradient of contiguous logits to `into`, which may be the logits."""
+    rows, classes = logits.shape
+    launch(
+        _backward, (rows,), g, logits, target, weight, lse, total, into, 1 if reduction == "none" else 0, classes, classes,
+        ignore_index, float(smoothing), weight_sum, WEIGHT=weight is not None, SMOOTH=smoothing > 0, MEAN=reduction == "mean",
+        **_block(classes),
+    )  # fmt: skip
+    return into
+
+
+def add_losses(xp, losses, total, reduction, dtype):
+    """The sum or mean of losses (N,), 0-d, of dtype."""
+    out = xp.empty((), dtype)
+    launch(_add_losses, (1,), losses, total, out, losses.size, MEAN=reduction == "mean", BLOCK=1024, num_warps=4)
+    return out
+
+
+def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """The losses, their mean or their sum, with the log-sum-exp of each row and the mean's divisor."""
+    logits, target = contiguous(xp, input), contiguous(xp, target)
+    weight = None if weight is None else contiguous(xp, weight)
+    losses = xp.empty(logits.shape[0], "float32")
+    weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
+    lse = rows_forward(xp, logits, target, weight, ignore_index, label_smoothing, weight_sum, losses)
+    total = count(xp, target, weight, ignore_index) if reduction == "mean" else xp.empty((), "float32")
+    if reduction == "none":
+        return losses.astype(input.dtype, copy=False), lse, total
+    return add_losses(xp, losses, total, reduction, input.dtype), lse, total
+
+
+def vjp(g, input, target, weight, ignore_index, label_smoothing, reduction, lse, total, xp):
+    """The gradient of the logits."""
+    logits, target, g = contiguous(xp, input), contiguous(xp, target), contiguous(xp, g)
+    weight = None if weight is None else contiguous(xp, weight)
+    into = xp.empty_like(logits)
+    weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
+    return (rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, into),)
