@@ -1,0 +1,58 @@
+"""Dropout whose mask is never stored: Philox makes the same random bits again in backward.
+
+Random numbers come from (seed, offset), two int64 in device memory, and `call`, a number of the call's own. So a
+training step that was captured into a CUDA graph draws new masks at each replay if the offset is raised there,
+while forward and backward of one step agree. An element is dropped where its 32 random bits lie below p * 2^32,
+and the others are scaled by 1 / (1 - p).
+
+Grid: a program for each four blocks; each round of Philox gives four numbers. Kept for backward: nothing.
+"""
+
+import triton
+import triton.language as tl
+
+from ..launch import cdiv, launch
+from .common import contiguous, threshold, uniform4
+
+BLOCK = 512
+
+
+@triton.jit
+def _part(x_ptr, out_ptr, place, bits, limit, scale, count):
+    inside = place < count
+    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    out = tl.where(bits.to(tl.uint32) >= limit.to(tl.uint32), x * scale, 0.0)
+    tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _dropout(x_ptr, out_ptr, state_ptr, call, limit, scale, count, BLOCK: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64)
+    lane = tl.arange(0, BLOCK)
+    seed = tl.load(state_ptr)
+    offset = tl.load(state_ptr + 1)
+    a, b, c, d = uniform4(seed, program * BLOCK + lane, call, offset)
+    place = program * (4 * BLOCK) + lane
+    _part(x_ptr, out_ptr, place, a, limit, scale, count)
+    _part(x_ptr, out_ptr, place + BLOCK, b, limit, scale, count)
+    _part(x_ptr, out_ptr, place + 2 * BLOCK, c, limit, scale, count)
+    _part(x_ptr, out_ptr, place + 3 * BLOCK, d, limit, scale, count)
+
+
+def apply(xp, x, p, state, call):
+    """x with elements zeroed with probability p and the others times 1 / (1 - p).
+
+    Called with the gradient, and the same state and call, this is its own backward.
+
+    Args:
+        state: int64 (2,), seed and offset, on x's device.
+        call: which of the draws at this offset; below 2^31.
+    """
+    if p >= 1.0:
+        return xp.zeros_like(x)
+    flat = contiguous(xp, x)
+    out = xp.empty_like(flat)
+    launch(
+        _dropout, (cdiv(x.size, 4 * BLOCK),), flat, out, state, call, threshold(p), 1.0 / (1.0 - p), x.size, BLOCK=BLOCK, num_warps=4
+    )
+    return out

@@ -1,0 +1,114 @@
+"""Embedding: rows of a table copied out, and gradients added up where the rows were looked up.
+
+Backward adds with atomics into a float32 table: tokens that occur often collide, but order does not matter, and
+no sort of the indices is needed. The sum's order, hence its last bits, differ from run to run on a GPU;
+`deterministic()` sorts the indices first and lets one program add up all rows of one token.
+
+Grid: a program for each looked-up row. Accumulation: float32.
+"""
+
+import triton
+import triton.language as tl
+
+from ..launch import launch, power_of_2
+from .common import contiguous, is_float
+
+
+@triton.jit
+def _forward(weight_ptr, index_ptr, out_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    source = tl.load(index_ptr + row).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    for start in range(0, width, BLOCK):
+        inside = start + cols < width
+        tl.store(out_ptr + row * width + start + cols, tl.load(weight_ptr + source * width + start + cols, mask=inside), mask=inside)
+
+
+@triton.jit
+def _backward(g_ptr, index_ptr, counts_ptr, out_ptr, width, padding, COUNTS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(index_ptr + row).to(tl.int64)
+    if target != padding:
+        scale = 1.0
+        if COUNTS:
+            scale = 1.0 / tl.load(counts_ptr + target).to(tl.float32)
+        cols = tl.arange(0, BLOCK)
+        for start in range(0, width, BLOCK):
+            inside = start + cols < width
+            g = tl.load(g_ptr + row * width + start + cols, mask=inside, other=0.0).to(tl.float32)
+            tl.atomic_add(out_ptr + target * width + start + cols, g * scale, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _backward_sorted(g_ptr, index_ptr, order_ptr, counts_ptr, out_ptr, rows, width, padding,
+                     COUNTS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """A program for each place in the sorted order and each block of columns; the first of a token adds up all of it."""
+    place = tl.program_id(0)
+    target = tl.load(index_ptr + place).to(tl.int64)
+    before = tl.load(index_ptr + tl.maximum(place - 1, 0)).to(tl.int64)
+    if ((place == 0) | (before != target)) & (target != padding):
+        cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        inside = cols < width
+        total = tl.zeros((BLOCK,), tl.float32)
+        here = place
+        same = target
+        while (here < rows) & (same == target):
+            row = tl.load(order_ptr + here).to(tl.int64)
+            total += tl.load(g_ptr + row * width + cols, mask=inside, other=0.0).to(tl.float32)
+            here += 1
+            same = tl.load(index_ptr + tl.minimum(here, rows - 1)).to(tl.int64)
+        if COUNTS:
+            total = total / tl.load(counts_ptr + target).to(tl.float32)
+        tl.store(out_ptr + target * width + cols, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+_settings = {"deterministic": False}
+
+
+def deterministic(on=True):
+    """Make backward add up in a fixed order, by sorting the indices, from here on."""
+    _settings["deterministic"] = bool(on)
+
+
+def accepts(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+    """A float table (V, C)."""
+    return is_float(weight) and weight.ndim == 2 and weight.size > 0
+
+
+def pays(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+    """Always."""
+    return True
+
+
+def _block(width):
+    block = min(power_of_2(max(width, 32)), 2048)
+    return {"BLOCK": block, "num_warps": max(1, min(block // 256, 8))}
+
+
+def forward(xp, weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+    """weight[index]; on a GPU, indices must lie within the table."""
+    weight, index = contiguous(xp, weight), contiguous(xp, index)
+    if index.dtype.kind == "i" and index.dtype.itemsize < 8:
+        index = index.astype("int64")
+    out = xp.empty((*index.shape, weight.shape[1]), weight.dtype)
+    launch(_forward, (index.size,), weight, index, out, weight.shape[1], **_block(weight.shape[1]))
+    return out
+
+
+def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
+    """The gradient of the table."""
+    rows = contiguous(xp, index).reshape(-1).astype("int64", copy=False)
+    counts = xp.bincount(rows, minlength=shape[0]) if scale_grad_by_freq else None
+    g = contiguous(xp, g)
+    padding = -1 if padding_idx is None else padding_idx
+    if _settings["deterministic"]:
+        out = xp.zeros(shape, g.dtype)
+        order = xp.argsort(rows, kind="stable")
+        blocks = _block(min(shape[1], 256))
+        grid = (rows.size, -(-shape[1] // blocks["BLOCK"]))
+        launch(_backward_sorted, grid, g, rows[order], order, counts, out, rows.size, shape[1], padding,
+               COUNTS=scale_grad_by_freq, **blocks)  # fmt: skip
+        return (out,)
+    out = xp.zeros(shape, "float32")
+    launch(_backward, (rows.size,), g, rows, counts, out, shape[1], padding, COUNTS=scale_grad_by_freq, **_block(shape[1]))
+    return (out.astype(g.dtype, copy=False),)
