@@ -26,6 +26,6 @@ def near(got, want, factor=1.0):
     if COMPILE_ONLY:
         return
     error = np.abs(got.astype(np.float64) - want)
-    bound = NEAR[got.dtype.name] * factor * max(np.abs(want).max(initial=0.0), 1e-2)
+    bound = NEAR[got.dtype.name] * factor * max(np.abs(want).max(initial=0.0), 0.1)
     assert not np.isnan(error).any(), "NaN"
     assert error.max(initial=0.0) <= bound, f"error {error.max():.3g} above {bound:.3g}"

@@ -5,7 +5,7 @@ import math
 import triton
 import triton.language as tl
 
-from ..launch import power_of_2
+from ..launch import INTERPRET, power_of_2
 
 FLOATS = ("float32", "float16", "bfloat16")
 LONGEST = 16384  # elements of a row that are held in registers; longer rows are gone through in a loop
@@ -43,6 +43,18 @@ def row_blocks(width, longest=LONGEST):
     block = block if one else min(longest, 4096)
     rows = max(1, 1024 // block)  # short rows share a program
     return {"ROWS": rows, "BLOCK": block, "ONE": one, "num_warps": min(max(rows * block // 512, 2), 16)}
+
+
+INTERPRETED = tl.constexpr(INTERPRET)
+
+
+@triton.jit
+def dot(a, b, acc, PRECISION: tl.constexpr):
+    """acc + a @ b, accumulated in float32. The interpreter multiplies bfloat16 by its bits, so there it is widened."""
+    if INTERPRETED:
+        a = a.to(tl.float32)
+        b = b.to(tl.float32)
+    return tl.dot(a, b, acc, input_precision=PRECISION)
 
 
 @triton.jit

@@ -1,0 +1,559 @@
+"""Flash attention: softmax(q kᵀ * scale + mask) v without ever storing the (L, S) scores.
+
+**Forward.** A program takes BM queries and walks over the keys, BN at a time. For each block it has scores s (BM, BN)
+in registers, and mends what it has so far when a row's maximum grows, as the long rows of softmax.py do:
+
+    m' = max(m, max(s)),   acc = acc * 2^(m - m') + 2^(s - m') v,   l = l * 2^(m - m') + sum(2^(s - m')),
+
+with scores in units of log2. At the end out = acc / l, and lse = m + log2(l) is all that is kept, one float32 a row.
+
+**Backward.** From lse the probabilities come back in one step, p = 2^(s - lse). With dp = g vᵀ:
+
+    gv = pᵀ g,   ds = p * (dp - delta),   gq = ds k * scale,   gk = dsᵀ q * scale,
+
+where delta = sum_j p_j dp_j = sum(g * out) per row (the reference's sum, but over D numbers instead of S). One kernel
+holds a block of keys and walks over the queries (gk, gv), another holds queries and walks over the keys (gq):
+no atomics, so the same numbers at every run, and with grouped queries the first adds up all heads of a group.
+
+**What may be seen.** Query i sees keys from i - left to i + right; causality is right = 0. Blocks that nobody sees
+are skipped, and only those at the rim, or all of them under a mask array, pay for a comparison. A query that sees
+nothing gives zeros. Dropout's bits come from Philox by (seed, offset, head, i, j), so both directions find the same
+(dropout.py). Products accumulate in float32; float32 inputs are multiplied as float32, not as tf32.
+
+Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
+"""
+
+import math
+
+import triton
+import triton.language as tl
+
+from ..launch import cdiv, launch, power_of_2, tuned
+from .common import contiguous, dot, one_dtype, threshold
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _tile(ptr, rows, stride, cols, limit, width, CHECK_ROWS: tl.constexpr, EVEN: tl.constexpr):
+    """Rows of a (…, width) array; rows from `limit` on and padding columns are 0."""
+    at = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
+    if CHECK_ROWS:
+        if EVEN:
+            return tl.load(at, mask=rows[:, None] < limit, other=0.0)
+        return tl.load(at, mask=(rows[:, None] < limit) & (cols[None, :] < width), other=0.0)
+    if EVEN:
+        return tl.load(at)
+    return tl.load(at, mask=cols[None, :] < width, other=0.0)
+
+
+@triton.jit
+def _keep(seed, offset, call, head, rows, start, length_k, BM: tl.constexpr, BN: tl.constexpr, limit):
+    """Which elements of a (BM, BN) block of scores survive dropout; `start`, the first key, is a multiple of BN."""
+    fours = start // 4 + tl.arange(0, BN // 4)
+    counter = rows[:, None].to(tl.int64) * ((length_k + 3) // 4) + fours[None, :]
+    zero = (counter * 0).to(tl.uint32)
+    a, b, c, d = tl.philox(
+        seed, (counter & 0xFFFFFFFF).to(tl.uint32), (counter >> 32).to(tl.uint32) + call.to(tl.uint32), zero + offset.to(tl.uint32),
+        zero + head.to(tl.uint32), 7,
+    )  # fmt: skip
+    bits = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (BM, BN))
+    return bits.to(tl.uint32) >= limit.to(tl.uint32)
+
+
+@triton.jit
+def _mask(s, mask_ptr, rows, cols, length_q, length_k, left, right, mask_q, mask_k,
+          RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
+    """Scores with -inf where a query may not look. rows and cols are shaped to broadcast to s."""
+    if RIM:
+        seen = (cols < length_k) & (rows < length_q)
+        if LEFT:
+            seen = seen & (cols >= rows - left)
+        if RIGHT:
+            seen = seen & (cols <= rows + right)
+        s = tl.where(seen, s, float("-inf"))
+    if MASK != 0:
+        inside = (rows < length_q) & (cols < length_k)
+        at = mask_ptr + rows.to(tl.int64) * mask_q + cols.to(tl.int64) * mask_k
+        if MASK == 1:
+            s = tl.where(tl.load(at, mask=inside, other=0) != 0, s, float("-inf"))
+        else:
+            s += tl.load(at, mask=inside, other=0.0).to(tl.float32) * LOG2E
+    return s
+
+
+@triton.jit
+def _key_range(first, length_k, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+    """For BM queries from `first` on: the first key seen, where the blocks seen by all begin and end, the last key + 1."""
+    low = 0
+    full_low = 0
+    high = length_k
+    full_high = length_k
+    if LEFT:
+        low = tl.maximum(first - left, 0) // BN * BN
+        full_low = (tl.maximum(first + BM - 1 - left, 0) + BN - 1) // BN * BN
+    if RIGHT:
+        high = tl.minimum(length_k, first + BM + right)
+        full_high = tl.minimum(length_k, first + right + 1)
+    full_high = tl.maximum(full_high // BN * BN, full_low)
+    return low, full_low, full_high, high
+
+
+@triton.jit
+def _query_range(first, length_q, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+    """The same for BN keys from `first` on: ranges of queries."""
+    low = 0
+    full_low = 0
+    high = length_q
+    full_high = length_q
+    if RIGHT:
+        low = tl.maximum(first - right, 0) // BM * BM
+        full_low = (tl.maximum(first + BN - 1 - right, 0) + BM - 1) // BM * BM
+    if LEFT:
+        high = tl.minimum(length_q, first + BN + left)
+        full_high = tl.minimum(length_q, first + left + 1)
+    full_high = tl.maximum(full_high // BM * BM, full_low)
+    return low, full_low, full_high, high
+
+
+@triton.jit
+def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, end_at, length_q, length_k, width, width_v,
+                   k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit,
+                   RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
+                   BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
+                   PRECISION: tl.constexpr):  # fmt: skip
+    """Walk over the keys in [start_at, end_at)."""
+    for start in range(start_at, end_at, BN):
+        start = tl.multiple_of(start, BN)
+        cols = start + tl.arange(0, BN)
+        k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
+        s = dot(q, tl.trans(k), None, PRECISION) * scale
+        s = _mask(s, mask_ptr, rows[:, None], cols[None, :], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        higher = tl.maximum(peak, tl.max(s, axis=1))
+        if RIM or MASK != 0:
+            still = tl.where(higher == float("-inf"), 0.0, higher)
+        else:
+            still = higher
+        p = tl.exp2(s - still[:, None])
+        shrink = tl.exp2(peak - still)
+        total = total * shrink + tl.sum(p, axis=1)
+        if DROP:
+            p = tl.where(_keep(seed, offset, call, head, rows, start, length_k, BM, BN, limit), p, 0.0)
+        v = _tile(v_ptr, cols, v_row, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
+        acc = dot(p.to(v.dtype), v, acc * shrink[:, None], PRECISION)
+        peak = higher
+    return acc, total, peak
+
+
+@triton.jit
+def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks, heads, group, length_q, length_k, width, width_v,
+             q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, o_b, o_h, o_row, mask_b, mask_h, mask_q, mask_k,
+             left, right, scale, call, limit, kept_scale,
+             LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
+             EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    block = tl.program_id(0) % blocks
+    if RIGHT:
+        block = blocks - 1 - block  # the longest rows first
+    above = tl.program_id(0) // blocks
+    batch = (above // heads).to(tl.int64)
+    head = above % heads
+    first = block * BM
+    rows = first + tl.arange(0, BM)
+    q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
+    k_ptr += batch * k_b + (head // group) * k_h
+    v_ptr += batch * v_b + (head // group) * v_h
+    seed = 0
+    offset = 0
+    if MASK != 0:
+        mask_ptr += batch * mask_b + head * mask_h
+    if DROP:
+        seed = tl.load(state_ptr)
+        offset = tl.load(state_ptr + 1)
+    peak = tl.full((BM,), float("-inf"), tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, BV), tl.float32)
+    low, full_low, full_high, high = _key_range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
+    if LEFT:
+        acc, total, peak = _forward_sweep(
+            acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, low, tl.minimum(full_low, high), length_q, length_k, width, width_v,
+            k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
+            True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    acc, total, peak = _forward_sweep(
+        acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_low, full_high, length_q, length_k, width, width_v,
+        k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
+        False, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    acc, total, peak = _forward_sweep(
+        acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_high, high, length_q, length_k, width, width_v,
+        k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
+        True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    empty = total == 0.0
+    acc = acc * (kept_scale / tl.where(empty, 1.0, total))[:, None]
+    tl.store(lse_ptr + above.to(tl.int64) * length_q + rows, tl.where(empty, float("inf"), peak + tl.log2(total)), mask=rows < length_q)
+    cols = tl.arange(0, BV)
+    at = out_ptr + batch * o_b + head * o_h + rows[:, None].to(tl.int64) * o_row + cols[None, :]
+    tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (cols[None, :] < width_v))
+
+
+@triton.jit
+def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, g_b, g_h, g_row, o_b, o_h, o_row,
+           ROWS: tl.constexpr, BV: tl.constexpr):  # fmt: skip
+    """sum(g * out) of each row."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    above = row // length
+    batch = (above // heads).to(tl.int64)
+    head = above % heads
+    time = row % length
+    cols = tl.arange(0, BV)[None, :]
+    inside = (row < count)[:, None] & (cols < width)
+    g = tl.load(g_ptr + (batch * g_b + head * g_h + time * g_row)[:, None] + cols, mask=inside, other=0.0).to(tl.float32)
+    out = tl.load(out_ptr + (batch * o_b + head * o_h + time * o_row)[:, None] + cols, mask=inside, other=0.0).to(tl.float32)
+    tl.store(delta_ptr + row, tl.sum(g * out, axis=1), mask=row < count)
+
+
+@triton.jit
+def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, first, start_at, end_at, length_q, length_k,
+                width, width_v, q_row, g_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit, kept_scale,
+                RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
+                BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
+                PRECISION: tl.constexpr):  # fmt: skip
+    """Walk over the queries in [start_at, end_at) for a block of keys; blocks are transposed, (BN, BM)."""
+    for start in range(start_at, end_at, BM):
+        start = tl.multiple_of(start, BM)
+        rows = start + tl.arange(0, BM)
+        q = _tile(q_ptr, rows, q_row, tl.arange(0, BD), length_q, width, RIM, EVEN)
+        s = dot(k, tl.trans(q), None, PRECISION) * scale
+        s = _mask(s, mask_ptr, rows[None, :], cols[:, None], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        if RIM:
+            lse = tl.load(lse_ptr + rows, mask=rows < length_q, other=float("inf"))
+            delta = tl.load(delta_ptr + rows, mask=rows < length_q, other=0.0)
+        else:
+            lse = tl.load(lse_ptr + rows)
+            delta = tl.load(delta_ptr + rows)
+        p = tl.exp2(s - lse[None, :])
+        g = _tile(g_ptr, rows, g_row, tl.arange(0, BV), length_q, width_v, RIM, EVEN)
+        gp = dot(v, tl.trans(g), None, PRECISION)
+        if DROP:
+            keep = tl.trans(_keep(seed, offset, call, head, rows, first, length_k, BM, BN, limit).to(tl.int8)) != 0
+            gv = dot(tl.where(keep, p * kept_scale, 0.0).to(g.dtype), g, gv, PRECISION)
+            gp = tl.where(keep, gp * kept_scale, 0.0)
+        else:
+            gv = dot(p.to(g.dtype), g, gv, PRECISION)
+        gs = p * (gp - delta[None, :])
+        gk = dot(gs.to(q.dtype), q, gk, PRECISION)
+    return gk, gv
+
+
+@triton.jit
+def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gk_ptr, gv_ptr, blocks, heads, group,
+                   length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
+                   gk_b, gk_h, gk_row, gv_b, gv_h, gv_row, mask_b, mask_h, mask_q, mask_k,
+                   left, right, scale, back_scale, call, limit, kept_scale,
+                   LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, BD: tl.constexpr,
+                   BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """The gradients of a block of keys and values, for all queries' heads that share them."""
+    block = tl.program_id(0) % blocks
+    above = tl.program_id(0) // blocks
+    key_heads = heads // group
+    batch = (above // key_heads).to(tl.int64)
+    key_head = above % key_heads
+    first = block * BN
+    cols = first + tl.arange(0, BN)
+    k = _tile(k_ptr + batch * k_b + key_head * k_h, cols, k_row, tl.arange(0, BD), length_k, width, True, EVEN)
+    v = _tile(v_ptr + batch * v_b + key_head * v_h, cols, v_row, tl.arange(0, BV), length_k, width_v, True, EVEN)
+    seed = 0
+    offset = 0
+    if DROP:
+        seed = tl.load(state_ptr)
+        offset = tl.load(state_ptr + 1)
+    gk = tl.zeros((BN, BD), tl.float32)
+    gv = tl.zeros((BN, BV), tl.float32)
+    low, full_low, full_high, high = _query_range(first, length_q, left, right, BM, BN, LEFT, RIGHT)
+    for member in range(0, group):
+        head = key_head * group + member
+        flat = batch * heads + head
+        q_head = q_ptr + batch * q_b + head * q_h
+        g_head = g_ptr + batch * g_b + head * g_h
+        mask_head = mask_ptr
+        if MASK != 0:
+            mask_head = mask_ptr + batch * mask_b + head * mask_h
+        if RIGHT:
+            gk, gv = _keys_sweep(
+                gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
+                low, tl.minimum(full_low, high), length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
+                scale, seed, offset, call, flat, limit, kept_scale,
+                True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+        gk, gv = _keys_sweep(
+            gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
+            full_low, full_high, length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
+            scale, seed, offset, call, flat, limit, kept_scale,
+            False, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+        gk, gv = _keys_sweep(
+            gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
+            full_high, high, length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
+            scale, seed, offset, call, flat, limit, kept_scale,
+            True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    d = tl.arange(0, BD)
+    at = gk_ptr + batch * gk_b + key_head * gk_h + cols[:, None].to(tl.int64) * gk_row + d[None, :]
+    tl.store(at, (gk * back_scale).to(gk_ptr.dtype.element_ty), mask=(cols[:, None] < length_k) & (d[None, :] < width))
+    d = tl.arange(0, BV)
+    at = gv_ptr + batch * gv_b + key_head * gv_h + cols[:, None].to(tl.int64) * gv_row + d[None, :]
+    tl.store(at, gv.to(gv_ptr.dtype.element_ty), mask=(cols[:, None] < length_k) & (d[None, :] < width_v))
+
+
+@triton.jit
+def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, start_at, end_at, length_q, length_k, width, width_v,
+                   k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit, kept_scale,
+                   RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
+                   GS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
+                   EVEN: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+    """Walk over the keys in [start_at, end_at) for a block of queries."""
+    for start in range(start_at, end_at, BN):
+        start = tl.multiple_of(start, BN)
+        cols = start + tl.arange(0, BN)
+        k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
+        v = _tile(v_ptr, cols, v_row, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
+        s = dot(q, tl.trans(k), None, PRECISION) * scale
+        s = _mask(s, mask_ptr, rows[:, None], cols[None, :], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        p = tl.exp2(s - lse[:, None])
+        gp = dot(g, tl.trans(v), None, PRECISION)
+        if DROP:
+            gp = tl.where(_keep(seed, offset, call, head, rows, start, length_k, BM, BN, limit), gp * kept_scale, 0.0)
+        gs = p * (gp - delta[:, None])
+        if GS:
+            at = gs_ptr + rows[:, None].to(tl.int64) * length_k + cols[None, :]
+            tl.store(at, gs.to(gs_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (cols[None, :] < length_k))
+        gq = dot(gs.to(k.dtype), k, gq, PRECISION)
+    return gq
+
+
+@triton.jit
+def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gq_ptr, gs_ptr, blocks, heads, group,
+                      length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
+                      gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
+                      left, right, scale, back_scale, call, limit, kept_scale,
+                      LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, GS: tl.constexpr,
+                      BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+                      BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """The gradient of a block of queries, and of the scores where a mask that was added wants it."""
+    block = tl.program_id(0) % blocks
+    if RIGHT:
+        block = blocks - 1 - block
+    above = tl.program_id(0) // blocks
+    batch = (above // heads).to(tl.int64)
+    head = above % heads
+    first = block * BM
+    rows = first + tl.arange(0, BM)
+    q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
+    g = _tile(g_ptr + batch * g_b + head * g_h, rows, g_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
+    lse = tl.load(lse_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=float("inf"))
+    delta = tl.load(delta_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=0.0)
+    k_ptr += batch * k_b + (head // group) * k_h
+    v_ptr += batch * v_b + (head // group) * v_h
+    seed = 0
+    offset = 0
+    if MASK != 0:
+        mask_ptr += batch * mask_b + head * mask_h
+    if GS:
+        gs_ptr += above.to(tl.int64) * length_q * length_k
+    if DROP:
+        seed = tl.load(state_ptr)
+        offset = tl.load(state_ptr + 1)
+    gq = tl.zeros((BM, BD), tl.float32)
+    low, full_low, full_high, high = _key_range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
+    if LEFT:
+        gq = _queries_sweep(
+            gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, low, tl.minimum(full_low, high), length_q, length_k, width,
+            width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
+            True, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    gq = _queries_sweep(
+        gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, full_low, full_high, length_q, length_k, width,
+        width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
+        False, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    gq = _queries_sweep(
+        gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, full_high, high, length_q, length_k, width,
+        width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
+        True, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    d = tl.arange(0, BD)
+    at = gq_ptr + batch * gq_b + head * gq_h + rows[:, None].to(tl.int64) * gq_row + d[None, :]
+    tl.store(at, (gq * back_scale).to(gq_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (d[None, :] < width))
+
+
+# -- block sizes ------------------------------------------------------------------------------------------------------
+
+
+def _options(bm, bn, warps, stages):
+    return {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
+
+
+def _candidates(kernel, depth, wide):
+    """Block sizes to choose from for a padded head width; `wide`: float32, which takes twice the shared memory."""
+    if wide:
+        default = _options(64, 32, 4, 2) if depth <= 64 else _options(32, 32, 4, 2 if depth <= 128 else 1)
+        return {"none": [default], "medium": [_options(32, 64, 4, 2)], "max": [_options(32, 32, 4, 1), _options(64, 64, 8, 1)]}
+    if kernel is _forward:
+        default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[max(depth, 64)]
+        medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
+        large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
+    elif kernel is _backward_keys:
+        default = {64: _options(64, 128, 8, 2), 128: _options(64, 128, 8, 2), 256: _options(32, 64, 8, 1)}[max(depth, 64)]
+        medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(128, 64, 8, 2)]
+        large = [_options(bm, bn, w, s) for bm in (32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
+    else:
+        default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 1)}[max(depth, 64)]
+        medium = [_options(64, 64, 4, 2), _options(128, 32, 4, 3), _options(128, 64, 8, 3), _options(64, 128, 8, 2)]
+        large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (1, 2, 3)]
+    return {"none": [default], "medium": medium, "max": large}
+
+
+# -- calling ----------------------------------------------------------------------------------------------------------
+
+
+def _four(xp, x):
+    """x as (B, H, L, D) with elements of a head side by side; a copy only where the strides demand it."""
+    while x.ndim < 4:
+        x = x[None]
+    if x.ndim > 4:
+        x = x.reshape(-1, *x.shape[-3:])
+    return x if x.strides[3] == x.itemsize or x.shape[3] == 1 else contiguous(xp, x)
+
+
+def _mask_of(xp, mask, query, key):
+    """A mask for (B, H, L, S) from one for the inputs' own axes, of which there may be more than four."""
+    if mask is None or query.ndim <= 4:
+        return mask
+    shape = (*query.shape[:-1], key.shape[-2])
+    return xp.broadcast_to(mask, shape).reshape(-1, *shape[-3:])
+
+
+def _steps(x):
+    """The strides of the first three of four axes, in elements."""
+    size = x.itemsize
+    return x.strides[0] // size, x.strides[1] // size, x.strides[2] // size
+
+
+def _by_time(xp, like, width):
+    """An array (B, H, L, width) laid out as (B, L, H, width): joining the heads again is then no copy."""
+    batch, heads, length, _ = like.shape
+    return xp.empty((batch, length, heads, width), like.dtype).swapaxes(1, 2)
+
+
+class _Setting:
+    """What the three kernels share: sizes, the mask's kind and strides, the window, dropout."""
+
+    def __init__(self, xp, q, k, v, mask, causal, window, scale, dropout):  # q, k, v: (B, H, L, D)
+        left, right = (-1, -1) if window is None else window
+        if causal:
+            right = 0 if right < 0 else min(right, 0)
+        self.window = (max(left, 0), max(right, 0))
+        self.mask = None
+        kind, self.mask_strides = 0, (0, 0, 0, 0)
+        if mask is not None:
+            kind = 1 if mask.dtype == bool else 2
+            while mask.ndim < 4:
+                mask = mask[None]
+            self.mask = xp.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
+            self.mask_strides = tuple(s // mask.itemsize for s in self.mask.strides)
+        p, self.state, self.call = dropout if dropout is not None else (0.0, None, 0)
+        self.limit, self.kept_scale = threshold(p), 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
+        self.scale = float(scale)
+        self.heads, self.group = q.shape[1], q.shape[1] // k.shape[1]
+        self.sizes = (q.shape[2], k.shape[2], q.shape[3], v.shape[3])
+        wide = q.dtype.itemsize == 4
+        depth = max(power_of_2(q.shape[3]), power_of_2(v.shape[3]), 16)
+        self.depth, self.wide = depth, wide
+        self.constants = {
+            "LEFT": left >= 0, "RIGHT": right >= 0, "MASK": kind, "DROP": p > 0.0, "BD": depth, "BV": depth,
+            "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": "ieee" if wide else "tf32",
+        }  # fmt: skip
+
+    def blocks_for(self, kernel, dtype, attempt):
+        """Block sizes for one of the kernels: the default, or the quickest that TRITON_FLASH_AUTOTUNE_MODE allows to look for."""
+        lengths = [power_of_2(n) for n in self.sizes[:2]]
+        flags = [int(v) for k, v in self.constants.items() if k in ("LEFT", "RIGHT", "MASK", "DROP", "EVEN")]
+        key = (dtype.name, self.depth, *lengths, self.group, *flags)
+        return tuned(kernel, key, _candidates(kernel, self.depth, self.wide), attempt, "TRITON_FLASH_AUTOTUNE_MODE")
+
+
+def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, scale=None, dropout=None):
+    """softmax(query @ keyᵀ * scale + mask) @ value.
+
+    Args:
+        query: (…, H, L, D). key: (…, Hk, S, D), H a multiple of Hk. value: (…, Hk, S, Dv). D and Dv up to 256.
+        mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add.
+        causal, window: query i sees keys i - left … i + right; -1 is no bound.
+        dropout: (p, state, call): state is int64 (2,), seed and offset, on the device (dropout.py).
+
+    Returns:
+        out (…, H, L, Dv), and lse (B, H, L) in units of log2, for `run_backward`.
+    """
+    q, k, v = _four(xp, query), _four(xp, key), _four(xp, value)
+    mask = _mask_of(xp, mask, query, key)
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
+    out = _by_time(xp, q, v.shape[3])
+    lse = xp.empty(q.shape[:3], "float32")
+
+    def attempt(blocks):
+        count = cdiv(q.shape[2], blocks["BM"])
+        launch(
+            _forward, (count * q.shape[0] * q.shape[1],), q, k, v, own.mask, own.state, out, lse, count, own.heads, own.group,
+            *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(out), *own.mask_strides, *own.window,
+            own.scale * 1.4426950408889634, own.call, own.limit, own.kept_scale, **own.constants, **blocks,
+        )  # fmt: skip
+
+    attempt(own.blocks_for(_forward, q.dtype, attempt))
+    return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
+
+
+def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False, window=None, scale=None, dropout=None, needs=(True,) * 4):
+    """The gradients of query, key, value, and of a float mask if it is wanted: None where not."""
+    q, k, v, g, o = (_four(xp, x) for x in (query, key, value, g, out))
+    if g.dtype != q.dtype:
+        g = g.astype(q.dtype)
+    mask = _mask_of(xp, mask, query, key)
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
+    batch, heads, length, _ = q.shape
+    count = batch * heads * length
+    delta = xp.empty(q.shape[:3], "float32")
+    rows = max(1, 2048 // own.depth)
+    launch(
+        _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
+        ROWS=rows, BV=own.depth, num_warps=4,
+    )  # fmt: skip
+    shared = (*own.mask_strides, *own.window, own.scale * 1.4426950408889634, own.scale, own.call, own.limit, own.kept_scale)
+    gq = gk = gv = gs = None
+    if needs[1] or needs[2]:
+        gk = _by_time(xp, k, k.shape[3])
+        gv = _by_time(xp, v, v.shape[3])
+
+        def attempt_keys(blocks):
+            count = cdiv(k.shape[2], blocks["BN"])
+            launch(
+                _backward_keys, (count * batch * k.shape[1],), q, k, v, g, lse, delta, own.mask, own.state, gk, gv, count, own.heads,
+                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(gk), *_steps(gv), *shared,
+                **own.constants, **blocks,
+            )  # fmt: skip
+
+        attempt_keys(own.blocks_for(_backward_keys, q.dtype, attempt_keys))
+    wants_mask = mask is not None and needs[3] and mask.dtype != bool
+    if needs[0] or wants_mask:
+        gq = _by_time(xp, q, q.shape[3])
+        gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
+
+        def attempt_queries(blocks):
+            count = cdiv(length, blocks["BM"])
+            launch(
+                _backward_queries, (count * batch * heads,), q, k, v, g, lse, delta, own.mask, own.state, gq, gs, count, own.heads,
+                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(gq), *shared,
+                **own.constants, GS=wants_mask, **blocks,
+            )  # fmt: skip
+
+        attempt_queries(own.blocks_for(_backward_queries, q.dtype, attempt_queries))
+    return (
+        gq.reshape(query.shape) if needs[0] and query.ndim != 4 else gq if needs[0] else None,
+        gk.reshape(key.shape) if needs[1] and key.ndim != 4 else gk if needs[1] else None,
+        gv.reshape(value.shape) if needs[2] and value.ndim != 4 else gv if needs[2] else None,
+        gs.reshape(*query.shape[:-1], k.shape[2]) if wants_mask else None,
+    )
