@@ -4,6 +4,11 @@ Triton's compiler and assembler need no GPU. So a kernel that the interpreter ru
 for each dtype and option that the tests use.
 """
 
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import triton
 from triton.backends.compiler import GPUTarget
@@ -45,3 +50,17 @@ def launch(kernel, grid, *args, **options):
 home.launch = launch
 home.processors = lambda: 132
 home.is_capturing = lambda: False
+
+
+def resources():
+    """(kernel, registers, bytes spilled, bytes of shared memory, warps) of everything compiled, by NVIDIA's own tool."""
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    rows = []
+    for name, compiled in COMPILED.values():
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(compiled.asm["cubin"])
+            file.flush()
+            text = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+        registers, local = (int(re.search(rf"{word}:(\d+)", text)[1]) for word in ("REG", "STACK"))
+        rows.append((name, registers, local, compiled.metadata.shared, compiled.metadata.num_warps))
+    return rows

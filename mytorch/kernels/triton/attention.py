@@ -29,7 +29,7 @@ import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2, tuned
-from .common import contiguous, dot, one_dtype, threshold
+from .common import contiguous, dot, threshold
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)

@@ -1,0 +1,156 @@
+"""Matrix products with what follows them: bias, activation, a factor; any strides, any size, batches.
+
+A program makes a tile (BM, BN) of the product, walking along the inner axis BK at a time, with the accumulator in
+registers; bias and activation are applied there before the tile is written, which saves a pass over the output. The
+tiles are numbered in groups of 8 rows, so that programs that run side by side share their operands in the second-level
+cache. Strides are arguments, so a transposed operand costs nothing: the products of backward, g @ w and gᵀ @ x, are
+the same kernel.
+
+Grid: a program for each tile of each matrix of the batch. Accumulation: float32; float32 operands as such, not tf32.
+"""
+
+import triton
+import triton.language as tl
+
+from ..launch import cdiv, launch, power_of_2, tuned
+from .activation import KINDS, activate, apply_backward
+from .common import dot, one_dtype
+from .norm import add_up
+
+
+@triton.jit
+def _product(a_ptr, b_ptr, bias_ptr, out_ptr, before_ptr, m, n, k, a_z, a_m, a_k, b_z, b_k, b_n, out_z, out_m, out_n, factor,
+             BIAS: tl.constexpr, ACT: tl.constexpr, BEFORE: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    tiles_m = tl.cdiv(m, BM)
+    tiles_n = tl.cdiv(n, BN)
+    z = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
+    tile = tl.program_id(0) % (tiles_m * tiles_n)
+    first_m = tile // (8 * tiles_n) * 8
+    tall = tl.minimum(tiles_m - first_m, 8)
+    tile_m = first_m + (tile % (8 * tiles_n)) % tall
+    tile_n = (tile % (8 * tiles_n)) // tall
+    rows = tile_m * BM + tl.arange(0, BM)
+    cols = tile_n * BN + tl.arange(0, BN)
+    deep = tl.arange(0, BK)
+    safe_rows = (rows % m).to(tl.int64)  # what lies outside is computed from inside, and not stored
+    safe_cols = (cols % n).to(tl.int64)
+    a_at = a_ptr + z * a_z + safe_rows[:, None] * a_m + deep[None, :] * a_k
+    b_at = b_ptr + z * b_z + deep[:, None] * b_k + safe_cols[None, :] * b_n
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        if EVEN:
+            a = tl.load(a_at)
+            b = tl.load(b_at)
+        else:
+            a = tl.load(a_at, mask=(start + deep < k)[None, :], other=0.0)
+            b = tl.load(b_at, mask=(start + deep < k)[:, None], other=0.0)
+        acc = dot(a, b, acc, PRECISION)
+        a_at += BK * a_k
+        b_at += BK * b_k
+    acc *= factor
+    if BIAS:
+        acc += tl.load(bias_ptr + safe_cols).to(tl.float32)[None, :]
+    inside = (rows < m)[:, None] & (cols < n)[None, :]
+    place = z * out_z + rows.to(tl.int64)[:, None] * out_m + cols[None, :].to(tl.int64) * out_n
+    if BEFORE:
+        tl.store(before_ptr + place, acc.to(before_ptr.dtype.element_ty), mask=inside)
+    if ACT >= 0:
+        acc = activate(acc, ACT)
+    tl.store(out_ptr + place, acc.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def _options(bm, bn, bk, warps, stages):
+    return {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "num_stages": stages}
+
+
+def _candidates(m, n, wide):
+    """Tiles to choose from; `wide`: float32, which runs on the plain cores."""
+    if wide:
+        default = _options(64, 64, 16, 4, 3) if min(m, n) > 32 else _options(32, 32, 32, 4, 2)
+        medium = [_options(128, 64, 16, 8, 3), _options(128, 128, 16, 8, 3), _options(64, 64, 32, 4, 3)]
+        return {"none": [default], "medium": medium, "max": [_options(64, 128, 16, 8, 2), _options(32, 64, 32, 4, 3)]}
+    if m >= 1024 and n >= 256:
+        default = _options(128, 256, 64, 8, 3)
+    elif min(m, n) > 64:
+        default = _options(128, 128, 64, 8, 3)
+    else:
+        default = _options(64, 64, 64, 4, 3)
+    medium = [_options(128, 128, 64, 8, 3), _options(256, 128, 64, 8, 3), _options(128, 128, 64, 4, 4), _options(64, 128, 64, 4, 4)]
+    large = [_options(bm, bn, bk, w, s) for bm in (64, 128, 256) for bn in (64, 128, 256) for bk in (32, 64, 128)
+             for w in (4, 8) for s in (3, 4) if bm * bn <= 128 * 256]  # fmt: skip
+    return {"none": [default], "medium": medium, "max": large}
+
+
+def _matrices(x):
+    """x as (batch, rows, columns) with its strides in elements; leading axes must be ones that a reshape needs no copy for."""
+    x = x[None] if x.ndim == 2 else x.reshape(-1, *x.shape[-2:])
+    return x, [s // x.itemsize for s in x.strides]
+
+
+def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, before=False, dtype=None):
+    """activation(a @ b * factor + bias).
+
+    Args:
+        a: (…, M, K). b: (…, K, N), of a's leading axes, or (K, N) for all. One float dtype, any strides.
+        bias: (N,). activation: a key of activation.KINDS.
+        out: array to write to. dtype: of the output, a's if not given.
+        before: give what goes into the activation too, for backward.
+
+    Returns:
+        (…, M, N); with `before`, both.
+
+    Raises:
+        ValueError: shapes that don't fit. TypeError: dtypes that differ.
+    """
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2] or (b.ndim > 2 and a.shape[:-2] != b.shape[:-2]):
+        raise ValueError(f"product: shapes {a.shape} and {b.shape} can't be multiplied.")
+    if not one_dtype(a, b):
+        raise TypeError(f"product: expected one of float32, float16, bfloat16 for both, got {a.dtype} and {b.dtype}.")
+    shape = (*a.shape[:-1], b.shape[-1])
+    if a.ndim > 2 and b.ndim == 2:
+        a = a.reshape(-1, a.shape[-1])
+    left, left_steps = _matrices(a)
+    right, right_steps = _matrices(b)
+    batch, m, k = left.shape
+    n = right.shape[2]
+    if out is None:
+        out = xp.empty(shape, dtype or a.dtype)
+    flat = out.reshape(batch, m, n)
+    kept = xp.empty((batch, m, n), a.dtype) if before else None
+    wide = a.dtype.itemsize == 4
+
+    def attempt(tile):
+        launch(
+            _product, (batch * cdiv(m, tile["BM"]) * cdiv(n, tile["BN"]),), left, right, bias, flat, kept, m, n, k,
+            *left_steps, *right_steps, *[s // flat.itemsize for s in flat.strides], float(factor),
+            BIAS=bias is not None, ACT=-1 if activation is None else KINDS[activation], BEFORE=before, EVEN=k % tile["BK"] == 0,
+            PRECISION="ieee" if wide else "tf32", **tile,
+        )  # fmt: skip
+
+    if m and n:
+        turned = [int(steps[2] != 1) for steps in (left_steps, right_steps)]
+        key = (a.dtype.name, power_of_2(batch), power_of_2(m), n, k, *turned, activation or "")
+        attempt(tuned(_product, key, _candidates(m, n, wide), attempt))
+    return (out, kept.reshape(shape)) if before else out
+
+
+def linear(xp, x, weight, bias=None, activation=None, before=False):
+    """activation(x @ weightᵀ + bias) for x (…, in) and weight (out, in); with `before`, the activation's input too."""
+    flat = x.reshape(-1, x.shape[-1])
+    got = product(xp, flat, weight.T, bias, activation=activation, before=before)
+    shape = (*x.shape[:-1], weight.shape[0])
+    return (got[0].reshape(shape), got[1].reshape(shape)) if before else got.reshape(shape)
+
+
+def linear_backward(xp, g, x, weight, inner=None, activation=None, needs=(True, True, True), bias_dtype=None):
+    """The gradients of x, weight and bias; `inner` is the activation's input."""
+    if activation is not None:
+        g = apply_backward(xp, g, inner, activation)
+    g2 = xp.ascontiguousarray(g).reshape(-1, weight.shape[0])
+    x2 = x.reshape(-1, x.shape[-1])
+    gx = product(xp, g2, weight).reshape(x.shape) if needs[0] else None
+    gw = product(xp, g2.T, x2, dtype=weight.dtype) if needs[1] else None
+    gb = add_up(xp, g2, bias_dtype or weight.dtype) if needs[2] else None
+    return gx, gw, gb
+
