@@ -5,6 +5,8 @@ import os
 import ml_dtypes
 import numpy as np
 
+from mytorch.backend import numpy_ns as xp  # noqa: F401
+
 COMPILE_ONLY = "MYTORCH_COMPILE_ONLY" in os.environ  # launches are compiled for an H200, results are not computed
 
 DTYPES = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}

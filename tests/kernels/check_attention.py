@@ -31,8 +31,9 @@ def reference(q, k, v, g, mask=None, causal=False, window=None, keep=None, scale
     kept = 1.0 if keep is None else keep
     gp = g @ vv.swapaxes(-1, -2) * kept
     gs = p * (gp - (gp * p).sum(-1, keepdims=True))
-    fold = lambda x: x.reshape(*k.shape[:-2], group, *x.shape[-2:]).sum(-3)
-    gk, gv = fold(gs.swapaxes(-1, -2) @ q * scale), fold((p * kept).swapaxes(-1, -2) @ g)
+    grouped = (*k.shape[:-2], group)
+    gk, gv = gs.swapaxes(-1, -2) @ q * scale, (p * kept).swapaxes(-1, -2) @ g
+    gk, gv = (x.reshape(*grouped, *x.shape[-2:]).sum(-3) for x in (gk, gv))
     return (p * kept) @ vv, gs @ kk * scale, gk, gv, gs
 
 

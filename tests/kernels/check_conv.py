@@ -1,0 +1,67 @@
+"""Convolutions in Triton's interpreter against float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mytorch.kernels.triton import conv
+
+from .cases import DTYPES, near, rand, xp
+
+
+def reference(x, w, g, stride, padding, dilation, groups):
+    """The convolution, and the gradients of x and w, tap by tap."""
+    n, c, h, wd = x.shape
+    o, per, kh, kw = w.shape
+    wide = np.zeros((n, c, h + 2 * padding[0], wd + 2 * padding[1]))
+    wide[:, :, padding[0] : padding[0] + h, padding[1] : padding[1] + wd] = x
+    out_h = (wide.shape[2] - dilation[0] * (kh - 1) - 1) // stride[0] + 1
+    out_w = (wide.shape[3] - dilation[1] * (kw - 1) - 1) // stride[1] + 1
+    out, gx, gw = np.zeros((n, o, out_h, out_w)), np.zeros_like(wide), np.zeros_like(w)
+    g = np.broadcast_to(0.0, out.shape) if g is None else g
+    for r, s, q in itertools.product(range(kh), range(kw), range(groups)):
+        ys = slice(r * dilation[0], r * dilation[0] + (out_h - 1) * stride[0] + 1, stride[0])
+        xs = slice(s * dilation[1], s * dilation[1] + (out_w - 1) * stride[1] + 1, stride[1])
+        ins, outs = slice(q * per, (q + 1) * per), slice(q * (o // groups), (q + 1) * (o // groups))
+        tap = wide[:, ins, ys, xs]
+        out[:, outs] += np.einsum("nchw,oc->nohw", tap, w[outs, :, r, s])
+        gx[:, ins, ys, xs] += np.einsum("nohw,oc->nchw", g[:, outs], w[outs, :, r, s])
+        gw[outs, :, r, s] += np.einsum("nohw,nchw->oc", g[:, outs], tap)
+    return out, gx[:, :, padding[0] : padding[0] + h, padding[1] : padding[1] + wd], gw
+
+
+CASES = [  # x, w, stride, padding, dilation, groups
+    ((2, 3, 9, 11), (5, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 4, 10, 7), (6, 2, 3, 2), (2, 3), (2, 0), (2, 1), 2),
+    ((1, 1, 5, 5), (1, 1, 5, 5), (1, 1), (0, 0), (1, 1), 1),
+    ((3, 4, 6, 6), (4, 1, 3, 3), (1, 1), (1, 1), (1, 1), 4),
+    ((2, 3, 17), (70, 3, 4), (2,), (1,), (2,), 1),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("x_shape", "w_shape", "stride", "padding", "dilation", "groups"), CASES)
+def test_convolution(x_shape, w_shape, stride, padding, dilation, groups, dtype):
+    x, x64 = rand(*x_shape, dtype=dtype)
+    w, w64 = rand(*w_shape, dtype=dtype)
+    b, b64 = rand(w_shape[0], dtype=dtype)
+    flat = len(x_shape) == 3
+    geometry = [stride, padding, dilation, groups]
+    x2, w2 = x64, w64
+    if flat:  # a height of 1
+        geometry = [(1, *stride), (0, *padding), (1, *dilation), groups]
+        x2, w2 = x64[:, :, None], w64[:, :, None]
+    out64, _, _ = reference(x2, w2, None, *geometry)
+    g, g64 = rand(*out64.shape, dtype=dtype)
+    _, gx, gw = reference(x2, w2, g64, *geometry)
+
+    def drop(a):
+        return a[:, :, 0] if flat else a
+
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    near(conv.forward(xp, x, w, b, **options), drop(out64 + b64.reshape(1, -1, 1, 1)))
+    got = conv.vjp(drop(g), x, w, b, [x.shape, w.shape, b.shape], *options.values(), (True,) * 3, xp)
+    near(got[0], drop(gx))
+    near(got[1], drop(gw))
+    near(got[2], g64.sum((0, 2, 3)))
