@@ -1,0 +1,317 @@
+"""One launch for all parameters: AdamW, SGD and Lion steps, the gradients' norm, clipping, unscaling.
+
+A model has hundreds of parameters, and at 20 µs a launch their updates would cost more than the memory they move. So a
+kernel gets a **table** in device memory: for each piece of 4096 elements, which tensor it is of and where it begins;
+for each tensor, the addresses of its arrays and its length. A program looks up its piece, turns the address into a
+pointer, and works on it as if it were an argument.
+
+What changes from step to step lies in device memory too (`state`, float32): so a training step captured into a CUDA
+graph replays with a new learning rate, step count, gradient scale and clip factor. See `State`.
+
+    unscale   g *= inverse_scale, found_inf = 1 if an element is not finite
+    norm      norm = sqrt(sum g²) and clip = min(max_norm / (norm + 1e-6), 1)
+    step      g' = g * clip, then the rule; nothing at all if found_inf
+
+so that clipping needs no pass of its own: the step applies its factor. Accumulation: float32; sums of a piece are added
+up by one program in a fixed order.
+"""
+
+import numpy as np
+import triton
+import triton.language as tl
+
+from ..launch import cdiv, launch
+from .common import is_float
+
+PIECE = 4096
+LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM = range(6)  # places in the state
+
+
+@triton.jit
+def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr):
+    """The pointer to one of a tensor's arrays, which CuPy aligns to 512 bytes."""
+    address = tl.load(table_ptr + tensor * (arrays + 1) + which)
+    return tl.multiple_of(address, 16).to(tl.pointer_type(dtype))
+
+
+@triton.jit
+def _piece(table_ptr, pieces_ptr, arrays, PIECE: tl.constexpr):
+    """This program's tensor, the places of its elements, and whether they are inside."""
+    tensor = tl.load(pieces_ptr + 2 * tl.program_id(0))
+    start = tl.load(pieces_ptr + 2 * tl.program_id(0) + 1)
+    length = tl.load(table_ptr + tensor * (arrays + 1) + arrays)
+    return tensor, tl.multiple_of(start, PIECE), length
+
+
+@triton.jit
+def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
+           P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
+           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
+    if tl.load(state_ptr + 3) == 0.0:
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        lr = tl.load(state_ptr) * lr_scale
+        step = tl.load(state_ptr + 1).to(tl.float64)
+        clip = tl.load(state_ptr + 2)
+        rest_m = (1.0 - tl.exp2(step * log_beta1)).to(tl.float32)  # 1 - beta^step, in float64 while it is small
+        rest_v = (1.0 - tl.exp2(step * log_beta2)).to(tl.float32)
+        step_size = lr / rest_m
+        root = 1.0 / tl.sqrt(rest_v)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
+        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
+        v_ptr = _at(table_ptr, tensor, 3, ARRAYS, tl.float32)
+        for begin in range(0, PIECE, BLOCK):
+            place = start + begin + tl.arange(0, BLOCK)
+            inside = place < length
+            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
+            m = tl.load(m_ptr + place, mask=inside, other=0.0)
+            v = tl.load(v_ptr + place, mask=inside, other=0.0)
+            if MAXIMIZE:
+                g = -g
+            if DECOUPLED:
+                p *= 1.0 - lr * decay
+            else:
+                g += decay * p
+            m = beta1 * m + rest1 * g
+            v = beta2 * v + rest2 * g * g
+            tl.store(m_ptr + place, m, mask=inside)
+            tl.store(v_ptr + place, v, mask=inside)
+            if AMSGRAD:
+                top_ptr = _at(table_ptr, tensor, 4, ARRAYS, tl.float32)
+                v = tl.maximum(v, tl.load(top_ptr + place, mask=inside, other=0.0))
+                tl.store(top_ptr + place, v, mask=inside)
+            p -= step_size * m / (tl.sqrt(v) * root + eps)
+            tl.store(p_ptr + place, p.to(P), mask=inside)
+            if COPY:
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+
+
+@triton.jit
+def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
+         MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr,
+         ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """p, g[, momentum_buffer][, a half-precision copy of p]."""
+    if tl.load(state_ptr + 3) == 0.0:
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        lr = tl.load(state_ptr) * lr_scale
+        first = tl.load(state_ptr + 1) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
+        clip = tl.load(state_ptr + 2)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
+        for begin in range(0, PIECE, BLOCK):
+            place = start + begin + tl.arange(0, BLOCK)
+            inside = place < length
+            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
+            if MAXIMIZE:
+                g = -g
+            g += decay * p
+            if MOMENTUM:
+                b_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
+                b = tl.load(b_ptr + place, mask=inside, other=0.0)
+                b = tl.where(first, g, momentum * b + damp * g)
+                tl.store(b_ptr + place, b, mask=inside)
+                if NESTEROV:
+                    g += momentum * b
+                else:
+                    g = b
+            p -= lr * g
+            tl.store(p_ptr + place, p.to(P), mask=inside)
+            if COPY:
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+
+
+@triton.jit
+def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
+          MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr,
+          PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
+    if tl.load(state_ptr + 3) == 0.0:
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        lr = tl.load(state_ptr) * lr_scale
+        clip = tl.load(state_ptr + 2)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
+        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
+        for begin in range(0, PIECE, BLOCK):
+            place = start + begin + tl.arange(0, BLOCK)
+            inside = place < length
+            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
+            m = tl.load(m_ptr + place, mask=inside, other=0.0)
+            if MAXIMIZE:
+                g = -g
+            way = beta1 * m + rest1 * g
+            sign = tl.where(way > 0.0, 1.0, tl.where(way < 0.0, -1.0, 0.0))
+            p = p * (1.0 - lr * decay) - lr * sign
+            tl.store(m_ptr + place, beta2 * m + rest2 * g, mask=inside)
+            tl.store(p_ptr + place, p.to(P), mask=inside)
+            if COPY:
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+
+
+@triton.jit
+def _squares(table_ptr, pieces_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
+             PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for begin in range(0, PIECE, BLOCK):
+        place = start + begin + tl.arange(0, BLOCK)
+        g = tl.load(g_ptr + place, mask=place < length, other=0.0).to(tl.float32)
+        total += g * g
+    tl.store(parts_ptr + tl.program_id(0), tl.sum(total, axis=0))
+
+
+@triton.jit
+def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIP: tl.constexpr, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, BLOCK):
+        total += tl.load(parts_ptr + start + lane, mask=start + lane < count, other=0.0)
+    norm = tl.sqrt(tl.sum(total, axis=0))
+    tl.store(state_ptr + 5, norm)
+    if CLIP:
+        factor = max_norm / (norm + 1e-6)  # 1e-6: as torch.nn.utils
+        tl.store(state_ptr + 2, tl.where(factor < 1.0, factor, tl.where(norm != norm, norm, 1.0)))
+
+
+@triton.jit
+def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
+           ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Gradients times state[BY], in place; CHECK notes in state[3] whether an element is infinite or NaN."""
+    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G)
+    factor = tl.load(state_ptr + BY)
+    bad = tl.zeros((BLOCK,), tl.int32)
+    for begin in range(0, PIECE, BLOCK):
+        place = start + begin + tl.arange(0, BLOCK)
+        inside = place < length
+        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        if CHECK:
+            bad |= (tl.abs(g) < float("inf")).to(tl.int32) ^ 1  # false for NaN too
+        tl.store(g_ptr + place, (g * factor).to(G), mask=inside)
+    if CHECK:
+        if tl.max(bad, axis=0) > 0:
+            tl.store(state_ptr + 3, 1.0)
+
+
+_TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
+
+
+class Table:
+    """Some tensors' arrays as the kernels find them: made once, as long as the arrays stay where they are.
+
+    Args:
+        xp: the namespace. columns: lists of contiguous arrays, each list one kind (parameters, gradients, …) of one
+            dtype; all lists as long as there are tensors, and a tensor's arrays of one size.
+
+    Raises:
+        ValueError: arrays that aren't contiguous, of another dtype than the first of their kind, or of another size.
+    """
+
+    def __init__(self, xp, *columns):
+        self.xp = xp
+        self.columns = columns  # keeps the memory
+        self.dtypes = [column[0].dtype for column in columns]
+        for column, dtype in zip(columns, self.dtypes, strict=True):
+            for a, first in zip(column, columns[0], strict=True):
+                if a.dtype != dtype or a.size != first.size or not a.flags.c_contiguous or not is_float(a):
+                    raise ValueError(
+                        f"Table: expected contiguous {dtype} arrays of {first.size} elements, got {a.dtype} {a.shape}"
+                        f"{'' if a.flags.c_contiguous else ', not contiguous'}."
+                    )
+        rows = [[*(_address(a) for a in arrays), arrays[0].size] for arrays in zip(*columns, strict=True)]
+        counts = [cdiv(row[-1], PIECE) for row in rows]
+        tensors = np.repeat(np.arange(len(rows)), counts)
+        starts = np.concatenate([np.arange(c) * PIECE for c in counts]) if rows else np.zeros(0, np.int64)
+        self.count = len(tensors)
+        self.arrays = len(columns)
+        self.table = xp.asarray(np.array(rows, np.int64))
+        self.pieces = xp.asarray(np.stack([tensors, starts], 1).astype(np.int64))
+        self.parts = xp.empty(max(self.count, 1), "float32")
+
+    def fits(self, *columns):
+        """Whether these are the very arrays that the table was made of."""
+        return len(columns) == self.arrays and all(
+            len(new) == len(old) and all(a is b or _address(a) == _address(b) for a, b in zip(new, old, strict=True))
+            for new, old in zip(columns, self.columns, strict=True)
+        )
+
+    def type(self, which):
+        """Triton's dtype of a column."""
+        return _TL[self.dtypes[which].name]
+
+
+def _address(a):
+    return a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr
+
+
+def new_state(xp, lr=0.0, step=1.0, inverse_scale=1.0):
+    """The numbers in device memory that a step reads: lr, the step's number (from 1), the clip factor, whether an infinite
+    gradient was found, 1 / the loss scale, the gradients' norm."""
+    return xp.asarray(np.array([lr, step, 1.0, 0.0, inverse_scale, 0.0], np.float32))
+
+
+_BLOCKS = {"PIECE": PIECE, "BLOCK": 1024, "num_warps": 4}
+
+
+def _half(table, half):
+    return {"HALF": table.type(table.arrays - 1) if half else tl.float16, "COPY": half}
+
+
+def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decoupled=True, amsgrad=False, maximize=False,
+          lr_scale=1.0, half=False):  # fmt: skip
+    """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a 16-bit copy of p].
+
+    Args:
+        state: `new_state`; lr, step, clip and found_inf are read.
+        decoupled: AdamW's decay rather than Adam's. lr_scale: factor on the state's lr, for this table's group.
+        half: the last column is a copy of p in half precision, written too.
+    """
+    launch(
+        _adamw, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
+        1.0 - betas[1], float(np.log2(betas[0])) if betas[0] else -1e4, float(np.log2(betas[1])) if betas[1] else -1e4,
+        float(eps), float(weight_decay), P=table.type(0), G=table.type(1), DECOUPLED=decoupled, AMSGRAD=amsgrad,
+        MAXIMIZE=maximize, **_half(table, half), ARRAYS=table.arrays, **_BLOCKS,
+    )  # fmt: skip
+
+
+def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0, half=False):
+    """One SGD step of a table of p, g[, momentum_buffer][, a 16-bit copy of p]; arguments as adamw and optim.SGD."""
+    launch(
+        _sgd, (table.count,), table.table, table.pieces, state, float(lr_scale), float(momentum), 1.0 - dampening,
+        float(weight_decay), P=table.type(0), G=table.type(1), MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize,
+        **_half(table, half), ARRAYS=table.arrays, **_BLOCKS,
+    )  # fmt: skip
+
+
+def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, lr_scale=1.0, half=False):
+    """One Lion step of a table of p, g, exp_avg[, a 16-bit copy of p]; arguments as adamw."""
+    launch(
+        _lion, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
+        1.0 - betas[1], float(weight_decay), P=table.type(0), G=table.type(1), MAXIMIZE=maximize, **_half(table, half),
+        ARRAYS=table.arrays, **_BLOCKS,
+    )  # fmt: skip
+
+
+def norm(table, state, max_norm=None, which=1):
+    """Put the joint 2-norm of column `which` into the state, and with max_norm the factor that clips it."""
+    launch(_squares, (table.count,), table.table, table.pieces, table.parts, G=table.type(which), ARRAYS=table.arrays, WHICH=which, **_BLOCKS)
+    launch(
+        _finish_norm, (1,), table.parts, state, table.count, float(max_norm or 0.0), CLIP=max_norm is not None, BLOCK=1024, num_warps=4
+    )
+
+
+def clip(table, state, which=1):
+    """Multiply column `which` by the state's clip factor, in place; the steps do that themselves."""
+    launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=CLIP, CHECK=False,
+           ARRAYS=table.arrays, **_BLOCKS)  # fmt: skip
+
+
+def unscale(table, state, which=1):
+    """Multiply column `which` by the state's inverse scale, in place, and note there if an element was not finite."""
+    launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=INVERSE_SCALE, CHECK=True,
+           ARRAYS=table.arrays, **_BLOCKS)  # fmt: skip
