@@ -43,8 +43,9 @@ from ..ops.conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from ..ops.core import op
 from ..ops.creation import arange, zeros
+from ..ops.dropout import draw_mask
+from ..ops.dropout import dropout as _dropout
 from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
 from ..ops.linalg import _linear
@@ -178,14 +179,6 @@ def relu_squared(input, *, fused=None):
     return relu(input).square()
 
 
-@op(name="dropout", dtype="same")
-def _dropout(xp, input, *, mask):
-    return input * mask
-
-
-_dropout.grad(input=lambda g, mask, xp: g * xp.asarray(mask))
-
-
 def _drop(input, shape, p, training, inplace, name):
     """Multiply by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
     if not 0.0 <= p <= 1.0:
@@ -194,6 +187,8 @@ def _drop(input, shape, p, training, inplace, name):
         return input
     if inplace:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
+    if shape == tuple(input.shape):
+        return _dropout(input, mask=draw_mask(_dropout, input, shape, p))
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
 

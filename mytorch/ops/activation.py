@@ -80,7 +80,7 @@ def _gelu_grad(g, input, approximate, xp):
 
 
 _gelu.grad(input=_gelu_grad)
-_gelu.fuse(cpu="mytorch.kernels.numba.gelu")
+_gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.gelu")
 
 
 
@@ -108,6 +108,7 @@ def _silu_grad(g, input, xp):
 
 
 _silu.grad(input=_silu_grad)
+_silu.fuse(cuda="mytorch.kernels.triton.silu")
 
 
 @public(method=False, function=False)
@@ -143,7 +144,7 @@ def _softmax_grad(g, out, dim, xp):
 
 
 _softmax.grad(input=_softmax_grad)
-_softmax.fuse(cpu="mytorch.kernels.numba.softmax")
+_softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax")
 
 
 
@@ -181,6 +182,7 @@ def _log_softmax_grad(g, out, dim, xp):
 
 
 _log_softmax.grad(input=_log_softmax_grad)
+_log_softmax.fuse(cuda="mytorch.kernels.triton.log_softmax")
 
 
 @public(inplace=False)

@@ -6,12 +6,13 @@ from .._array import Array
 from ..errors import shapes
 from ..tensor import Tensor
 from .core import op
-from .random import bernoulli_mask
+from .dropout import draw_mask, made
 
 
 @op(name="scaled_dot_product_attention", residuals=("probabilities",), autocast="half", promoted=("query", "key", "value"))
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask or None."""
+    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a Draw, or None."""
+    key, value = _shared(xp, key, query), _shared(xp, value, query)
     scores = xp.matmul(query * scale, xp.swapaxes(key, -1, -2))  # (…, L, S)
     allowed = band(xp, scores.shape[-2], scores.shape[-1], causal, window)
     if allowed is not None:
@@ -23,8 +24,30 @@ def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, win
     e = xp.exp(scores - peak)
     total = xp.sum(e, axis=-1, keepdims=True)
     p = e / xp.where(total == 0, 1.0, total)  # a row with nothing to attend to gives zeros
-    dropped = p if keep is None else p * keep
+    dropped = p if keep is None else p * made(keep, tuple(p.shape), _raw_dtype(p))
     return xp.matmul(dropped, value), p
+
+
+def _raw_dtype(x):
+    return getattr(x.dtype, "numpy", x.dtype)
+
+
+def _shared(xp, x, query):
+    """(…, Hk, S, E) as (…, H, S, E): each head repeated for the queries' heads that share it."""
+    if x.ndim < 3 or x.shape[-3] == query.shape[-3]:
+        return x
+    *lead, heads, length, width = x.shape
+    groups = query.shape[-3] // heads
+    wide = xp.broadcast_to(xp.reshape(x, (*lead, heads, 1, length, width)), (*lead, heads, groups, length, width))
+    return xp.reshape(wide, (*lead, heads * groups, length, width))
+
+
+def _gathered(xp, g, shape):
+    """The gradient of `_shared`'s input."""
+    if tuple(g.shape) == tuple(shape):
+        return g
+    *lead, heads, length, width = shape
+    return xp.sum(xp.reshape(g, (*lead, heads, -1, length, width)), axis=-3)
 
 
 def band(xp, rows, columns, causal, window):
@@ -48,6 +71,9 @@ def band(xp, rows, columns, causal, window):
 
 def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
     p = probabilities
+    keep = None if keep is None else made(keep, tuple(p.shape), _raw_dtype(p))
+    shapes_of = key.shape, value.shape
+    key, value = _shared(xp, key, query), _shared(xp, value, query)
     dropped = p if keep is None else p * keep
     gp = xp.matmul(g, xp.swapaxes(value, -1, -2))
     if keep is not None:
@@ -55,13 +81,13 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
     weighted = gp * p
     gs = weighted - p * xp.sum(weighted, axis=-1, keepdims=True)  # gradient of the scores
     gq = xp.matmul(gs, key) * scale if needs[0] else None
-    gk = xp.matmul(xp.swapaxes(gs, -1, -2), query) * scale if needs[1] else None
-    gv = xp.matmul(xp.swapaxes(dropped, -1, -2), g) if needs[2] else None
+    gk = _gathered(xp, xp.matmul(xp.swapaxes(gs, -1, -2), query) * scale, shapes_of[0]) if needs[1] else None
+    gv = _gathered(xp, xp.matmul(xp.swapaxes(dropped, -1, -2), g), shapes_of[1]) if needs[2] else None
     return gq, gk, gv, gs if needs[3] else None
 
 
 _attention.vjp(_attention_vjp)
-_attention.fuse(cpu="mytorch.kernels.numba.attention")
+_attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
 
@@ -108,13 +134,14 @@ def scaled_dot_product_attention(
         groups, rest = divmod(query.shape[-3], key.shape[-3])
         if rest or query.shape[-3] < key.shape[-3]:
             raise RuntimeError(f"scaled_dot_product_attention: {query.shape[-3]} query heads can't share {key.shape[-3]} key heads evenly.")
-        key, value = _share_heads(key, groups), _share_heads(value, groups)
+        if query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
+            key, value = _share_heads(key, groups), _share_heads(value, groups)
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
     lead = tuple(query.shape[:-2])
     keep = None
     if dropout_p > 0.0:
-        keep = bernoulli_mask(query, (*lead, query.shape[-2], key.shape[-2]), dropout_p)
+        keep = draw_mask(_attention, query, (*lead, query.shape[-2], key.shape[-2]), dropout_p, fused)
     if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(query.shape[-2], key.shape[-2])
     return _attention(

@@ -139,6 +139,7 @@ convolve.grad(
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
+convolve.fuse(cuda="mytorch.kernels.triton.conv")
 
 
 def _cropped_to(x, shape):

@@ -630,6 +630,12 @@ class Kernel:
         self.problem = None
         self.module = None
 
+    def ready(self):
+        """The module, imported now if it was not; None where that fails."""
+        if self.rule is None and self.problem is None:
+            self.load()
+        return self.module
+
     def load(self):
         try:
             module = importlib.import_module(self.path)

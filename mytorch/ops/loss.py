@@ -62,7 +62,7 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)
-_cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy")
+_cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
 
 
 

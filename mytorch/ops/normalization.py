@@ -47,7 +47,7 @@ def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _layer_norm.vjp(_layer_norm_vjp)
-_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm")
+_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.layer_norm")
 
 
 
@@ -100,6 +100,7 @@ def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
 
 
 _rms_norm.vjp(_rms_norm_vjp)
+_rms_norm.fuse(cuda="mytorch.kernels.triton.rms_norm")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, fused=None):

@@ -44,6 +44,26 @@ class Generator:
             with there:
                 self._source = xp.random.default_rng(self._seed % (1 << 64))
         self._spare = None
+        self._draws = 0
+        if getattr(self, "_bits", None) is not None:  # in place: a captured graph reads it from there
+            self._bits[:] = on(self.device)[0].asarray(self._philox_state())
+
+    def _philox_state(self):
+        return np.array([self._seed & 0x7FFFFFFFFFFFFFFF, 0], np.int64)
+
+    def next_draw(self):
+        """For a kernel that makes random bits itself: seed and offset, int64 (2,) in the device's memory, and the draw's number."""
+        if getattr(self, "_bits", None) is None:
+            xp, there = on(self.device)
+            with there:
+                self._bits = xp.asarray(self._philox_state())
+        self._draws = (self._draws + 1) & 0x7FFFFFFF
+        return self._bits, self._draws
+
+    def advance(self):
+        """Raise the offset in the device's memory, so that what was captured draws anew at its next replay."""
+        bits, _ = self.next_draw()
+        bits[1] += 1
 
     def manual_seed(self, seed):
         """Start again from `seed`, an int (negative ones count from 2**64); returns self."""

@@ -28,8 +28,9 @@ import math
 import triton
 import triton.language as tl
 
+from ...backend import xp_of
 from ..launch import cdiv, launch, power_of_2, tuned
-from .common import contiguous, dot, threshold
+from .common import contiguous, dot, is_float, one_dtype, threshold
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -388,19 +389,25 @@ def _options(bm, bn, warps, stages):
 
 def _candidates(kernel, depth, wide):
     """Block sizes to choose from for a padded head width; `wide`: float32, which takes twice the shared memory."""
-    if wide:
-        default = _options(64, 32, 4, 2) if depth <= 64 else _options(32, 32, 4, 2 if depth <= 128 else 1)
-        return {"none": [default], "medium": [_options(32, 64, 4, 2)], "max": [_options(32, 32, 4, 1), _options(64, 64, 8, 1)]}
+    if wide:  # products of float32 run on the plain cores: small blocks, or the registers overflow
+        if depth <= 64:
+            default = _options(32, 64, 8, 2) if kernel is _backward_keys else _options(64, 32, 8, 2)
+        elif depth == 128:
+            default = _options(16, 32, 8, 1) if kernel is _backward_keys else _options(32, 32, 8, 2)
+        else:
+            default = _options(16, 16, 8, 1)
+        return {"none": [default], "medium": [_options(32, 32, 8, 1)], "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)]}
+    size = max(depth, 64)
     if kernel is _forward:
-        default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[max(depth, 64)]
+        default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[size]
         medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
     elif kernel is _backward_keys:
-        default = {64: _options(64, 128, 8, 2), 128: _options(64, 128, 8, 2), 256: _options(32, 64, 8, 1)}[max(depth, 64)]
-        medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(128, 64, 8, 2)]
-        large = [_options(bm, bn, w, s) for bm in (32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
+        default = {64: _options(64, 128, 8, 2), 128: _options(32, 128, 8, 2), 256: _options(32, 64, 8, 2)}[size]
+        medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(64, 64, 8, 2)]
+        large = [_options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
     else:
-        default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 1)}[max(depth, 64)]
+        default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 2)}[size]
         medium = [_options(64, 64, 4, 2), _options(128, 32, 4, 3), _options(128, 64, 8, 3), _options(64, 128, 8, 2)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (1, 2, 3)]
     return {"none": [default], "medium": medium, "max": large}
@@ -556,4 +563,73 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
         gk.reshape(key.shape) if needs[1] and key.ndim != 4 else gk if needs[1] else None,
         gv.reshape(value.shape) if needs[2] and value.ndim != 4 else gv if needs[2] else None,
         gs.reshape(*query.shape[:-1], k.shape[2]) if wants_mask else None,
+    )
+
+
+# -- as a kernel of the op: keep is a Draw of ops/dropout.py, or None --------------------------------------------------
+
+residuals = ("lse",)
+draws = True  # it makes its own random bits
+
+
+@triton.jit
+def _keep_mask(out_ptr, state_ptr, length_q, length_k, call, limit, kept_scale, BM: tl.constexpr, BN: tl.constexpr):
+    above = tl.program_id(0)
+    rows = tl.program_id(1) * BM + tl.arange(0, BM)
+    start = tl.program_id(2) * BN
+    cols = start + tl.arange(0, BN)
+    keep = _keep(tl.load(state_ptr), tl.load(state_ptr + 1), call, above, rows, start, length_k, BM, BN, limit)
+    at = out_ptr + above.to(tl.int64) * length_q * length_k + rows[:, None].to(tl.int64) * length_k + cols[None, :]
+    inside = (rows < length_q)[:, None] & (cols < length_k)[None, :]
+    tl.store(at, tl.where(keep, kept_scale, 0.0).to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def mask(p, state, call, shape, dtype):
+    """The dropout mask (…, H, L, S) that the kernels make for themselves, as an array."""
+    xp = xp_of(state)
+    out = xp.empty(shape, dtype)
+    length_q, length_k = shape[-2:]
+    grid = (math.prod(shape[:-2]), cdiv(length_q, 64), cdiv(length_k, 64))
+    launch(_keep_mask, grid, out, state, length_q, length_k, call, threshold(p), 0.0 if p >= 1.0 else 1.0 / (1.0 - p), BM=64, BN=64, num_warps=4)
+    return out
+
+
+def _shares(query, key, value):
+    """Whether the leading axes fit: equal, but for the heads, of which there may be fewer keys than queries."""
+    if query.ndim < 3:
+        return query.ndim == key.ndim == value.ndim
+    same = query.shape[:-3] == key.shape[:-3] == value.shape[:-3] and key.shape[-3] == value.shape[-3]
+    return same and query.shape[-3] % max(key.shape[-3], 1) == 0
+
+
+def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+    """One float dtype, heads up to 256 wide, a bool or float mask; no dropout mask that is an array already."""
+    return (
+        one_dtype(query, key, value)
+        and (mask is None or mask.dtype == bool or is_float(mask))
+        and (keep is None or hasattr(keep, "arguments"))
+        and max(query.shape[-1], value.shape[-1]) <= 256
+        and query.size > 0
+        and key.size > 0
+        and value.size > 0
+        and _shares(query, key, value)
+    )
+
+
+def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+    """Always: the reference writes the scores out several times."""
+    return True
+
+
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+    """softmax(query @ keyᵀ * scale + mask) @ value, with lse kept."""
+    dropout = None if keep is None else keep.arguments
+    return run_forward(xp, query, key, value, mask, causal=causal, window=window, scale=scale, dropout=dropout)
+
+
+def vjp(g, query, key, value, mask, out, lse, keep, causal, window, scale, needs, xp):
+    """The gradients of query, key, value and mask."""
+    dropout = None if keep is None else keep.arguments
+    return run_backward(
+        xp, g, query, key, value, out, lse, mask, causal=causal, window=window, scale=scale, dropout=dropout, needs=needs
     )

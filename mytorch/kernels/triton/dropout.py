@@ -11,8 +11,9 @@ Grid: a program for each four blocks; each round of Philox gives four numbers. K
 import triton
 import triton.language as tl
 
+from ...backend import xp_of
 from ..launch import cdiv, launch
-from .common import contiguous, threshold, uniform4
+from .common import contiguous, is_float, threshold, uniform4
 
 BLOCK = 512
 
@@ -56,3 +57,34 @@ def apply(xp, x, p, state, call):
         _dropout, (cdiv(x.size, 4 * BLOCK),), flat, out, state, call, threshold(p), 1.0 / (1.0 - p), x.size, BLOCK=BLOCK, num_warps=4
     )
     return out
+
+
+# -- as a kernel of the op: mask is a Draw of ops/dropout.py, or an array that was drawn --------------------------------
+
+draws = True  # it makes its own random bits
+
+
+def mask(p, state, call, shape, dtype):
+    """The mask that `apply` multiplies by, as an array."""
+    xp = xp_of(state)
+    return apply(xp, xp.ones(shape, dtype), p, state, call)
+
+
+def accepts(input, *, mask):
+    """Floats, with a mask that is not yet made."""
+    return is_float(input) and hasattr(mask, "arguments")
+
+
+def pays(input, *, mask):
+    """Always."""
+    return True
+
+
+def forward(xp, input, *, mask):
+    """input with elements dropped."""
+    return apply(xp, input, *mask.arguments)
+
+
+def vjp(g, mask, xp):
+    """The gradient of input."""
+    return (apply(xp, g, *mask.arguments),)

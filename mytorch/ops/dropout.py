@@ -1,0 +1,64 @@
+"""Dropout, and where its random bits come from: a mask that was drawn, or a `Draw` that a kernel makes bits from.
+
+On the CPU a mask is an array. On a GPU a kernel needs only (seed, offset), which lie in device memory, and the number
+of the draw: forward and backward make the same bits from them, so no mask is stored, and a captured training step
+draws anew at each replay once the offset is raised (`Generator.advance`).
+"""
+
+import numpy as np
+
+from .. import config
+from .core import op
+from .random import bernoulli_mask, generator_for
+
+
+class Draw:
+    """The dropout mask of one call, not yet made.
+
+    Attributes:
+        p: share of elements that are dropped.
+        state: int64 (2,) in the device's memory: seed and offset.
+        call: the number of the draw since the generator was seeded.
+        module: the kernel module; its `mask` makes the mask where the reference wants it.
+    """
+
+    __slots__ = ("call", "module", "p", "state")
+
+    def __init__(self, p, state, call, module):
+        self.p = p
+        self.state = state
+        self.call = call
+        self.module = module
+
+    @property
+    def arguments(self):
+        """(p, state, call), as the kernels take them."""
+        return self.p, self.state, self.call
+
+
+def draw_mask(op, like, shape, p, fused=None):
+    """A Draw, if op's kernel for like's device makes its own random bits and may be used; else a raw mask.
+
+    The mask is 0 with probability p and 1 / (1 - p) otherwise, of the given shape and like's dtype.
+    """
+    kernel = op.kernels.get(like.device.type)
+    asked = config.fused_policy.get() if fused is None else fused
+    module = None if kernel is None or asked is False else kernel.ready()
+    if not getattr(module, "draws", False):
+        return bernoulli_mask(like, shape, p)
+    return Draw(p, *generator_for(like.device).next_draw(), module)
+
+
+def made(mask, shape, dtype):
+    """The raw mask itself."""
+    return mask.module.mask(*mask.arguments, shape, dtype) if isinstance(mask, Draw) else mask
+
+
+@op(name="dropout", dtype="same")
+def dropout(xp, input, *, mask):
+    """input * mask."""
+    return input * made(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))
+
+
+dropout.grad(input=lambda g, mask, shape, xp: g * xp.asarray(made(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype)))))
+dropout.fuse(cuda="mytorch.kernels.triton.dropout")

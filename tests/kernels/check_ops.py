@@ -1,0 +1,131 @@
+"""Ops that run by Triton kernels, through Tensors: the interpreter stands in for the GPU as the CPU's kernels."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.nn import functional as F
+from mytorch.ops.core import RECORDS
+
+from .cases import COMPILE_ONLY
+
+if COMPILE_ONLY:
+    pytest.skip("needs results", allow_module_level=True)
+
+FUSED = {
+    name: op.kernels["cuda"].path for name, op in RECORDS.items() if "cuda" in op.kernels and op.kernels["cuda"].path.startswith("mytorch.kernels.triton")
+}
+
+
+@pytest.fixture(autouse=True)
+def attached():
+    """Each op's GPU kernel as its kernel for the CPU."""
+    before = {name: RECORDS[name].kernels.get("cpu") for name in FUSED}
+    for name, path in FUSED.items():
+        RECORDS[name].fuse(cpu=path)
+    yield
+    for name, kernel in before.items():
+        if kernel is None:
+            del RECORDS[name].kernels["cpu"]
+        else:
+            RECORDS[name].kernels["cpu"] = kernel
+
+
+def tensor(*shape):
+    return mytorch.randn(*shape, requires_grad=True)
+
+
+_mask = mytorch.tensor(np.random.default_rng(0).random((1, 2, 9, 9)) > 0.3)
+_target = mytorch.tensor(np.random.default_rng(0).integers(0, 7, 5))
+CALLS = {
+    "gelu": (lambda x, fused: F.gelu(x, "tanh", fused=fused), [(3, 5)]),
+    "silu": (lambda x, fused: F.silu(x, fused=fused), [(3, 5)]),
+    "softmax": (lambda x, fused: F.softmax(x, -1, fused=fused), [(3, 5)]),
+    "log_softmax": (lambda x, fused: F.log_softmax(x, -1, fused=fused), [(3, 5)]),
+    "layer_norm": (lambda x, w, b, fused: F.layer_norm(x, (2, 5), w.reshape(2, 5), b.reshape(2, 5), fused=fused), [(4, 2, 5), (10,), (10,)]),
+    "rms_norm": (lambda x, w, fused: F.rms_norm(x, (5,), w, fused=fused), [(4, 5), (5,)]),
+    "cross_entropy": (lambda x, fused: mytorch.ops.loss.cross_entropy(x, _target, label_smoothing=0.1, fused=fused), [(5, 7)]),
+    "scaled_dot_product_attention": (
+        lambda q, k, v, m, fused: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True, window=(4, 2), fused=fused),
+        [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (9, 9)],
+    ),
+    "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
+    "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
+    "dropout": (None, []),
+}
+
+
+def test_every_kernel_has_a_call():
+    assert set(FUSED) == set(CALLS)
+
+
+@pytest.mark.parametrize("name", [n for n, (call, _) in CALLS.items() if call])
+def test_kernel_equals_reference(name):
+    call, shapes = CALLS[name]
+    inputs = [tensor(*s) for s in shapes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outs = [call(*inputs, fused=fused) for fused in (True, False)]
+    g = mytorch.randn(*outs[0].shape)
+    grads = [mytorch.autograd.grad(out, inputs, g, create_graph=True) for out in outs]
+    np.testing.assert_allclose(outs[0].detach().numpy(), outs[1].detach().numpy(), rtol=2e-5, atol=2e-6)
+    seconds = []
+    for found in grads:
+        total = sum((grad * grad.detach().cos()).sum() for grad in found)
+        seconds.append(mytorch.autograd.grad(total, inputs, allow_unused=True) if total.requires_grad else [None])
+    for a, b in zip(*grads, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-4, atol=1e-5)
+    for a, b in zip(*seconds, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(np.asarray(a.data), np.asarray(b.data), rtol=2e-3, atol=1e-4)
+
+
+def test_dropout_makes_its_mask_again():
+    x = tensor(40, 50)
+    out = F.dropout(x, 0.25)
+    out.backward(mytorch.ones(40, 50))
+    kept = out.detach().numpy() != 0
+    assert 0.7 < kept.mean() < 0.8
+    np.testing.assert_allclose(x.grad.numpy(), kept / 0.75, rtol=1e-6)
+    mytorch.manual_seed(0)
+    first = F.dropout(x, 0.25).detach().numpy()
+    second = F.dropout(x, 0.25).detach().numpy()
+    mytorch.manual_seed(0)
+    assert (F.dropout(x, 0.25).detach().numpy() == first).all()
+    assert (first != second).any()
+    mytorch.manual_seed(0)
+    mytorch.ops.random.default_generator.advance()
+    mytorch.ops.random.default_generator._draws = 0
+    assert (F.dropout(x, 0.25).detach().numpy() != first).any()
+
+
+def test_attention_with_dropout_and_its_second_derivative():
+    q, k, v = tensor(1, 2, 7, 8), tensor(1, 2, 7, 8), tensor(1, 2, 7, 8)
+    out = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=True)
+    (gq,) = mytorch.autograd.grad(out.sum(), [q], create_graph=True)
+    mytorch.autograd.grad(gq.square().sum(), [k])
+    draw = mytorch.ops.attention.draw_mask(mytorch.ops.attention._attention, q, (1, 2, 7, 7), 0.3)
+    mask = mytorch.ops.dropout.made(draw, (1, 2, 7, 7), np.dtype(np.float32))
+    options = {"causal": True, "scale": 0.3}
+    a = mytorch.ops.attention._attention(q, k, v, keep=draw, fused=True, **options)
+    b = mytorch.ops.attention._attention(q, k, v, keep=mask, fused=False, **options)
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_small_gpt2_trains():
+    from mytorch.models.gpt2 import GPT2, GPT2Config
+
+    model = GPT2(GPT2Config(vocab_size=33, context_length=16, num_layers=1, num_heads=2, embed_dim=16, dropout_p=0.1))
+    optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+    x = mytorch.randint(0, 33, (2, 16))
+    losses = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = model(x, x)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]

@@ -1,0 +1,56 @@
+"""Runs the kernels' checks where there is no GPU: in Triton's interpreter, and through Triton's compiler for an H200.
+
+Both change Triton for the whole process, so each set runs in a process of its own: with `TRITON_INTERPRET=1` the
+kernels run on NumPy memory and are compared with float64; with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
+assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytest.importorskip("triton")
+
+
+def run(files, **environment):
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    files = [str(HERE / f) for f in files]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run([*command, *files], capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
+def test_in_the_interpreter(name):
+    run([name], TRITON_INTERPRET="1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["check_norm.py", "check_cross_entropy.py", "check_elementwise.py", "check_matmul.py", "check_multi.py", "check_conv.py"]
+)
+def test_compiles_for_an_h200(name):
+    run([name], MYTORCH_COMPILE_ONLY="1")
+
+
+@pytest.mark.slow
+def test_attention_compiles_for_an_h200():
+    code = (
+        "import numpy as np, ml_dtypes\n"
+        "from tests.kernels import compile_only\n"
+        "from mytorch.backend import numpy_ns as xp\n"
+        "from mytorch.kernels.triton import attention\n"
+        "for dtype, width, options in ((ml_dtypes.bfloat16, 64, {}), (np.float16, 128, {'window': (64, 64)}), (np.float32, 64, {}),\n"
+        "                              (ml_dtypes.bfloat16, 80, {'dropout': (0.1, np.zeros(2, np.int64), 1)})):\n"
+        "    q = np.zeros((2, 4, 256, width), dtype)\n"
+        "    out, lse = attention.run_forward(xp, q, q[:, :2], q[:, :2], causal=True, **options)\n"
+        "    attention.run_backward(xp, out, q, q[:, :2], q[:, :2], out, lse, causal=True, **options)\n"
+        "shared = max(memory for _, _, _, memory, _ in compile_only.resources())\n"
+        "assert shared <= 227 * 1024, shared\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE.parents[1], timeout=580)
+    assert done.returncode == 0, done.stderr[-4000:]
