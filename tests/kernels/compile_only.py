@@ -28,7 +28,8 @@ def launch(kernel, grid, *args, **options):
     signature, constants, attributes = {}, {}, {}
     for i, name in enumerate(names):
         value = values[name]
-        if name in options or value is None or (type(value) is int and value == 1):
+        fixed = name not in kernel.do_not_specialize
+        if name in options or value is None or (type(value) is int and value == 1 and fixed):
             signature[name] = "constexpr"
             constants[(i,)] = value
         elif isinstance(value, np.ndarray):
@@ -36,7 +37,7 @@ def launch(kernel, grid, *args, **options):
             attributes[(i,)] = [["tt.divisibility", 16]]
         elif type(value) is int:
             signature[name] = "i32" if abs(value) < 2**31 else "i64"
-            if value % 16 == 0:
+            if value % 16 == 0 and fixed:
                 attributes[(i,)] = [["tt.divisibility", 16]]
         else:
             signature[name] = "fp32"

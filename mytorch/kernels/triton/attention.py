@@ -147,7 +147,7 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, 
     return acc, total, peak
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["call", "limit"])
 def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks, heads, group, length_q, length_k, width, width_v,
              q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, o_b, o_h, o_row, mask_b, mask_h, mask_q, mask_k,
              left, right, scale, call, limit, kept_scale,
@@ -245,7 +245,7 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
     return gk, gv
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["call", "limit"])
 def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gk_ptr, gv_ptr, blocks, heads, group,
                    length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
                    gk_b, gk_h, gk_row, gv_b, gv_h, gv_row, mask_b, mask_h, mask_q, mask_k,
@@ -328,7 +328,7 @@ def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, s
     return gq
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["call", "limit"])
 def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gq_ptr, gs_ptr, blocks, heads, group,
                       length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
                       gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
@@ -572,7 +572,7 @@ residuals = ("lse",)
 draws = True  # it makes its own random bits
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["call", "limit"])
 def _keep_mask(out_ptr, state_ptr, length_q, length_k, call, limit, kept_scale, BM: tl.constexpr, BN: tl.constexpr):
     above = tl.program_id(0)
     rows = tl.program_id(1) * BM + tl.arange(0, BM)

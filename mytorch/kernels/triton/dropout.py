@@ -26,7 +26,7 @@ def _part(x_ptr, out_ptr, place, bits, limit, scale, count):
     tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["call", "limit"])
 def _dropout(x_ptr, out_ptr, state_ptr, call, limit, scale, count, BLOCK: tl.constexpr):
     program = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
