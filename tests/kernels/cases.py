@@ -5,23 +5,36 @@ import os
 import ml_dtypes
 import numpy as np
 
-from mytorch.backend import numpy_ns as xp  # noqa: F401
+from mytorch.backend import cupy_ns, numpy_ns
 
 COMPILE_ONLY = "MYTORCH_COMPILE_ONLY" in os.environ  # launches are compiled for an H200, results are not computed
+ON_GPU = os.environ.get("MYTORCH_KERNELS_ON") == "cuda"
+xp = cupy_ns() if ON_GPU else numpy_ns
 
 DTYPES = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 NEAR = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}  # of the largest element
 rng = np.random.default_rng(0)
 
 
-def rand(*shape, dtype="fp32", scale=1.0):
-    """Normal numbers, and the same rounded to dtype as float64."""
-    x = (rng.standard_normal(shape) * scale).astype(DTYPES[dtype])
-    return x, x.astype(np.float64)
+def dev(x):
+    """A NumPy array where the kernels run."""
+    return xp.asarray(x) if ON_GPU else x
+
+
+def host(x):
+    """An array of the kernels' as NumPy's."""
+    return xp.asnumpy(x) if ON_GPU and not isinstance(x, np.ndarray) else x
+
+
+def rand(*shape, dtype="fp32", scale=1.0, shift=0.0):
+    """Normal numbers where the kernels run, and the same, rounded to dtype, as float64 of NumPy's."""
+    x = np.asarray(rng.standard_normal(shape) * scale + shift).astype(DTYPES[dtype])
+    return dev(x), x.astype(np.float64)
 
 
 def near(got, want, factor=1.0):
     """Check got against float64 `want`, to the precision of got's dtype."""
+    got = host(got)
     assert got.shape == want.shape, f"shape {got.shape}, wanted {want.shape}"
     if COMPILE_ONLY:
         return

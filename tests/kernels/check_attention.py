@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import attention
 
-from .cases import COMPILE_ONLY, DTYPES, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
 
 
 def reference(q, k, v, g, mask=None, causal=False, window=None, keep=None, scale=None):
@@ -43,6 +43,7 @@ def check(shape_q, shape_k, dtype="fp32", width_v=None, mask=None, add=None, fac
     v, v64 = rand(*shape_k[:-1], width_v or shape_k[-1], dtype=dtype)
     g, g64 = rand(*shape_q[:-1], v.shape[-1], dtype=dtype)
     m64 = mask
+    mask = None if mask is None else dev(mask)
     if add is not None:
         mask, m64 = rand(*add)
     keep = options.pop("keep", None)
@@ -126,19 +127,19 @@ def test_strided():
 @pytest.mark.parametrize(("heads", "causal"), [(2, False), (4, True)])
 def test_dropout(heads, causal, dtype):
     shape, length, p = (2, 2, 77, 16), 77, 0.3
-    dropout = (p, np.array([99, 3], np.int64), 5)
+    dropout = (p, dev(np.array([99, 3], np.int64)), 5)
     if COMPILE_ONLY:
         keep = None
     else:  # the mask itself: uniform attention to one-hot values shows what was kept
         eye = np.zeros((2, 2, length, 128), np.float32)
         eye[..., :length] = np.eye(length)
-        zeros = np.zeros((2, heads, length, 128), np.float32)
+        eye, zeros = dev(eye), dev(np.zeros((2, heads, length, 128), np.float32))
         shown, _ = attention.run_forward(xp, zeros, eye * 0, eye, dropout=dropout)
-        keep = shown[..., :length].astype(np.float64) * length
+        keep = host(shown)[..., :length].astype(np.float64) * length
         kept = keep > 0.5
         assert abs(kept.mean() - 0.7) < 0.01
         keep = kept / 0.7
         assert abs(np.corrcoef(kept[0, 0].ravel(), kept[0, 1].ravel())[0, 1]) < 0.05
-        other, _ = attention.run_forward(xp, zeros, eye * 0, eye, dropout=(p, dropout[1] + [0, 1], 5))
-        assert 0.4 < ((other[..., :length] > 0) == kept).mean() < 0.75
+        other, _ = attention.run_forward(xp, zeros, eye * 0, eye, dropout=(p, dev(np.array([99, 4], np.int64)), 5))
+        assert 0.4 < ((host(other)[..., :length] > 0) == kept).mean() < 0.75
     check((2, heads, 77, 16), shape, dtype, causal=causal, dropout=dropout, keep=keep)

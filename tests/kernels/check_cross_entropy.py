@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import cross_entropy, linear_cross_entropy
 
-from .cases import DTYPES, near, rand, xp
+from .cases import DTYPES, dev, near, rand, xp
 
 
 def reference(x, target, weight, ignore_index, s, reduction, g=1.0):
@@ -39,9 +39,10 @@ def test_cross_entropy(rows, classes, weighted, smoothing, reduction, dtype):
         w = r.random(classes).astype(np.float32)
         w64 = w.astype(np.float64)
     g, g64 = rand(*((rows,) if reduction == "none" else ()), dtype=dtype)
+    loss, gx = reference(x64, target, w64, -100, smoothing, reduction, g64)
+    target, w = dev(target), None if w is None else dev(w)
     options = {"weight": w, "ignore_index": -100, "label_smoothing": smoothing, "reduction": reduction}
     out, lse, total = cross_entropy.forward(xp, x, target=target, **options)
-    loss, gx = reference(x64, target, w64, -100, smoothing, reduction, g64)
     near(out, loss)
     near(cross_entropy.vjp(g, x, target, w, -100, smoothing, reduction, lse, total, xp)[0], gx)
 
@@ -61,7 +62,7 @@ def test_linear_cross_entropy(reduction, smoothing, softcap, weighted, dtype):
     if softcap is not None:
         g = g * (1 - (capped / softcap) ** 2)
     got = linear_cross_entropy.forward(
-        xp, x, w, b, target=target, class_weight=class_weight, ignore_index=7, label_smoothing=smoothing, reduction=reduction,
+        xp, x, w, b, target=dev(target), class_weight=None if class_weight is None else dev(class_weight), ignore_index=7, label_smoothing=smoothing, reduction=reduction,
         softcap=softcap, chunk=10,
     )  # fmt: skip
     factor = 1 if dtype == "fp32" else 3

@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import matmul
 
-from .cases import DTYPES, near, rand, xp
+from .cases import DTYPES, dev, near, rand, xp
 from .check_elementwise import FORMULAS, _slope
 
 
@@ -41,7 +41,7 @@ def test_linear(activation, dtype):
     near(inner, inner64)
     f = FORMULAS.get(activation, lambda v: v)
     near(out, f(inner64), 1 if activation != "relu_squared" else 2)
-    gx, gw, gb = matmul.linear_backward(xp, g, x, w, inner64.astype(x.dtype), activation)
+    gx, gw, gb = matmul.linear_backward(xp, g, x, w, dev(inner64.astype(x.dtype)), activation)
     h = g64 * _slope(f, inner64)
     near(gx, h @ w64, 2)
     near(gw, np.einsum("bto,bti->oi", h, x64), 2)

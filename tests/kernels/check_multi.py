@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import multi
 
-from .cases import COMPILE_ONLY, DTYPES, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
 
 SIZES = [(1,), (17, 3), (5000,), (4096,), (2, 4097)]
 
@@ -20,8 +20,8 @@ def columns(*dtypes):
 @pytest.mark.parametrize("options", [{}, {"decoupled": False, "amsgrad": True}, {"maximize": True, "lr_scale": 0.5}])
 def test_adamw(options, dtypes):
     (p, g), (p64, g64) = columns(*dtypes)
-    moments = [[np.zeros(s, np.float32) for s in SIZES] for _ in range(3 if options.get("amsgrad") else 2)]
-    copy = [np.zeros(s, DTYPES["bf16"]) for s in SIZES]
+    moments = [[dev(np.zeros(s, np.float32)) for s in SIZES] for _ in range(3 if options.get("amsgrad") else 2)]
+    copy = [dev(np.zeros(s, DTYPES["bf16"])) for s in SIZES]
     table = multi.Table(xp, p, g, *moments, copy)
     assert table.fits(p, g, *moments, copy)
     m64, v64, top64 = ([np.zeros(s) for s in SIZES] for _ in range(3))
@@ -54,7 +54,7 @@ def test_adamw(options, dtypes):
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.3}])
 def test_sgd(options):
     (p, g), (p64, g64) = columns("fp32", "fp32")
-    buffers = [np.zeros(s, np.float32) for s in SIZES]
+    buffers = [dev(np.zeros(s, np.float32)) for s in SIZES]
     table = multi.Table(xp, p, g, *([buffers] if options else []))
     b64 = [None] * len(SIZES)
     state = multi.new_state(xp, lr=0.1)
@@ -82,7 +82,7 @@ def test_lion():
         way = 0.9 * m64[i] + 0.1 * g64[i]
         close = np.abs(way) < 1e-5
         want = p64[i] * (1 - 0.1 * 0.2) - 0.1 * np.sign(way)
-        near(np.where(close, 0, p[i]).astype(np.float32), np.where(close, 0, want))
+        near(np.where(close, 0, host(p[i])).astype(np.float32), np.where(close, 0, want))
         near(m[i][0], 0.95 * m64[i] + 0.05 * g64[i])
 
 
@@ -93,13 +93,13 @@ def test_norm_clip_and_unscale(dtype):
     state = multi.new_state(xp, inverse_scale=0.25)
     norm = np.sqrt(sum((a * a).sum() for a in g64))
     multi.norm(table, state, 3.0, which=0)
-    near(state[[multi.NORM, multi.CLIP]], np.array([norm, 3.0 / (norm + 1e-6)]))
+    near(host(state)[[multi.NORM, multi.CLIP]], np.array([norm, 3.0 / (norm + 1e-6)]))
     multi.clip(table, state, which=0)
     for a, b in zip(g, g64, strict=True):
         near(a, b * 3.0 / (norm + 1e-6))
     multi.norm(table, state, 1e9, which=0)
     assert COMPILE_ONLY or state[multi.CLIP] == 1.0
-    before = [a.astype(np.float64) for a in g]
+    before = [host(a).astype(np.float64) for a in g]
     multi.unscale(table, state, which=0)
     assert state[multi.FOUND_INF] == 0.0
     for a, b in zip(g, before, strict=True):
@@ -112,7 +112,7 @@ def test_norm_clip_and_unscale(dtype):
 
 
 def test_arrays_that_do_not_fit():
-    a, b = np.zeros((4, 4), np.float32), np.zeros(7, np.float32)
+    a, b = dev(np.zeros((4, 4), np.float32)), dev(np.zeros(7, np.float32))
     with pytest.raises(ValueError, match="not contiguous"):
         multi.Table(xp, [a.T[:, :2].T[:, ::2]])
     with pytest.raises(ValueError, match="16 elements"):

@@ -1,5 +1,7 @@
 """Runs the kernels' checks where there is no GPU: in Triton's interpreter, and through Triton's compiler for an H200.
 
+On a GPU (`pytest -m gpu`) the same checks run on it.
+
 Both change Triton for the whole process, so each set runs in a process of its own: with `TRITON_INTERPRET=1` the
 kernels run on NumPy memory and are compared with float64; with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
 assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
@@ -11,6 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import mytorch
 
 HERE = Path(__file__).parent
 pytest.importorskip("triton")
@@ -27,6 +31,14 @@ def run(files, **environment):
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
 def test_in_the_interpreter(name):
     run([name], TRITON_INTERPRET="1")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
+def test_on_the_gpu(name):
+    if not mytorch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    run([name], MYTORCH_KERNELS_ON="cuda")
 
 
 @pytest.mark.slow

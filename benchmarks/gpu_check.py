@@ -1,0 +1,646 @@
+"""Everything about the GPU in one command, under 8 minutes: versions, correctness, times, training.
+
+    python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train] [--seconds 460]
+    python benchmarks/gpu_check.py --interpret          # no GPU: correctness alone, in Triton's interpreter
+
+Each section runs in a process of its own with a time limit, and hands over each figure as soon as it has it, so a crash
+or a hang loses nothing but what came after it. PyTorch is measured in its own processes, where it is installed. A time
+is the median of several by CUDA events; its floor is what the card's measured ceilings allow for the bytes or the
+products that the kernel can't avoid.
+"""
+
+import argparse
+import importlib
+import importlib.metadata as metadata
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CEILINGS = {"TB/s": 4.3, "bf16 TFLOP/s": 790.0, "fp32 TFLOP/s": 51.0}  # measured on an H200; "ceilings" measures this card's
+SECTIONS = {  # name -> seconds
+    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "torch": 100, "train": 120, "torch-train": 100,
+}  # fmt: skip
+CHECKS = ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops")
+
+# -- the process that looks after the others ------------------------------------------------------------------------------
+
+
+def run_section(name, limit, results, interpret):
+    """Run a section in a process of its own; what it reported goes to results[name]."""
+    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
+        command = [sys.executable, __file__, "--section", name, "--report", file.name]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        if interpret:
+            environment["TRITON_INTERPRET"] = "1"
+            command.append("--interpret")
+        elif name in ("correctness", "kernels"):
+            environment["MYTORCH_KERNELS_ON"] = "cuda"
+        started = time.perf_counter()
+        problem = None
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment, cwd=ROOT)
+            if done.returncode:
+                problem = f"exit {done.returncode}: {done.stderr[-1500:]}"
+        except subprocess.TimeoutExpired:
+            problem = f"stopped after {limit:.0f} s"
+        rows = [json.loads(line) for line in Path(file.name).read_text().splitlines() if line.endswith("}")]
+    results[name] = {"rows": rows, "problem": problem, "seconds": round(time.perf_counter() - started, 1)}
+    failed = [r["name"] for r in rows if "error" in r]
+    state = "ok" if not problem and not failed else f"{len(failed)} failed" if failed else "incomplete"
+    print(f"[{results[name]['seconds']:6.1f} s] {name}: {len(rows)} results, {state}", flush=True)
+    for line in (problem or "").splitlines()[-4:]:
+        print("           ", line)
+
+
+def table(results):
+    """The figures as lines of text."""
+    lines = []
+    rows = {name: {r["name"]: r for r in results.get(name, {}).get("rows", [])} for name in SECTIONS}
+    for name in ("versions", "ceilings"):
+        lines += [f"{key:<28}{r.get('value') or r['error'].splitlines()[-1]}" for key, r in rows[name].items()]
+    checks = list(rows["correctness"].values())
+    good = sum("error" not in r for r in checks)
+    lines.append(f"\ncorrectness: {good} of {len(checks)} checks against float64 passed")
+    lines += [f"  FAILED {r['name']}: {r['error'].splitlines()[-1][:150]}" for r in checks if "error" in r]
+    if rows["kernels"] or rows["torch"]:
+        lines.append(f"\n{'kernel':<44}{'ms':>9}{'floor':>9}{'× floor':>9}{'PyTorch':>9}{'× PyTorch':>11}")
+    for name in dict.fromkeys([*rows["kernels"], *rows["torch"]]):
+        own, other = rows["kernels"].get(name, {}), rows["torch"].get(name, {})
+        ms, floor, torch_ms = own.get("ms"), own.get("floor"), other.get("ms")
+        cells = [ms, floor, ms / floor if ms and floor else None, torch_ms, ms / torch_ms if ms and torch_ms else None]
+        text = "".join(f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True))
+        lines.append(f"{name:<44}{text}" + (f"  {own['error'].splitlines()[-1][:60]}" if "error" in own else ""))
+    if rows["train"] or rows["torch-train"]:
+        lines.append(f"\n{'training step':<44}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
+    for library, section in (("mytorch", "train"), ("PyTorch", "torch-train")):
+        for r in rows[section].values():
+            if "error" in r:
+                lines.append(f"{library + ' ' + r['name']:<44}  {r['error'].splitlines()[-1][:80]}")
+            else:
+                lines.append(f"{library + ' ' + r['name']:<44}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}")
+    return "\n".join(lines)
+
+
+def main():
+    """Run the sections that were asked for, write the JSON, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", default="gpu_check.json")
+    parser.add_argument("--sections", default=",".join(SECTIONS), help="some of " + ", ".join(SECTIONS))
+    parser.add_argument("--seconds", type=float, default=460, help="for all sections together")
+    parser.add_argument("--interpret", action="store_true", help="correctness alone, in Triton's interpreter")
+    parser.add_argument("--section", help=argparse.SUPPRESS)
+    parser.add_argument("--report", help=argparse.SUPPRESS)
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.section:
+        if options.part:
+            return check_part(Report(options.report), options.interpret, *map(int, options.part.split("/")))
+        return RUNNERS[options.section](Report(options.report), options.interpret)
+    wanted = ["versions", "correctness"] if options.interpret else options.sections.split(",")
+    unknown = [name for name in wanted if name not in SECTIONS]
+    if unknown:
+        parser.error(f"no section is called {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+    results, end = {}, time.perf_counter() + options.seconds
+    for name in wanted:
+        left = end - time.perf_counter()
+        if left < 10:
+            print(f"{name}: no time left")
+            continue
+        run_section(name, min(SECTIONS[name] * (2 if options.interpret else 1), left), results, options.interpret)
+        Path(options.output).write_text(json.dumps(results, indent=1))
+    print()
+    print(table(results))
+    failed = any("error" in r for s in results.values() for r in s["rows"]) or any(s["problem"] for s in results.values())
+    return 1 if failed else 0
+
+
+class Report:
+    """Where a section hands over its results, one line of JSON each."""
+
+    def __init__(self, path):
+        self.file = open(path, "a")
+
+    def __call__(self, name, **values):
+        self.file.write(json.dumps({"name": name, **values}) + "\n")
+        self.file.flush()
+
+    def attempt(self, name, function):
+        """Report what the function returns (a dict; None if it has reported itself), or how it failed."""
+        try:
+            values = function()
+        except Exception as error:
+            self(name, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+            return
+        if values is not None:
+            self(name, **values)
+
+
+# -- versions, ceilings -----------------------------------------------------------------------------------------------------
+
+
+def versions(report, interpret):
+    """What is installed, and on what."""
+    report("python", value=platform.python_version())
+    report("processor", value=platform.processor() or platform.machine())
+    for name in ("mytorch", "numpy", "cupy", "triton", "ml_dtypes"):
+        try:
+            report(name, value=importlib.import_module(name).__version__)
+        except ImportError:
+            report(name, value="not installed")
+    for name in ("torch", "nvidia-cudnn-frontend", "nvmath-python"):
+        try:
+            report(name, value=metadata.version(name))
+        except metadata.PackageNotFoundError:
+            report(name, value="not installed")
+    if interpret:
+        return
+
+    def card():
+        import cupy as cp
+
+        properties = cp.cuda.runtime.getDeviceProperties(0)
+        memory = properties["totalGlobalMem"] / 2**30
+        text = f"{properties['name'].decode()}, {properties['multiProcessorCount']} multiprocessors, {memory:.0f} GiB"
+        return {"value": f"{text}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, driver {cp.cuda.runtime.driverGetVersion()}"}
+
+    report.attempt("card", card)
+
+
+def ceilings(report, interpret):
+    """What this card reaches: copying, and products."""
+    import cupy as cp
+    import ml_dtypes
+
+    from mytorch.kernels.launch import milliseconds
+
+    def copy():
+        a = cp.zeros(1 << 30, cp.uint8)
+        b = cp.empty_like(a)
+        return {"value": round(2 * a.nbytes / milliseconds(lambda: cp.copyto(b, a)) / 1e9, 2)}
+
+    def product(n, dtype):
+        a = cp.random.standard_normal((n, n), dtype=cp.float32).astype(dtype)
+        return {"value": round(2 * n**3 / milliseconds(lambda: a @ a) / 1e9, 1)}
+
+    report.attempt("TB/s", copy)
+    report.attempt("bf16 TFLOP/s", lambda: product(8192, ml_dtypes.bfloat16))
+    report.attempt("fp16 TFLOP/s", lambda: product(8192, cp.float16))
+    report.attempt("fp32 TFLOP/s", lambda: product(8192, cp.float32))
+    report.attempt("GiB of memory", lambda: {"value": round(cp.cuda.runtime.memGetInfo()[1] / 2**30, 1)})
+
+
+# -- correctness: the checks of tests/kernels, without pytest ---------------------------------------------------------------
+
+
+def _pytest_or_stand_in():
+    """pytest, or as much of it as the checks use."""
+    try:
+        return importlib.import_module("pytest")
+    except ImportError:
+        from contextlib import contextmanager
+
+        @contextmanager
+        def raises(kind, match=None):
+            try:
+                yield
+            except kind:
+                return
+            raise AssertionError(f"{kind.__name__} was not raised")
+
+        def parametrize(names, values, ids=None):
+            def mark(function):
+                function.pytestmark = [types.SimpleNamespace(args=(names, values)), *getattr(function, "pytestmark", [])]
+                return function
+
+            return mark
+
+        module = types.ModuleType("pytest")
+        module.mark = types.SimpleNamespace(parametrize=parametrize)
+        module.raises = raises
+        module.fixture = lambda **kwargs: lambda function: function
+        sys.modules["pytest"] = module
+        return module
+
+
+def _cases(function):
+    """The argument dicts of a parametrized test."""
+    axes = []
+    for mark in getattr(function, "pytestmark", []):
+        names, values = mark.args[:2]
+        names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
+        axes.append([dict(zip(names, v if len(names) > 1 else (v,), strict=True)) for v in values])
+    for parts in itertools.product(*axes):
+        yield {k: v for part in parts for k, v in part.items()}
+
+
+def correctness(report, interpret):
+    """Every kernel at odd sizes in each dtype, forward and backward, against float64; several processes compile at once."""
+    workers = max(1, min(os.cpu_count() or 1, 12))
+    running = [subprocess.Popen([*sys.orig_argv, "--part", f"{i}/{workers}"], stderr=subprocess.PIPE, text=True) for i in range(workers)]
+    for i, worker in enumerate(running):
+        _, errors = worker.communicate()
+        if worker.returncode:
+            report(f"worker {i}", error=f"exit {worker.returncode}: {errors[-800:]}")
+
+
+def check_part(report, interpret, part, parts):
+    """Every `parts`-th check, from `part` on."""
+    _pytest_or_stand_in()
+    todo = []
+    for name in CHECKS:
+        if name == "ops" and interpret:
+            continue  # its kernels are attached by a fixture: python -m pytest tests/kernels
+        try:
+            module = importlib.import_module(f"tests.kernels.check_{name}")
+        except Exception as error:
+            report(name, error=f"{type(error).__name__}: {error}")
+            continue
+        for label, function in vars(module).items():
+            if label.startswith("test_") and callable(function):
+                cases = itertools.islice(_cases(function), 2 if interpret else None)
+                todo += [(f"{name}: {label[5:]}[{','.join(map(str, case.values()))}]", function, case) for case in cases]
+    for label, function, case in todo[part::parts]:
+        report.attempt(label, lambda f=function, c=case: f(**c) or {})
+
+
+# -- times ------------------------------------------------------------------------------------------------------------------
+
+ROWS, WIDTH, CLASSES = 32768, 768, 50304
+HEADS = (32, 12, 1024, 64)
+
+
+def floor_of(bytes_moved=0, flops=0, kind="bf16"):
+    """The least time in ms by the card's ceilings."""
+    return max(bytes_moved / CEILINGS["TB/s"] / 1e9, flops / CEILINGS[f"{kind} TFLOP/s"] / 1e9)
+
+
+def kernels(report, interpret):
+    """Each kernel at the sizes of GPT-2 124M, beside its floor."""
+    import cupy as cp
+    import ml_dtypes
+    import numpy as np
+
+    from mytorch.backend import cupy_ns
+    from mytorch.kernels import launch
+    from mytorch.kernels import triton as home
+
+    xp = cupy_ns()
+    modules = {n: importlib.import_module(f"{home.__name__}.{n}") for n in (
+        "softmax", "log_softmax", "layer_norm", "rms_norm", "norm", "group_norm", "cross_entropy", "linear_cross_entropy",
+        "activation", "dropout", "embedding", "rotary", "attention", "matmul", "conv", "multi")}  # fmt: skip
+    m = types.SimpleNamespace(**modules)
+    types_of = {"fp32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+    def rand(*shape, dtype="bf16"):
+        return cp.random.standard_normal(shape, dtype=cp.float32).astype(types_of[dtype])
+
+    def timed(name, call, **floor):
+        def run():
+            call()
+            return {"ms": launch.milliseconds(call), "floor": floor_of(**floor)}
+
+        report.attempt(name, run)
+
+    def row_kernels(dtype, size):
+        x, g = rand(ROWS, WIDTH, dtype=dtype), rand(ROWS, WIDTH, dtype=dtype)
+        w, b = rand(WIDTH, dtype="fp32"), rand(WIDTH, dtype="fp32")
+        n = x.size * size
+        out = m.softmax.forward(xp, x, dim=1)
+        timed(f"softmax forward {dtype}", lambda: m.softmax.forward(xp, x, dim=1), bytes_moved=2 * n)
+        timed(f"softmax backward {dtype}", lambda: m.softmax.vjp(g, out, 1, xp), bytes_moved=3 * n)
+        _, mean, rstd = m.layer_norm.forward(xp, x, w, b, width=WIDTH)
+        shapes = [x.shape, w.shape, b.shape]
+        timed(f"layer_norm forward {dtype}", lambda: m.layer_norm.forward(xp, x, w, b, width=WIDTH), bytes_moved=2 * n)
+        timed(
+            f"layer_norm backward {dtype}",
+            lambda: m.layer_norm.vjp(g, x, w, b, shapes, mean, rstd, WIDTH, (True,) * 3, xp), bytes_moved=3 * n,
+        )  # fmt: skip
+        timed(f"add + layer_norm forward {dtype}", lambda: m.norm.forward(xp, x, w, b, width=WIDTH, eps=1e-5, residual=g), bytes_moved=4 * n)
+        _, r = m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5)
+        timed(f"rms_norm forward {dtype}", lambda: m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5), bytes_moved=2 * n)
+        timed(f"rms_norm backward {dtype}", lambda: m.rms_norm.vjp(g, x, w, shapes, r, WIDTH, (True, True), xp), bytes_moved=3 * n)
+        for kind in ("gelu", "gelu_tanh", "silu", "relu_squared"):
+            timed(f"{kind} forward {dtype}", lambda k=kind: m.activation.apply(xp, x, k), bytes_moved=2 * n)
+            timed(f"{kind} backward {dtype}", lambda k=kind: m.activation.apply_backward(xp, g, x, k), bytes_moved=3 * n)
+        timed(f"swiglu forward {dtype}", lambda: m.activation.gated(xp, x, g), bytes_moved=3 * n)
+        timed(f"swiglu backward {dtype}", lambda: m.activation.gated_backward(xp, g, x, g), bytes_moved=5 * n)
+        state = cp.zeros(2, cp.int64)
+        timed(f"dropout forward {dtype}", lambda: m.dropout.apply(xp, x, 0.1, state, 1), bytes_moved=2 * n)
+        index = cp.random.randint(0, CLASSES, ROWS)
+        table_ = rand(CLASSES, WIDTH, dtype=dtype)
+        timed(f"embedding forward {dtype}", lambda: m.embedding.forward(xp, table_, index=index), bytes_moved=2 * n)
+        timed(
+            f"embedding backward {dtype}", lambda: m.embedding.vjp(g, index, None, False, table_.shape, xp),
+            bytes_moved=2 * n + table_.nbytes,
+        )  # fmt: skip
+        q = x.reshape(32, 1024, 12, 64).swapaxes(1, 2)
+        cos = rand(1024, 32, dtype="fp32")
+        timed(f"rotary {dtype}", lambda: m.rotary.rotate(xp, q, cos, cos), bytes_moved=2 * n)
+
+    def losses(dtype, size):
+        x = rand(16384, CLASSES, dtype=dtype)
+        target = cp.random.randint(0, CLASSES, 16384)
+        g = cp.ones((), types_of[dtype])
+        _, lse, total = m.cross_entropy.forward(xp, x, target=target)
+        n = x.size * size
+        timed(f"cross_entropy forward {dtype}", lambda: m.cross_entropy.forward(xp, x, target=target), bytes_moved=n)
+        timed(
+            f"cross_entropy backward {dtype}",
+            lambda: m.cross_entropy.vjp(g, x, target, None, -100, 0.0, "mean", lse, total, xp), bytes_moved=2 * n,
+        )  # fmt: skip
+
+    for dtype, size in (("fp32", 4), ("bf16", 2)):
+        report.attempt(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
+        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: losses(d, s))
+
+    def attention(shape, causal):
+        q, k, v, g = (rand(*shape) for _ in range(4))
+        out, lse = m.attention.run_forward(xp, q, k, v, causal=causal)
+        flops = 4 * shape[0] * shape[1] * shape[2] ** 2 * shape[3] / (2 if causal else 1)
+        label = f"{'x'.join(map(str, shape))}{' causal' if causal else ''}"
+        timed(f"attention forward {label}", lambda: m.attention.run_forward(xp, q, k, v, causal=causal), flops=flops)
+        timed(f"attention backward {label}", lambda: m.attention.run_backward(xp, g, q, k, v, out, lse, causal=causal), flops=2.5 * flops)
+
+    for shape, causal in ((HEADS, True), (HEADS, False), ((4, 16, 4096, 128), True)):
+        report.attempt(f"attention {shape}", lambda s=shape, c=causal: attention(s, c))
+
+    def products(n, k):
+        x, w, b = rand(ROWS, k), rand(n, k), rand(n)
+        flops = 2 * ROWS * n * k
+        timed(f"linear {k}->{n}", lambda: m.matmul.linear(xp, x, w, b), flops=flops)
+        timed(f"linear + gelu {k}->{n}", lambda: m.matmul.linear(xp, x, w, b, "gelu_tanh"), flops=flops)
+        timed(f"linear {k}->{n} (cuBLAS by CuPy)", lambda: x @ w.T, flops=flops)
+
+    def last_layer():
+        x, w = rand(8192, WIDTH), rand(CLASSES, WIDTH)
+        target = cp.random.randint(0, CLASSES, 8192)
+        timed("linear + cross_entropy 8192x50304, with gradients",
+              lambda: m.linear_cross_entropy.forward(xp, x, w, target=target), flops=6 * 8192 * CLASSES * WIDTH)  # fmt: skip
+
+    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
+        report.attempt(f"products {k}->{n}", lambda n=n, k=k: products(n, k))
+    report.attempt("last layer", lambda: last_layer())
+
+    def convolution(dtype):
+        x, w, g = rand(128, 64, 56, 56, dtype=dtype), rand(64, 64, 3, 3, dtype=dtype), rand(128, 64, 56, 56, dtype=dtype)
+        args = ((1, 1), (1, 1), (1, 1), 1)
+        flops = 2 * 128 * 56 * 56 * 64 * 64 * 9
+        timed(f"conv2d forward {dtype}", lambda: m.conv.run_forward(xp, x, w, None, *args), flops=flops, kind=dtype)
+
+        def back():
+            m.conv.run_input(xp, g, w, (56, 56), *args)
+            m.conv.run_weight(xp, g, x, (3, 3), *args)
+
+        timed(f"conv2d backward {dtype}", back, flops=2 * flops, kind=dtype)
+
+    def groups():
+        x, w, g = rand(32, 128, 56, 56), rand(128, dtype="fp32"), rand(32, 128, 56, 56)
+        _, mean, rstd = m.group_norm.forward(xp, x, w, w, num_groups=32)
+        timed("group_norm forward bf16", lambda: m.group_norm.forward(xp, x, w, w, num_groups=32), bytes_moved=2 * x.nbytes)
+        timed("group_norm backward bf16", lambda: m.group_norm.vjp(g, x, w, w, mean, rstd, 32, (True,) * 3, xp), bytes_moved=3 * x.nbytes)
+
+    for dtype in ("fp32", "bf16"):
+        report.attempt(f"convolution {dtype}", lambda d=dtype: convolution(d))
+    report.attempt("group norm", lambda: groups())
+
+    def optimizers():
+        shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
+        columns = [[cp.zeros(s, cp.float32) for s in shapes] for _ in range(4)]
+        t = m.multi.Table(xp, *columns)
+        state = m.multi.new_state(xp, lr=1e-3)
+        n = sum(a.size for a in columns[0])
+        timed("AdamW 124M", lambda: m.multi.adamw(t, state), bytes_moved=28 * n)
+        timed("gradient norm 124M", lambda: m.multi.norm(t, state, 1.0), bytes_moved=4 * n)
+        timed("unscale 124M", lambda: m.multi.unscale(t, state), bytes_moved=8 * n)
+        s = m.multi.Table(xp, *columns[:3])
+        timed("SGD momentum 124M", lambda: m.multi.sgd(s, state, 0.9), bytes_moved=20 * n)
+        timed("Lion 124M", lambda: m.multi.lion(s, state), bytes_moved=20 * n)
+
+    report.attempt("optimizers", lambda: optimizers())
+
+    def host():
+        x = rand(4, 64, dtype="fp32")
+        m.softmax.forward(xp, x, dim=1)
+        cp.cuda.Device().synchronize()
+        started = time.perf_counter()
+        for _ in range(1000):
+            m.softmax.forward(xp, x, dim=1)
+        spent = (time.perf_counter() - started) / 1000
+        cp.cuda.Device().synchronize()
+        return {"ms": spent * 1e3, "floor": None}
+
+    report.attempt("host time of a small softmax", host)
+
+
+def torch_kernels(report, interpret):
+    """The same work in PyTorch, with cuDNN's attention where it runs."""
+    import torch
+    from torch.nn import functional as F
+
+    def milliseconds(call, repeats=10):
+        call()
+        times = []
+        for _ in range(repeats):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+        return sorted(times)[repeats // 2]
+
+    def timed(name, call):
+        report.attempt(name, lambda: {"ms": milliseconds(call)})
+
+    def both(name, function, *inputs, suffix=""):
+        """Forward, and backward of it."""
+        leaves = [x.requires_grad_() for x in inputs]
+        timed(f"{name} forward{suffix}", lambda: function(*inputs))
+
+        def prepare():
+            out = function(*inputs)
+            g = torch.ones_like(out)
+            timed(f"{name} backward{suffix}", lambda: torch.autograd.grad(out, leaves, g, retain_graph=True))
+
+        report.attempt(f"{name} backward{suffix} (set up)", lambda: prepare())
+
+    def rows(dtype, kind):
+        x = torch.randn(ROWS, WIDTH, device="cuda", dtype=dtype)
+        w, b = torch.randn(WIDTH, device="cuda", dtype=dtype), torch.randn(WIDTH, device="cuda", dtype=dtype)
+        both("softmax", lambda x: F.softmax(x, -1), x, suffix=kind)
+        both("layer_norm", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), x, w, b, suffix=kind)
+        both("rms_norm", lambda x, w: F.rms_norm(x, (WIDTH,), w), x, w, suffix=kind)
+        both("gelu", F.gelu, x, suffix=kind)
+        both("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), x, suffix=kind)
+        both("silu", F.silu, x, suffix=kind)
+        both("dropout", lambda x: F.dropout(x, 0.1), x, suffix=kind)
+
+    def tables(dtype, kind):
+        index = torch.randint(0, CLASSES, (ROWS,), device="cuda")
+        both("embedding", lambda t: F.embedding(index, t), torch.randn(CLASSES, WIDTH, device="cuda", dtype=dtype), suffix=kind)
+        target = torch.randint(0, CLASSES, (16384,), device="cuda")
+        both("cross_entropy", lambda x: F.cross_entropy(x, target), torch.randn(16384, CLASSES, device="cuda", dtype=dtype), suffix=kind)
+        c, k = torch.randn(128, 64, 56, 56, device="cuda", dtype=dtype), torch.randn(64, 64, 3, 3, device="cuda", dtype=dtype)
+        both("conv2d", lambda c, k: F.conv2d(c, k, padding=1), c, k, suffix=kind)
+
+    for dtype, kind in ((torch.float32, " fp32"), (torch.bfloat16, " bf16")):
+        report.attempt(f"rows{kind}", lambda d=dtype, k=kind: rows(d, k))
+        report.attempt(f"tables{kind}", lambda d=dtype, k=kind: tables(d, k))
+        torch.cuda.empty_cache()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    for shape, causal in ((HEADS, True), (HEADS, False), ((4, 16, 4096, 128), True)):
+        label = f" {'x'.join(map(str, shape))}{' causal' if causal else ''}"
+        for backend, mark in ((SDPBackend.FLASH_ATTENTION, " (FlashAttention-2)"), (SDPBackend.CUDNN_ATTENTION, "")):
+            inputs = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+
+            def attend(q, k, v, backend=backend, causal=causal):
+                with sdpa_kernel(backend):
+                    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+            both("attention", attend, *inputs, suffix=label + mark)
+    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
+        x, w, b = (torch.randn(*s, device="cuda", dtype=torch.bfloat16) for s in ((ROWS, k), (n, k), (n,)))
+        timed(f"linear {k}->{n}", lambda x=x, w=w, b=b: F.linear(x, w, b))
+        timed(f"linear + gelu {k}->{n}", lambda x=x, w=w, b=b: F.gelu(F.linear(x, w, b), approximate="tanh"))
+    shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
+    parameters = [torch.zeros(s, device="cuda", requires_grad=True) for s in shapes]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    optimizer = torch.optim.AdamW(parameters, fused=True)
+    timed("AdamW 124M", optimizer.step)
+    timed("gradient norm 124M", lambda: torch.nn.utils.get_total_norm([p.grad for p in parameters]))
+
+
+# -- training -----------------------------------------------------------------------------------------------------------------
+
+MODELS = {  # name -> (config, batch, half precision or None)
+    "GPT-2 small bf16 B32xT256": ({"size": "small", "vocab_size": 65, "context_length": 256}, 32, "bfloat16"),
+    "GPT-2 124M bf16 B32xT1024": ({"size": "base"}, 32, "bfloat16"),
+    "GPT-2 124M fp16 B32xT1024": ({"size": "base"}, 32, "float16"),
+    "GPT-2 124M fp32 B8xT1024": ({"size": "base"}, 8, None),
+}
+
+
+def _config(values):
+    from mytorch.models import GPT2Config
+
+    values = {"activation": "gelu_tanh", **values}
+    return GPT2Config.sized(values.pop("size"), **values)
+
+
+def _report_steps(report, name, config, batch, step, wait, peak):
+    """Time `step()`, which returns a loss, over about 8 seconds."""
+    for _ in range(4):
+        loss = step()
+    wait()
+    started, steps = time.perf_counter(), 0
+    while steps < 5 or (time.perf_counter() - started < 6 and steps < 200):
+        for _ in range(5):
+            loss = step()
+        wait()
+        steps += 5
+    ms = (time.perf_counter() - started) / steps * 1e3
+    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": peak() / 2**30, "loss": float(loss)})
+
+
+def train(report, interpret):
+    """Training steps: forward, backward, clip, AdamW; eager, and captured where `compile_step` is there."""
+    import mytorch
+    from mytorch import amp, cuda
+    from mytorch.models import GPT2
+    from mytorch.nn.utils import clip_grad_norm_
+
+    def run(name, values, batch, half, captured):
+        mytorch.manual_seed(0)
+        config = _config(dict(values))
+        model = GPT2(config).to("cuda")
+        optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
+        x, y = (mytorch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
+        scaler = amp.GradScaler(enabled=half == "float16")
+        dtype = getattr(mytorch, half or "float32")
+
+        def step(x=x, y=y):
+            with amp.autocast("cuda", dtype, enabled=half is not None):
+                loss = model(x, y)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        if captured:
+            step = mytorch.compile_step(step)
+        if hasattr(cuda, "reset_peak_memory_stats"):
+            cuda.reset_peak_memory_stats()
+        peak = getattr(cuda, "max_memory_allocated", lambda: float("nan"))
+        _report_steps(report, name, config, batch, lambda: step(x, y), cuda.synchronize, peak)
+
+    for name, (values, batch, half) in MODELS.items():
+        for captured in (False, True) if hasattr(mytorch, "compile_step") else (False,):
+            label = name + (" captured" if captured else "")
+            try:
+                run(label, values, batch, half, captured)
+            except Exception as error:
+                report(label, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+
+
+def torch_train(report, interpret):
+    """The same in PyTorch, eager and compiled."""
+    import torch
+
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from torch_gpt2 import TorchGPT2
+
+    def run(name, values, batch, half, compiled):
+        torch.manual_seed(0)
+        config = _config(dict(values))
+        model = TorchGPT2(config).cuda()
+        optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
+        x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
+        forward = torch.compile(model) if compiled else model
+        scaler = torch.amp.GradScaler(enabled=half == "float16")
+
+        def step():
+            with torch.autocast("cuda", getattr(torch, half or "float32"), enabled=half is not None):
+                loss = forward(x, y)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        torch.cuda.reset_peak_memory_stats()
+        _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda.max_memory_allocated)
+
+    for compiled in (False, True):
+        for name, (values, batch, half) in MODELS.items():
+            if compiled and half != "bfloat16":
+                continue
+            label = name + (" compiled" if compiled else "")
+            try:
+                run(label, values, batch, half, compiled)
+            except Exception as error:
+                report(label, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+
+
+RUNNERS = {
+    "versions": versions, "ceilings": ceilings, "correctness": correctness, "kernels": kernels, "torch": torch_kernels,
+    "train": train, "torch-train": torch_train,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    sys.exit(main())

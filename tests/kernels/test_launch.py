@@ -1,0 +1,123 @@
+"""What `launch` hands to a compiled kernel, and where tuning keeps its choices: no GPU is needed to see that."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+
+from mytorch.kernels import launch as home
+
+
+class Array:
+    """What `launch` looks at in a CuPy array."""
+
+    def __init__(self, address, dtype):
+        self.data = SimpleNamespace(ptr=address)
+        self.dtype = np.dtype(dtype)
+
+
+class Kernel:
+    """A stand-in for a JITFunction: notes what it was given, and gives a compiled kernel that does so too."""
+
+    arg_names = ("x_ptr", "out_ptr", "n", "eps", "BLOCK", "FLAG")
+
+    def __init__(self):
+        self.compiled = []
+        self.started = []
+
+    def __getitem__(self, grid):
+        def run(*args, **options):
+            self.compiled.append((grid, args, options))
+            return SimpleNamespace(run=lambda *a: self.started.append(a), function="function", packed_metadata="metadata")
+
+        return run
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A device 0 with stream 77, on which nothing is interpreted."""
+    monkeypatch.setattr(home, "INTERPRET", False)
+    monkeypatch.setattr(home, "_device", lambda: 0)
+    monkeypatch.setattr(home, "_stream", lambda: SimpleNamespace(ptr=77))
+
+
+def test_later_launches_go_straight_to_the_compiled_kernel(card):
+    kernel = Kernel()
+    x, out = Array(1024, np.float16), Array(2048, np.float32)
+    home.launch(kernel, (3,), x, out, 48, 0.5, BLOCK=64, FLAG=True, num_warps=4)
+    grid, args, options = kernel.compiled[0]
+    assert grid == (3,)
+    assert [a.dtype for a in args[:2]] == ["fp16", "fp32"]
+    assert [a.data_ptr() for a in args[:2]] == [1024, 2048]
+    assert args[2:] == (48, 0.5)
+    assert options == {"BLOCK": 64, "FLAG": True, "num_warps": 4}
+    home.launch(kernel, (5, 2), Array(4096, np.float16), out, 64, 0.25, BLOCK=64, FLAG=True, num_warps=4)
+    assert len(kernel.compiled) == 1
+    assert kernel.started == [(5, 2, 1, 77, "function", "metadata", None, None, None, 4096, 2048, 64, 0.25, 64, True)]
+    home.launch(kernel, (0,), x, out, 48, 0.5, BLOCK=64, FLAG=True, num_warps=4)
+    assert len(kernel.started) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"x": Array(1028, np.float16)}, {"x": Array(1024, np.float32)}, {"x": None}, {"n": 1}, {"n": 49}, {"n": 1 << 33}, {"BLOCK": 128}]
+)
+def test_what_triton_specialises_on_is_compiled_anew(card, change):
+    kernel = Kernel()
+    base = {"x": Array(1024, np.float16), "n": 48, "BLOCK": 64}
+    for values in (base, base | change, base, base | change):
+        home.launch(kernel, (1,), values["x"], Array(2048, np.float32), values["n"], 0.5, BLOCK=values["BLOCK"], FLAG=False)
+    assert len(kernel.compiled) == 2
+    assert len(kernel.started) == 2
+
+
+def test_a_dtype_that_triton_lacks():
+    with pytest.raises(TypeError, match="no dtype for complex64"):
+        home.type_name(np.dtype(np.complex64))
+
+
+def kernel_of_this_file():
+    """Whose source the choices below are kept under."""
+
+
+CANDIDATES = {"none": [{"B": 1}], "medium": [{"B": 2}, {"B": 3}], "max": [{"B": 4}]}
+TIMES = {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0}
+
+
+def choose(monkeypatch, mode, broken=(), key=("fp32", 8)):
+    """(the choice, what was tried) in a fresh process, as far as `tuned` can tell."""
+    monkeypatch.setenv("TRITON_FLASH_AUTOTUNE_MODE", mode)
+    monkeypatch.setattr(home, "INTERPRET", True)
+    monkeypatch.setattr(home, "_choices", {})
+    tried = []
+
+    def attempt(candidate):
+        if candidate["B"] in broken:
+            raise RuntimeError("too much shared memory")
+        tried.append(candidate["B"])
+
+    def measure(call):
+        call()
+        return TIMES[tried[-1]]
+
+    found = home.tuned(kernel_of_this_file, key, CANDIDATES, attempt, "TRITON_FLASH_AUTOTUNE_MODE", measure)
+    return found["B"], tried
+
+
+def test_tuning_keeps_its_choice(monkeypatch, tmp_path):
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    assert choose(monkeypatch, "none") == (1, [])
+    assert choose(monkeypatch, "medium") == (3, [1, 2, 3])
+    assert choose(monkeypatch, "medium") == (3, [])  # from the file
+    assert choose(monkeypatch, "max") == (4, [1, 2, 3, 4])
+    assert choose(monkeypatch, "medium", broken=(3,), key=("fp32", 16)) == (2, [1, 2])
+    (file,) = tmp_path.iterdir()
+    assert len(json.loads(file.read_text())) == 3
+    file.write_text("{not json")
+    assert choose(monkeypatch, "medium") == (3, [1, 2, 3])
+    with pytest.raises(RuntimeError, match="none of 3 candidates"):
+        choose(monkeypatch, "medium", broken=(1, 2, 3), key=("fp32", 32))
+    with pytest.raises(ValueError, match="takes one of none, medium, max"):
+        choose(monkeypatch, "some")
