@@ -342,7 +342,7 @@ def kernels(report, interpret):
             f"embedding backward {dtype}", lambda: m.embedding.vjp(g, index, None, False, table_.shape, xp),
             bytes_moved=2 * n + table_.nbytes,
         )  # fmt: skip
-        q = x.reshape(32, 1024, 12, 64).swapaxes(1, 2)
+        q = x.reshape(-1, 1024, 12, 64).swapaxes(1, 2)
         cos = rand(1024, 32, dtype="fp32")
         timed(f"rotary {dtype}", lambda: m.rotary.rotate(xp, q, cos, cos), bytes_moved=2 * n)
 

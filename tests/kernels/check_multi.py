@@ -22,8 +22,9 @@ def test_adamw(options, dtypes):
     (p, g), (p64, g64) = columns(*dtypes)
     moments = [[dev(np.zeros(s, np.float32)) for s in SIZES] for _ in range(3 if options.get("amsgrad") else 2)]
     copy = [dev(np.zeros(s, DTYPES["bf16"])) for s in SIZES]
-    table = multi.Table(xp, p, g, *moments, copy)
-    assert table.fits(p, g, *moments, copy)
+    table = multi.table_of(xp, p, g, *moments, copy)
+    assert multi.table_of(xp, p, g, *moments, copy) is table
+    assert multi.table_of(xp, p, g, *moments) is not table
     m64, v64, top64 = ([np.zeros(s) for s in SIZES] for _ in range(3))
     state = multi.new_state(xp, lr=0.01)
     state[multi.CLIP] = 0.5

@@ -132,7 +132,7 @@ def _tiles(n, wide):
     if wide:
         return {"none": [options(64, narrow, 16, 4, 3)], "medium": [options(128, narrow, 16, 8, 3), options(128, 128, 16, 8, 2)],
                 "max": [options(64, 32, 32, 4, 2), options(64, 128, 16, 8, 3)]}  # fmt: skip
-    default = options(128, narrow if n <= 64 else 128, 32, 4 if n <= 64 else 8, 3)
+    default = options(128, narrow if n <= 64 else 128, 32, 8, 3)
     return {"none": [default], "medium": [options(128, 64, 64, 4, 3), options(64, 64, 64, 4, 3), options(256, 64, 32, 8, 3)],
             "max": [options(128, 128, 64, 8, 3), options(128, 256, 32, 8, 3), options(64, 128, 64, 4, 4)]}  # fmt: skip
 

@@ -28,10 +28,12 @@ LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM = range(6)  # places in the state
 
 
 @triton.jit
-def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr):
-    """The pointer to one of a tensor's arrays, which CuPy aligns to 512 bytes."""
+def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr, ALIGNED: tl.constexpr):
+    """The pointer to one of a tensor's arrays; ALIGNED: all of them lie at multiples of 16 bytes."""
     address = tl.load(table_ptr + tensor * (arrays + 1) + which)
-    return tl.multiple_of(address, 16).to(tl.pointer_type(dtype))
+    if ALIGNED:
+        address = tl.multiple_of(address, 16)
+    return address.to(tl.pointer_type(dtype))
 
 
 @triton.jit
@@ -46,7 +48,7 @@ def _piece(table_ptr, pieces_ptr, arrays, PIECE: tl.constexpr):
 @triton.jit
 def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
            P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
-           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
     if tl.load(state_ptr + 3) == 0.0:
         tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
@@ -57,10 +59,10 @@ def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
         rest_v = (1.0 - tl.exp2(step * log_beta2)).to(tl.float32)
         step_size = lr / rest_m
         root = 1.0 / tl.sqrt(rest_v)
-        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
-        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
-        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
-        v_ptr = _at(table_ptr, tensor, 3, ARRAYS, tl.float32)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
+        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
+        v_ptr = _at(table_ptr, tensor, 3, ARRAYS, tl.float32, ALIGNED)
         for begin in range(0, PIECE, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
@@ -79,27 +81,27 @@ def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
             tl.store(m_ptr + place, m, mask=inside)
             tl.store(v_ptr + place, v, mask=inside)
             if AMSGRAD:
-                top_ptr = _at(table_ptr, tensor, 4, ARRAYS, tl.float32)
+                top_ptr = _at(table_ptr, tensor, 4, ARRAYS, tl.float32, ALIGNED)
                 v = tl.maximum(v, tl.load(top_ptr + place, mask=inside, other=0.0))
                 tl.store(top_ptr + place, v, mask=inside)
             p -= step_size * m / (tl.sqrt(v) * root + eps)
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
          MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr,
-         ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+         ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g[, momentum_buffer][, a half-precision copy of p]."""
     if tl.load(state_ptr + 3) == 0.0:
         tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
         lr = tl.load(state_ptr) * lr_scale
         first = tl.load(state_ptr + 1) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
         clip = tl.load(state_ptr + 2)
-        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
-        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
         for begin in range(0, PIECE, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
@@ -109,7 +111,7 @@ def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
                 g = -g
             g += decay * p
             if MOMENTUM:
-                b_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
+                b_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
                 b = tl.load(b_ptr + place, mask=inside, other=0.0)
                 b = tl.where(first, g, momentum * b + damp * g)
                 tl.store(b_ptr + place, b, mask=inside)
@@ -120,21 +122,21 @@ def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
             p -= lr * g
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
-          MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr,
+          MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
           PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
     if tl.load(state_ptr + 3) == 0.0:
         tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
         lr = tl.load(state_ptr) * lr_scale
         clip = tl.load(state_ptr + 2)
-        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P)
-        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G)
-        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32)
+        p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
+        g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
+        m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
         for begin in range(0, PIECE, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
@@ -149,14 +151,14 @@ def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2
             tl.store(m_ptr + place, beta2 * m + rest2 * g, mask=inside)
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF) + place, p.to(HALF), mask=inside)
+                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _squares(table_ptr, pieces_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
-             PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+             ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
-    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G)
+    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     total = tl.zeros((BLOCK,), tl.float32)
     for begin in range(0, PIECE, BLOCK):
         place = start + begin + tl.arange(0, BLOCK)
@@ -180,10 +182,10 @@ def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIP: tl.constexpr, BLOC
 
 @triton.jit
 def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
-           ARRAYS: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+           ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Gradients times state[BY], in place; CHECK notes in state[3] whether an element is infinite or NaN."""
     tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
-    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G)
+    g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     factor = tl.load(state_ptr + BY)
     bad = tl.zeros((BLOCK,), tl.int32)
     for begin in range(0, PIECE, BLOCK):
@@ -202,7 +204,7 @@ _TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
 
 
 class Table:
-    """Some tensors' arrays as the kernels find them: made once, as long as the arrays stay where they are.
+    """Some tensors' arrays as the kernels find them. It holds addresses, not the arrays: keep those.
 
     Args:
         xp: the namespace. columns: lists of contiguous arrays, each list one kind (parameters, gradients, …) of one
@@ -214,7 +216,6 @@ class Table:
 
     def __init__(self, xp, *columns):
         self.xp = xp
-        self.columns = columns  # keeps the memory
         self.dtypes = [column[0].dtype for column in columns]
         for column, dtype in zip(columns, self.dtypes, strict=True):
             for a, first in zip(column, columns[0], strict=True):
@@ -225,20 +226,12 @@ class Table:
                     )
         rows = [[*(_address(a) for a in arrays), arrays[0].size] for arrays in zip(*columns, strict=True)]
         counts = [cdiv(row[-1], PIECE) for row in rows]
-        tensors = np.repeat(np.arange(len(rows)), counts)
-        starts = np.concatenate([np.arange(c) * PIECE for c in counts]) if rows else np.zeros(0, np.int64)
-        self.count = len(tensors)
+        starts = np.concatenate([np.arange(c) * PIECE for c in counts])
+        self.count = len(starts)
         self.arrays = len(columns)
+        self.aligned = all(address % 16 == 0 for row in rows for address in row[:-1])
         self.table = xp.asarray(np.array(rows, np.int64))
-        self.pieces = xp.asarray(np.stack([tensors, starts], 1).astype(np.int64))
-        self.parts = xp.empty(max(self.count, 1), "float32")
-
-    def fits(self, *columns):
-        """Whether these are the very arrays that the table was made of."""
-        return len(columns) == self.arrays and all(
-            len(new) == len(old) and all(a is b or _address(a) == _address(b) for a, b in zip(new, old, strict=True))
-            for new, old in zip(columns, self.columns, strict=True)
-        )
+        self.pieces = xp.asarray(np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 
     def type(self, which):
         """Triton's dtype of a column."""
@@ -247,6 +240,19 @@ class Table:
 
 def _address(a):
     return a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr
+
+
+_tables = {}  # (address, size and dtype of every array) -> Table, the last few
+
+
+def table_of(xp, *columns):
+    """A Table of these arrays: the one made before, if they lie where its arrays lay."""
+    key = tuple((_address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
+    found = _tables.pop(key, None) or Table(xp, *columns)
+    _tables[key] = found  # the newest is last
+    while len(_tables) > 32:
+        del _tables[next(iter(_tables))]
+    return found
 
 
 def new_state(xp, lr=0.0, step=1.0, inverse_scale=1.0):
@@ -275,7 +281,7 @@ def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decou
         _adamw, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
         1.0 - betas[1], float(np.log2(betas[0])) if betas[0] else -1e4, float(np.log2(betas[1])) if betas[1] else -1e4,
         float(eps), float(weight_decay), P=table.type(0), G=table.type(1), DECOUPLED=decoupled, AMSGRAD=amsgrad,
-        MAXIMIZE=maximize, **_half(table, half), ARRAYS=table.arrays, **_BLOCKS,
+        MAXIMIZE=maximize, **_half(table, half), ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
     )  # fmt: skip
 
 
@@ -284,7 +290,7 @@ def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov
     launch(
         _sgd, (table.count,), table.table, table.pieces, state, float(lr_scale), float(momentum), 1.0 - dampening,
         float(weight_decay), P=table.type(0), G=table.type(1), MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize,
-        **_half(table, half), ARRAYS=table.arrays, **_BLOCKS,
+        **_half(table, half), ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
     )  # fmt: skip
 
 
@@ -293,25 +299,26 @@ def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, l
     launch(
         _lion, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
         1.0 - betas[1], float(weight_decay), P=table.type(0), G=table.type(1), MAXIMIZE=maximize, **_half(table, half),
-        ARRAYS=table.arrays, **_BLOCKS,
+        ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
     )  # fmt: skip
 
 
 def norm(table, state, max_norm=None, which=1):
     """Put the joint 2-norm of column `which` into the state, and with max_norm the factor that clips it."""
-    launch(_squares, (table.count,), table.table, table.pieces, table.parts, G=table.type(which), ARRAYS=table.arrays, WHICH=which, **_BLOCKS)
+    parts = table.xp.empty(max(table.count, 1), "float32")
+    launch(_squares, (table.count,), table.table, table.pieces, parts, G=table.type(which), ARRAYS=table.arrays, WHICH=which, ALIGNED=table.aligned, **_BLOCKS)
     launch(
-        _finish_norm, (1,), table.parts, state, table.count, float(max_norm or 0.0), CLIP=max_norm is not None, BLOCK=1024, num_warps=4
+        _finish_norm, (1,), parts, state, table.count, float(max_norm or 0.0), CLIP=max_norm is not None, BLOCK=1024, num_warps=4
     )
 
 
 def clip(table, state, which=1):
     """Multiply column `which` by the state's clip factor, in place; the steps do that themselves."""
     launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=CLIP, CHECK=False,
-           ARRAYS=table.arrays, **_BLOCKS)  # fmt: skip
+           ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS)  # fmt: skip
 
 
 def unscale(table, state, which=1):
     """Multiply column `which` by the state's inverse scale, in place, and note there if an element was not finite."""
     launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=INVERSE_SCALE, CHECK=True,
-           ARRAYS=table.arrays, **_BLOCKS)  # fmt: skip
+           ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS)  # fmt: skip
