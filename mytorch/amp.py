@@ -15,6 +15,7 @@ from .autograd.mode import ModeSwitch, get_mode
 from .autograd.node import Leaf
 from .backend import device_of, xp_of
 from .ops.core import to_dtype
+from .optim.together import multi_kernels
 from .tensor import Tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -236,22 +237,27 @@ class GradScaler:
     def _unscale(self, optimizer):
         """Unscale in place; returns whether an element is infinite or NaN, with one synchronisation."""
         inverse = 1.0 / self._scale
-        bad = {}
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                grad = p.grad
-                if grad is None:
-                    continue
-                array = grad._data if isinstance(grad, Tensor) else grad
-                raw = array._array
-                if raw.dtype == dtypes.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                xp = xp_of(raw)
-                raw *= raw.dtype.type(inverse)
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        arrays = [g._data if isinstance(g, Tensor) else g for g in grads]
+        if any(a.dtype == dtypes.float16 for a in arrays):
+            raise ValueError("Attempting to unscale FP16 gradients.")
+        module = multi_kernels([a._array for a in arrays])
+        if module is not None:  # on a GPU: all of them in one launch
+            raws = [a._array for a in arrays]
+            xp = xp_of(raws[0])
+            state = module.new_state(xp, inverse_scale=inverse)
+            module.unscale(module.table_of(xp, raws), state, which=0)
+            for array in arrays:
                 array._bump()
-                where = device_of(raw)
-                finite = xp.isfinite(raw).all()
-                bad[where] = finite if where not in bad else bad[where] & finite
+            return bool(state[module.FOUND_INF] != 0)
+        bad = {}
+        for array in arrays:
+            raw = array._array
+            raw *= raw.dtype.type(inverse)
+            array._bump()
+            where = device_of(raw)
+            finite = xp_of(raw).isfinite(raw).all()
+            bad[where] = finite if where not in bad else bad[where] & finite
         return not all(bool(finite) for finite in bad.values())
 
     def step(self, optimizer, *args, **kwargs):

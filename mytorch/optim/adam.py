@@ -4,6 +4,7 @@ import math
 
 from ..backend import xp_of
 from .optimizer import Optimizer, adam_kernel, check_flags, check_range, count_step, in_cache, number, zeros_for
+from .together import group_together, state_for
 
 
 class Adam(Optimizer):
@@ -56,6 +57,26 @@ class Adam(Optimizer):
                 "fused": fused, "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
             },
         )  # fmt: skip
+
+    def update_group(self, group):
+        found = group_together(group)
+        if found is None:
+            super().update_group(group)
+            return
+        module, params, raws, grads = found
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+        by_step = {}  # parameters that got their first gradient later count their steps from there
+        for i, p in enumerate(params):
+            by_step.setdefault(count_step(self.state[p]), []).append(i)
+        for step, members in by_step.items():
+            moments = [[zeros_for(self.state[params[i]], name, raws[i]) for i in members] for name in names]
+            table = module.table_of(xp_of(raws[0]), [raws[i] for i in members], [grads[i] for i in members], *moments)
+            module.adamw(
+                table, state_for(module, raws, number(group["lr"]), step), tuple(number(b) for b in group["betas"]), group["eps"],
+                group["weight_decay"], decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
+            )  # fmt: skip
+        for p in params:
+            p._data._bump()
 
     def update(self, p, g, state, group):
         lr, decay = number(group["lr"]), group["weight_decay"]

@@ -3,6 +3,7 @@
 from .._array import Array
 from ..backend import xp_of
 from .optimizer import Optimizer, check_flags, check_range, number
+from .together import group_together, state_for
 
 
 class SGD(Optimizer):
@@ -43,6 +44,30 @@ class SGD(Optimizer):
                 "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
             },
         )  # fmt: skip
+
+    def update_group(self, group):
+        found = group_together(group)
+        if found is None:
+            super().update_group(group)
+            return
+        module, params, raws, grads = found
+        xp, momentum = xp_of(raws[0]), group["momentum"]
+        by_age = {}  # a momentum buffer starts as the first gradient
+        for i, p in enumerate(params):
+            by_age.setdefault(momentum and "momentum_buffer" in self.state[p], []).append(i)
+        for started, members in by_age.items():
+            columns = [[raws[i] for i in members], [grads[i] for i in members]]
+            if momentum:
+                for i in members:
+                    if not started:
+                        self.state[params[i]]["momentum_buffer"] = Array._wrap(xp.empty_like(raws[i]))
+                columns.append([self.state[params[i]]["momentum_buffer"]._array for i in members])
+            module.sgd(
+                module.table_of(xp, *columns), state_for(module, raws, number(group["lr"]), 2 if started else 1), momentum,
+                group["dampening"], group["weight_decay"], nesterov=group["nesterov"], maximize=group["maximize"],
+            )  # fmt: skip
+        for p in params:
+            p._data._bump()
 
     def update(self, p, g, state, group):
         momentum = group["momentum"]

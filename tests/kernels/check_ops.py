@@ -133,3 +133,61 @@ def test_a_small_gpt2_trains():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """The kernels for all parameters at once, as if the CPU were a GPU."""
+    from mytorch.optim import together as home
+
+    if not ON_GPU:
+        monkeypatch.setattr(home, "is_host", lambda raw: False)
+    return home
+
+
+OPTIMIZERS = {
+    "AdamW": lambda p, fused: mytorch.optim.AdamW(p, lr=0.1, fused=fused),
+    "Adam": lambda p, fused: mytorch.optim.Adam(p, lr=0.1, weight_decay=0.1, amsgrad=True, maximize=True, fused=fused),
+    "SGD": lambda p, fused: mytorch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1, fused=fused),
+    "plain SGD": lambda p, fused: mytorch.optim.SGD(p, lr=0.1, fused=fused),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_launch_equals_one_by_one(name, together):
+    shapes = [(3, 5), (4100,), (1,)]
+    start = [mytorch.randn(*s, device=DEVICE) for s in shapes]
+    grads = [[mytorch.randn(*s, device=DEVICE) for s in shapes] for _ in range(3)]
+    ends = []
+    for fused in (None, False):
+        params = [mytorch.nn.Parameter(t.clone()) for t in start]
+        optimizer = OPTIMIZERS[name](params, fused)
+        for step, row in enumerate(grads):
+            for i, (p, g) in enumerate(zip(params, row, strict=True)):
+                p.grad = None if step == 0 and i == 2 else g.clone()  # the last one starts a step later
+            assert (together.group_together(optimizer.param_groups[0]) is None) == (fused is False)
+            optimizer.step()
+        ends.append(params)
+    for a, b in zip(*ends, strict=True):
+        np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_clipping_and_unscaling_together(together):
+    params = [mytorch.nn.Parameter(mytorch.randn(*s, device=DEVICE)) for s in [(3, 5), (4100,)]]
+    for p in params:
+        p.grad = mytorch.randn(*p.shape, device=DEVICE)
+    before = [p.grad.cpu().numpy().astype(np.float64) for p in params]
+    norm = np.sqrt(sum((g * g).sum() for g in before))
+    got = mytorch.nn.utils.clip_grad_norm_(params, 2.0)
+    assert abs(got.item() - norm) < 1e-4 * norm
+    for p, g in zip(params, before, strict=True):
+        np.testing.assert_allclose(p.grad.cpu().numpy(), g * 2 / norm, rtol=1e-5)
+    scaler = mytorch.amp.GradScaler(DEVICE, init_scale=8.0)
+    optimizer = mytorch.optim.SGD(params, lr=0.1)
+    scaler.unscale_(optimizer)
+    np.testing.assert_allclose(params[1].grad.cpu().numpy(), before[1] / norm / 4, rtol=1e-5)
+    assert not scaler.found_inf(optimizer)
+    scaler.update()
+    params[1].grad[4099] = float("inf")
+    scaler.unscale_(optimizer)
+    assert scaler.found_inf(optimizer)

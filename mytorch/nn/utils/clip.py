@@ -6,6 +6,7 @@ import numpy as np
 
 from ..._array import Array
 from ...backend import ndarray, xp_of
+from ...optim.together import multi_kernels
 from ...tensor import Tensor
 
 
@@ -22,6 +23,11 @@ def _total(grads, norm_type):
         return np.zeros((), np.float32)
     raws = [g._array for g in grads]
     xp = xp_of(raws[0])
+    module = multi_kernels(raws) if norm_type == 2.0 else None
+    if module is not None:  # on a GPU: all of them in one launch
+        state = module.new_state(xp)
+        module.norm(module.table_of(xp, raws), state, which=0)
+        return state[module.NORM]
     wide = [r if r.dtype.itemsize > 2 else r.astype(np.float32) for r in raws]
     if norm_type == math.inf:
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
@@ -53,6 +59,15 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     norm = total_norm._data._array if isinstance(total_norm, Tensor) else np.asarray(total_norm)
     xp = xp_of(grads[0]._array)
     scale = xp.minimum(max_norm / (norm + 1e-6), 1.0)  # 1e-6: as torch.nn.utils
+    raws = [g._array for g in grads]
+    module = multi_kernels(raws)
+    if module is not None:
+        state = module.new_state(xp)
+        state[module.CLIP] = scale
+        module.clip(module.table_of(xp, raws), state, which=0)
+        for g in grads:
+            g._bump()
+        return
     if isinstance(scale, (float, np.floating, ndarray)) and scale >= 1.0:
         return
     for g in grads:
