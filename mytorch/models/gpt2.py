@@ -214,10 +214,12 @@ class GPT2(nn.Module):
             cache.advance(T)
         if last_only:
             x = x[:, -1:]
-        logits = self.lm_head(body.ln_f(x))  # (B, T, V)
+        x = body.ln_f(x)
         if targets is None:
-            return logits
-        return self.loss(logits, targets)
+            return self.lm_head(x)  # (B, T, V)
+        if x.device.type == "cpu":
+            return self.loss(self.lm_head(x), targets)
+        return F.linear_cross_entropy(x, self.lm_head.weight, targets, fused=self.config.fused)
 
     def loss(self, logits, targets):
         """Mean cross-entropy of logits (B, T, V) and targets (B, T)."""

@@ -56,6 +56,10 @@ CALLS = {
     ),
     "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
     "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
+    "linear_cross_entropy": (
+        lambda x, w, b, fused: F.linear_cross_entropy(x, w, _target, linear_bias=b, ignore_index=3, fused=fused),
+        [(5, 6), (7, 6), (7,)],
+    ),
     "dropout": (None, []),
 }
 

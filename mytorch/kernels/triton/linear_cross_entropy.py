@@ -1,17 +1,21 @@
 """The last layer and its loss together, without ever holding all logits.
 
 GPT-2's logits, 32 × 1024 rows of 50304, are 3.3 GB in bfloat16 and as much again for their gradient. Here rows go
-through in chunks: a chunk's logits = x @ wᵀ + b, their loss, their gradient written over them at once (its scale
-is known, since the mean's divisor is counted first), and from it this chunk's share of the gradients
+through in chunks: a chunk's logits = x @ wᵀ + b, their loss, their gradient written over them at once, and from it this
+chunk's share of the gradients
 
     gx = gl @ w,    gw += glᵀ @ x,    gb += sum(gl).
 
-So the gradients are ready when forward ends, and backward only scales them by the upstream number. Source: Liger
+So the gradients are ready when forward ends, and backward only scales them by the upstream number over the mean's divisor. Source: Liger
 Kernel (Hsu et al., 2024). The products are the caller's `matmul`; the loss is cross_entropy.py's.
 """
 
+import triton
+import triton.language as tl
+
+from ..launch import cdiv, launch
 from . import cross_entropy as ce
-from .common import contiguous, is_float
+from .common import contiguous, is_float, one_dtype
 from .norm import add_up
 
 
@@ -22,8 +26,8 @@ def chunk_rows(rows, width, classes):
     return min(rows, -(-chunk // 64) * 64)
 
 
-def forward(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
-            softcap=None, needs=(True, True, True), matmul=None, chunk=None):  # fmt: skip
+def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+        softcap=None, needs=(True, True, True), matmul=None, chunk=None):  # fmt: skip
     """cross_entropy(input @ weightᵀ + bias, target) with its gradients.
 
     Args:
@@ -34,7 +38,8 @@ def forward(xp, input, weight, bias=None, *, target, class_weight=None, ignore_i
         matmul: function of two raw arrays; xp.matmul if not given. chunk: rows at once.
 
     Returns:
-        The loss (0-d, float32), and the gradients for an upstream gradient of 1, None where not wanted.
+        The loss (0-d, float32); what it was divided by (0-d, float32); and the gradients of the **sum** of the losses,
+        None where not wanted: in float16 those of the mean would vanish. That of weight is float32.
 
     Raises:
         ValueError: reduction "none", whose gradients can't be known in forward.
@@ -48,16 +53,17 @@ def forward(xp, input, weight, bias=None, *, target, class_weight=None, ignore_i
     rows, classes = input.shape[0], weight.shape[0]
     chunk = chunk or chunk_rows(rows, input.shape[1], classes)
     target = contiguous(xp, target)
+    class_weight = None if class_weight is None else contiguous(xp, class_weight)
     losses = xp.empty(rows, "float32")
     one = xp.ones((), "float32")
     total = ce.count(xp, target, class_weight, ignore_index) if reduction == "mean" else one
     weight_sum = ce.weight_sum_of(xp, class_weight, classes) if label_smoothing else 0.0
-    gx = xp.empty_like(input) if needs[0] else None
+    gx = xp.empty(input.shape, input.dtype) if needs[0] else None
     gw = xp.zeros(weight.shape, "float32") if needs[1] else None
     gb = xp.zeros(classes, "float32") if bias is not None and needs[2] else None
     for start in range(0, rows, chunk):
-        rest = slice(start, min(start + chunk, rows))
-        x, t = input[rest], target[rest]
+        here = slice(start, min(start + chunk, rows))
+        x, t = input[here], target[here]
         logits = contiguous(xp, matmul(x, weight.T))
         if bias is not None:
             logits += bias
@@ -65,24 +71,64 @@ def forward(xp, input, weight, bias=None, *, target, class_weight=None, ignore_i
         if softcap is not None:
             slope = xp.tanh(logits / softcap)
             logits = slope * softcap
-        lse = ce.rows_forward(xp, logits, t, class_weight, ignore_index, label_smoothing, weight_sum, losses[rest])
+        lse = ce.rows_forward(xp, logits, t, class_weight, ignore_index, label_smoothing, weight_sum, losses[here])
         if not any(needs):
             continue
         g = ce.rows_backward(
-            xp, one, logits, t, class_weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, into=logits
+            xp, one, logits, t, class_weight, lse, total, ignore_index, label_smoothing, weight_sum, "sum", into=logits
         )
         if slope is not None:
             g = (g * (1 - slope * slope)).astype(logits.dtype)
         if gx is not None:
-            gx[rest] = matmul(g, weight)
+            gx[here] = matmul(g, weight)
         if gw is not None:
             gw += matmul(g.T, x)
         if gb is not None:
             gb += add_up(xp, g, "float32")
-    loss = ce.add_losses(xp, losses, total, reduction, "float32")
-    return (
-        loss,
-        gx,
-        None if gw is None else gw.astype(weight.dtype, copy=False),
-        None if gb is None else gb.astype(bias.dtype, copy=False),
-    )
+    return ce.add_losses(xp, losses, total, reduction, "float32"), total, gx, gw, gb
+
+
+# -- as a kernel of the op --------------------------------------------------------------------------------------------
+
+residuals = ("total", "gx", "gw", "gb")
+
+
+def accepts(input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+            grads=True):  # fmt: skip
+    """Floats of one dtype; a mean or a sum, whose gradients forward can make."""
+    return one_dtype(input, linear_weight, linear_bias) and is_float(weight) and reduction != "none" and input.size > 0
+
+
+def pays(input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+         grads=True):  # fmt: skip
+    """Always, for its memory."""
+    return True
+
+
+def forward(xp, input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+            grads=True):  # fmt: skip
+    """The loss, with the gradients of the sum of the losses."""
+    return run(
+        xp, input, linear_weight, linear_bias, target=target, class_weight=weight, ignore_index=ignore_index,
+        label_smoothing=label_smoothing, reduction=reduction, needs=(grads,) * 3,
+    )  # fmt: skip
+
+
+def vjp(g, total, gx, gw, gb, needs, xp):
+    """The gradients kept, times g / total."""
+    scale = g.astype("float32") / total
+    return tuple(scaled(xp, kept, scale) if wanted else None for kept, wanted in zip((gx, gw, gb), needs, strict=True))
+
+
+@triton.jit
+def _scale(x_ptr, scale_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + place, mask=place < count, other=0.0).to(tl.float32)
+    tl.store(out_ptr + place, (x * tl.load(scale_ptr)).to(out_ptr.dtype.element_ty), mask=place < count)
+
+
+def scaled(xp, x, scale):
+    """x times a 0-d float32 array, in float32 on the way."""
+    out = xp.empty_like(x)
+    launch(_scale, (cdiv(x.size, 1024),), x, scale, out, x.size, BLOCK=1024, num_warps=4)
+    return out
