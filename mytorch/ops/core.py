@@ -659,23 +659,22 @@ _warned = set()
 def choose(op, xp, raws, attrs, fused):
     """The implementation to run: the only place that asks for the device and for `fused`.
 
-    `fused` is True (a kernel wherever it can run; warn once where it can't), False (the reference),
-    or None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
+    `fused` is True (a kernel wherever it can run; warn once where there is one for the device and it can't),
+    False (the reference), or None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
     """
     asked = config.fused_policy.get() if fused is None else fused
     if asked is False:
         return op.reference
     kernel = op.kernels.get("cpu" if xp is numpy_ns else "cuda")
     if kernel is None:
-        reason = "it has no kernel for this device"
-    else:
-        if kernel.rule is None and kernel.problem is None:
-            kernel.load()
-        reason = kernel.problem
-        if reason is None:
-            if kernel.module.accepts(*raws, **attrs) and (asked or kernel.module.pays(*raws, **attrs)):
-                return kernel.rule
-            reason = "the kernel does not take these shapes, dtypes or options"
+        return op.reference
+    if kernel.rule is None and kernel.problem is None:
+        kernel.load()
+    reason = kernel.problem
+    if reason is None:
+        if kernel.module.accepts(*raws, **attrs) and (asked or kernel.module.pays(*raws, **attrs)):
+            return kernel.rule
+        reason = "the kernel does not take these shapes, dtypes or options"
     if fused is True and (op.name, reason) not in _warned:
         _warned.add((op.name, reason))
         warnings.warn(f"fused=True: {op.name} uses the reference because {reason}.", UserWarning, stacklevel=3)
