@@ -4,6 +4,7 @@ import warnings
 
 from .. import dtypes
 from ..ops.activation import (
+    _relu_squared,
     celu,
     elu,
     gelu,
@@ -71,6 +72,7 @@ from ..ops.loss import (
     pairwise_distance,
     pdist,
     poisson_nll_loss,
+    raw_of,
     smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
@@ -130,6 +132,7 @@ from ..ops.resample import (
     unfold,
     upsample,
 )
+from ..ops.rotary import rotary
 from ..tensor import Tensor
 
 
@@ -177,7 +180,7 @@ def bilinear(input1, input2, weight, bias=None):
 
 def relu_squared(input, *, fused=None):
     """relu(input) squared. Source: So et al., Primer, 2021."""
-    return relu(input).square()
+    return relu(input).square() if input.device.type == "cpu" else _relu_squared(input, fused=fused)
 
 
 def _drop(input, shape, p, training, inplace, name):
@@ -265,6 +268,9 @@ def apply_rotary_pos_embed(q, k, cos, sin, unsqueeze_dim=1, *, fused=None):
     """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`."""
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    if q.device.type != "cpu" and not (cos.requires_grad or sin.requires_grad):
+        tables = {"cos": raw_of(cos), "sin": raw_of(sin), "fused": fused}
+        return rotary(q, **tables), rotary(k, **tables)
     return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
 
 

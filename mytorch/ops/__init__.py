@@ -25,6 +25,7 @@ from . import (
     reduction,
     resample,
     rnn,
+    rotary,
     scatter,
     shapes,
     sorting,

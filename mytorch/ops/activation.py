@@ -117,6 +117,16 @@ def silu(input, inplace=False, *, fused=None):
     return _maybe_inplace(input, _silu(input, fused=fused), inplace)
 
 
+@op(name="relu_squared")
+def _relu_squared(xp, input):
+    kept = xp.maximum(input, input.dtype.type(0))
+    return kept * kept
+
+
+_relu_squared.grad(input=lambda g, input, xp: xp.where(input > 0, g * input * 2.0, 0.0))
+_relu_squared.fuse(cuda="mytorch.kernels.triton.relu_squared")
+
+
 # -- softmax -------------------------------------------------------------------------------------------------------
 
 

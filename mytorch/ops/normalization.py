@@ -207,6 +207,39 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var))
 
 
+@op(name="group_norm", residuals=("mean", "rstd"), autocast="float32", promoted=("input",))
+def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5):
+    x = _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)))
+    mean = xp.mean(x, axis=-1, keepdims=True)
+    centred = x - mean
+    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    out = xp.reshape(centred * rstd, input.shape)
+    if weight is not None:
+        out = out * _channels(xp, weight, len(input.shape))
+    if bias is not None:
+        out = out + _channels(xp, bias, len(input.shape))
+    return xp.astype(out, input.dtype), mean, rstd
+
+
+def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp):
+    shape = shapes[0]
+    rows = (shape[0] * num_groups, -1)
+    axes = (0, *range(2, len(shape)))
+    g = _wide(xp, g)
+    normed = (_wide(xp, xp.reshape(input, rows)) - mean) * rstd
+    gx = None
+    if needs[0]:
+        gw = xp.reshape(g if weight is None else g * _channels(xp, weight, len(shape)), rows)
+        along = xp.mean(gw * normed, axis=-1, keepdims=True)
+        gx = xp.reshape((gw - xp.mean(gw, axis=-1, keepdims=True) - normed * along) * rstd, shape)
+    g_weight = xp.sum(g * xp.reshape(normed, shape), axis=axes) if needs[1] else None
+    return gx, g_weight, xp.sum(g, axis=axes) if needs[2] else None
+
+
+_group_norm.vjp(_group_norm_vjp)
+_group_norm.fuse(cuda="mytorch.kernels.triton.group_norm")
+
+
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
     """Normalise each sample's channels in groups, then scale and shift each channel.
 
@@ -219,6 +252,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
             f"and num_groups={num_groups}"
         )
+    if input.device.type != "cpu":
+        return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape)
     return _affine(out, weight, bias)

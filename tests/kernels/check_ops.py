@@ -42,6 +42,7 @@ def tensor(*shape):
 
 DEVICE = "cuda" if ON_GPU else "cpu"
 _target = mytorch.tensor(np.random.default_rng(0).integers(0, 7, 5), device=DEVICE)
+_table = mytorch.tensor(np.random.default_rng(1).random((5, 6)).astype(np.float32), device=DEVICE)
 CALLS = {
     "gelu": (lambda x, fused: F.gelu(x, "tanh", fused=fused), [(3, 5)]),
     "silu": (lambda x, fused: F.silu(x, fused=fused), [(3, 5)]),
@@ -60,6 +61,11 @@ CALLS = {
         lambda x, w, b, fused: F.linear_cross_entropy(x, w, _target, linear_bias=b, ignore_index=3, fused=fused),
         [(5, 6), (7, 6), (7,)],
     ),
+    "group_norm": (
+        lambda x, w, b, fused: mytorch.ops.normalization._group_norm(x, w, b, num_groups=2, fused=fused), [(3, 4, 2, 3), (4,), (4,)],
+    ),
+    "relu_squared": (lambda x, fused: mytorch.ops.activation._relu_squared(x, fused=fused), [(3, 5)]),
+    "rotary": (lambda x, fused: mytorch.ops.rotary.rotary(x, cos=_table.cos()._data._array, sin=_table.sin()._data._array, fused=fused), [(2, 3, 5, 6)]),
     "dropout": (None, []),
 }
 

@@ -13,12 +13,12 @@ import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2
-from .common import is_float
+from .common import contiguous, is_float
 
 
 @triton.jit
 def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x_h, x_t, x_d, o_b, o_h, o_t, o_d, c_t, shift,
-            BACK: tl.constexpr, INTERLEAVED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+            BACK: tl.constexpr, WHOLE: tl.constexpr, INTERLEAVED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, BLOCK)[None, :]
     inside = (row < count) & (lane < half)
@@ -28,8 +28,15 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x
     head = above % heads
     cos = tl.load(cos_ptr + (time + shift) * c_t + lane, mask=inside, other=0.0).to(tl.float32)
     sin = tl.load(sin_ptr + (time + shift) * c_t + lane, mask=inside, other=0.0).to(tl.float32)
+    cos2 = cos
+    sin2 = sin
+    if WHOLE:
+        cos2 = tl.load(cos_ptr + (time + shift) * c_t + lane + half, mask=inside, other=0.0).to(tl.float32)
+        sin2 = tl.load(sin_ptr + (time + shift) * c_t + lane + half, mask=inside, other=0.0).to(tl.float32)
     if BACK:
-        sin = -sin
+        turn = sin
+        sin = -sin2
+        sin2 = -turn
     if INTERLEAVED:
         first = 2 * lane
         second = 2 * lane + 1
@@ -41,19 +48,20 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x
     a = tl.load(at + first * x_d, mask=inside, other=0.0).to(tl.float32)
     b = tl.load(at + second * x_d, mask=inside, other=0.0).to(tl.float32)
     tl.store(to + first * o_d, (a * cos - b * sin).to(out_ptr.dtype.element_ty), mask=inside)
-    tl.store(to + second * o_d, (b * cos + a * sin).to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(to + second * o_d, (b * cos2 + a * sin2).to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def accepts(x, cos, sin):
-    """Floats; x (B, H, T, D) with an even D, tables (at least T, D / 2)."""
-    return is_float(x, cos, sin) and x.ndim == 4 and x.shape[3] % 2 == 0 and cos.shape == sin.shape and cos.shape[1] == x.shape[3] // 2
+def fits(x, cos, sin, shift=0):
+    """Whether x is (B, H, T, D) of floats with an even D, and the tables (at least T + shift, D / 2 or D)."""
+    even = is_float(x, cos, sin) and x.ndim == 4 and x.shape[3] % 2 == 0 and cos.shape == sin.shape
+    return even and cos.ndim == 2 and cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
 
 
 def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
     """x (B, H, T, D) rotated; any strides, so a transposed (B, T, H, D) needs no copy.
 
     Args:
-        cos, sin: (positions, D / 2).
+        cos, sin: (positions, D / 2); or (positions, D), for the elements of both halves.
         interleaved: pairs are neighbours rather than the two halves.
         shift: position of the first element, for generation with a cache.
         back: rotate back: the gradient.
@@ -61,18 +69,50 @@ def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
     Raises:
         ValueError: tables that don't fit.
     """
-    if not accepts(x, cos, sin) or cos.shape[0] < x.shape[2] + shift:
+    if not fits(x, cos, sin, shift) or (interleaved and cos.shape[1] == x.shape[3]):
         raise ValueError(f"rotary: tables of shape {cos.shape} don't fit x of shape {x.shape} at shift {shift}; wanted (T, D / 2).")
     batch, heads, length, width = x.shape
     out = xp.empty_like(x)  # with x's layout, as both libraries' empty_like has
-    cos, sin = xp.ascontiguousarray(cos), xp.ascontiguousarray(sin)
+    cos, sin = contiguous(xp, cos), contiguous(xp, sin)
     block = power_of_2(width // 2)
     rows = max(1, 512 // block)
     count = batch * heads * length
     x_strides = [s // x.itemsize for s in x.strides]
     strides = [s // out.itemsize for s in out.strides]
     launch(
-        _rotate, (cdiv(count, rows),), x, cos, sin, out, count, heads, length, width // 2, *x_strides, *strides, width // 2, shift,
-        BACK=back, INTERLEAVED=interleaved, ROWS=rows, BLOCK=block, num_warps=2,
+        _rotate, (cdiv(count, rows),), x, cos, sin, out, count, heads, length, width // 2, *x_strides, *strides, cos.shape[1], shift,
+        BACK=back, WHOLE=cos.shape[1] == width, INTERLEAVED=interleaved, ROWS=rows, BLOCK=block, num_warps=2,
     )  # fmt: skip
     return out
+
+
+# -- as a kernel of the op --------------------------------------------------------------------------------------------
+
+
+def _table(table, x):
+    """A table that broadcasts to x (B, H, T, D) as (T, D), or None if it differs between samples or heads."""
+    shape = (1,) * (4 - table.ndim) + tuple(table.shape)
+    return table.reshape(shape[2:]) if shape == (1, 1, *x.shape[2:]) else None
+
+
+def accepts(input, *, cos, sin):
+    """(B, H, T, D) with tables that are the same for all samples and heads."""
+    if input.ndim != 4 or cos.ndim > 4 or cos.shape != sin.shape:
+        return False
+    table = _table(cos, input)
+    return table is not None and input.size > 0 and fits(input, table, table)
+
+
+def pays(input, *, cos, sin):
+    """Always."""
+    return True
+
+
+def forward(xp, input, *, cos, sin):
+    """The halves of each head turned."""
+    return rotate(xp, input, _table(cos, input), _table(sin, input))
+
+
+def vjp(g, cos, sin, xp):
+    """The gradient of input."""
+    return (rotate(xp, g, _table(cos, g), _table(sin, g), back=True),)

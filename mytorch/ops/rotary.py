@@ -1,0 +1,23 @@
+"""Rotary position embedding, and where its kernel takes over."""
+
+from .core import op
+
+
+def _turned(xp, x):
+    """(-second half, first half) of the last axis."""
+    half = x.shape[-1] // 2
+    return xp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+
+
+@op(name="rotary", dtype="same")
+def rotary(xp, input, *, cos, sin):
+    """input * cos + turned(input) * sin, for tables that broadcast to input (…, T, D)."""
+    return input * xp.asarray(cos) + _turned(xp, input) * xp.asarray(sin)
+
+
+def _back(g, cos, sin, xp):
+    return g * xp.asarray(cos) - _turned(xp, g * xp.asarray(sin))
+
+
+rotary.grad(input=_back)
+rotary.fuse(cuda="mytorch.kernels.triton.rotary")
