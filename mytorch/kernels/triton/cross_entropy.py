@@ -31,21 +31,22 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, 
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
     kept = target != ignore_index
-    cols = tl.arange(0, BLOCK)
-    peak = tl.full((BLOCK,), float("-inf"), tl.float32)  # a maximum and a sum for each lane, joined at the end
-    total = tl.zeros((BLOCK,), tl.float32)
-    linear = tl.zeros((BLOCK,), tl.float32)
+    # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
+    cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    peak = tl.full((BLOCK // 8,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK // 8,), tl.float32)
+    linear = tl.zeros((BLOCK // 8,), tl.float32)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
         x = tl.load(x_ptr + row * stride + start + cols, mask=inside, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(peak, x)
+        higher = tl.maximum(peak, tl.max(x, axis=1))
         still = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp2((peak - still) * LOG2E) + tl.exp2((x - still) * LOG2E)
+        total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still[:, None]) * LOG2E), axis=1)
         peak = higher
         if SMOOTH:
             if WEIGHT:
                 x *= tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
-            linear += tl.where(inside, x, 0.0)
+            linear += tl.sum(tl.where(inside, x, 0.0), axis=1)
     top = tl.max(peak, axis=0)
     still = tl.where(top == float("-inf"), 0.0, top)
     lse = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2 + still

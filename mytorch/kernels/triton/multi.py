@@ -29,19 +29,22 @@ LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM = range(6)  # places in the state
 
 @triton.jit
 def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr, ALIGNED: tl.constexpr):
-    """The pointer to one of a tensor's arrays; ALIGNED: all of them lie at multiples of 16 bytes."""
-    address = tl.load(table_ptr + tensor * (arrays + 1) + which)
+    """The pointer to one of a tensor's arrays; ALIGNED: they lie at multiples of 16 bytes, and have a
+    multiple of 16 elements each, so that a thread may move 16 bytes at once."""
+    pointer = tl.load(table_ptr + tensor * (arrays + 1) + which).to(tl.pointer_type(dtype))
     if ALIGNED:
-        address = tl.multiple_of(address, 16)
-    return address.to(tl.pointer_type(dtype))
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer
 
 
 @triton.jit
-def _piece(table_ptr, pieces_ptr, arrays, PIECE: tl.constexpr):
+def _piece(table_ptr, pieces_ptr, arrays, ALIGNED: tl.constexpr, PIECE: tl.constexpr):
     """This program's tensor, the places of its elements, and whether they are inside."""
     tensor = tl.load(pieces_ptr + 2 * tl.program_id(0))
     start = tl.load(pieces_ptr + 2 * tl.program_id(0) + 1)
     length = tl.load(table_ptr + tensor * (arrays + 1) + arrays)
+    if ALIGNED:
+        length = tl.multiple_of(length, 16)
     return tensor, tl.multiple_of(start, PIECE), length
 
 
@@ -51,7 +54,7 @@ def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
            HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
     if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
         lr = tl.load(state_ptr) * lr_scale
         step = tl.load(state_ptr + 1).to(tl.float64)
         clip = tl.load(state_ptr + 2)
@@ -96,7 +99,7 @@ def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
          ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g[, momentum_buffer][, a half-precision copy of p]."""
     if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
         lr = tl.load(state_ptr) * lr_scale
         first = tl.load(state_ptr + 1) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
         clip = tl.load(state_ptr + 2)
@@ -131,7 +134,7 @@ def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2
           PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
     if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
         lr = tl.load(state_ptr) * lr_scale
         clip = tl.load(state_ptr + 2)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
@@ -157,7 +160,7 @@ def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2
 @triton.jit
 def _squares(table_ptr, pieces_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
              ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     total = tl.zeros((BLOCK,), tl.float32)
     for begin in range(0, PIECE, BLOCK):
@@ -184,7 +187,7 @@ def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIP: tl.constexpr, BLOC
 def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
            ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Gradients times state[BY], in place; CHECK notes in state[3] whether an element is infinite or NaN."""
-    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, PIECE)
+    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     factor = tl.load(state_ptr + BY)
     bad = tl.zeros((BLOCK,), tl.int32)
@@ -229,7 +232,7 @@ class Table:
         starts = np.concatenate([np.arange(c) * PIECE for c in counts])
         self.count = len(starts)
         self.arrays = len(columns)
-        self.aligned = all(address % 16 == 0 for row in rows for address in row[:-1])
+        self.aligned = all(number % 16 == 0 for row in rows for number in row)
         self.table = xp.asarray(np.array(rows, np.int64))
         self.pieces = xp.asarray(np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 

@@ -300,7 +300,7 @@ def backward(xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=
     if groups == 0 and width <= 8192:
         blocks = row_blocks(width, 8192)
         tiles = cdiv(rows, blocks["ROWS"])
-        programs = min(tiles, processors() * max(1, min(8, 16 // blocks["num_warps"])))
+        programs = min(tiles, processors() * max(1, min(12, 24 // blocks["num_warps"])))
         gw = xp.empty((programs, width), "float32") if wants_w else None
         gb = xp.empty((programs, width), "float32") if wants_b else None
         launch(
