@@ -179,7 +179,7 @@ def is_capturing():
 
 # -- launching --------------------------------------------------------------------------------------------------------
 
-_compiled = {}  # kernel -> {what it is specialised on: (run, function, metadata, the constants' places)}
+_compiled = {}  # id of a kernel -> {what it is specialised on: (run, function, metadata, the constants' places)}
 
 
 def launch(kernel, grid, *args, **options):
@@ -211,9 +211,9 @@ def launch(kernel, grid, *args, **options):
             key.append((a.dtype, address & 15 == 0))
             plain.append(address)
     key = tuple(key)
-    forms = _compiled.get(kernel)
+    forms = _compiled.get(id(kernel))  # kernels live as long as their modules; hashing one takes a lock
     if forms is None:
-        forms = _compiled[kernel] = {}
+        forms = _compiled[id(kernel)] = {}
     form = forms.get(key)
     if form is None:
         forms[key] = _first_launch(kernel, grid, args, options)

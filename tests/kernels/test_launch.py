@@ -40,6 +40,7 @@ class Kernel:
 def card(monkeypatch):
     """A device 0 with stream 77, on which nothing is interpreted."""
     monkeypatch.setattr(home, "INTERPRET", False)
+    monkeypatch.setattr(home, "_compiled", {})
     monkeypatch.setattr(home, "_device", lambda: 0)
     monkeypatch.setattr(home, "_stream", lambda: SimpleNamespace(ptr=77))
 

@@ -10,6 +10,7 @@ assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/k
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ import mytorch
 
 HERE = Path(__file__).parent
 pytest.importorskip("triton")
+
+
+def version(package):
+    return tuple(int(part) for part in metadata.version(package).split(".")[:2])
 
 
 def run(files, **environment):
@@ -30,6 +35,8 @@ def run(files, **environment):
 
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
 def test_in_the_interpreter(name):
+    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
+        pytest.skip("this release's interpreter wants NumPy before 2.4")
     run([name], TRITON_INTERPRET="1")
 
 

@@ -103,7 +103,7 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
     padding = -1 if padding_idx is None else padding_idx
     if _settings["deterministic"]:
         out = xp.zeros(shape, g.dtype)
-        order = xp.argsort(rows, kind="stable")
+        order = xp.argsort(rows)
         blocks = _block(min(shape[1], 256))
         grid = (rows.size, -(-shape[1] // blocks["BLOCK"]))
         launch(_backward_sorted, grid, g, rows[order], order, counts, out, rows.size, shape[1], padding,
