@@ -24,16 +24,17 @@ Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
 """
 
 import math
+from functools import lru_cache
 
 import triton
 import triton.language as tl
 
 from ...backend import xp_of
-from ..launch import cdiv, launch, power_of_2, tuned
+from ..launch import cdiv, launch, mode_for, power_of_2, tuned
 from .common import contiguous, dot, is_float, one_dtype, threshold
 
 LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+MODE = "TRITON_FLASH_AUTOTUNE_MODE"
 
 
 @triton.jit
@@ -387,22 +388,23 @@ def _options(bm, bn, warps, stages):
     return {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
 
 
+@lru_cache
 def _candidates(kernel, depth, wide):
-    """Block sizes to choose from for a padded head width; `wide`: float32, which takes twice the shared memory."""
+    """Block sizes to choose from for one of the kernels (by name) and a padded head width; `wide`: float32."""
     if wide:  # products of float32 run on the plain cores: small blocks, or the registers overflow
         if depth <= 64:
-            default = _options(32, 64, 8, 2) if kernel is _backward_keys else _options(64, 32, 8, 2)
+            default = _options(32, 64, 8, 2) if kernel == "keys" else _options(64, 32, 8, 2)
         elif depth == 128:
-            default = _options(16, 32, 8, 1) if kernel is _backward_keys else _options(32, 32, 8, 2)
+            default = _options(16, 32, 8, 1) if kernel == "keys" else _options(32, 32, 8, 2)
         else:
             default = _options(16, 16, 8, 1)
         return {"none": [default], "medium": [_options(32, 32, 8, 1)], "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)]}
     size = max(depth, 64)
-    if kernel is _forward:
+    if kernel == "forward":
         default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[size]
         medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
-    elif kernel is _backward_keys:
+    elif kernel == "keys":
         default = {64: _options(64, 128, 8, 2), 128: _options(32, 128, 8, 2), 256: _options(32, 64, 8, 2)}[size]
         medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(64, 64, 8, 2)]
         large = [_options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
@@ -474,12 +476,16 @@ class _Setting:
             "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": "ieee" if wide else "tf32",
         }  # fmt: skip
 
-    def blocks_for(self, kernel, dtype, attempt):
+    def blocks_for(self, name, dtype, attempt):
         """Block sizes for one of the kernels: the default, or the quickest that TRITON_FLASH_AUTOTUNE_MODE allows to look for."""
+        candidates = _candidates(name, self.depth, self.wide)
+        if mode_for(MODE) == "none":
+            return candidates["none"][0]
         lengths = [power_of_2(n) for n in self.sizes[:2]]
         flags = [int(v) for k, v in self.constants.items() if k in ("LEFT", "RIGHT", "MASK", "DROP", "EVEN")]
         key = (dtype.name, self.depth, *lengths, self.group, *flags)
-        return tuned(kernel, key, _candidates(kernel, self.depth, self.wide), attempt, "TRITON_FLASH_AUTOTUNE_MODE")
+        kernel = {"forward": _forward, "keys": _backward_keys, "queries": _backward_queries}[name]
+        return tuned(kernel, key, candidates, attempt, MODE)
 
 
 def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, scale=None, dropout=None):
@@ -509,7 +515,7 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
             own.scale * 1.4426950408889634, own.call, own.limit, own.kept_scale, **own.constants, **blocks,
         )  # fmt: skip
 
-    attempt(own.blocks_for(_forward, q.dtype, attempt))
+    attempt(own.blocks_for("forward", q.dtype, attempt))
     return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
 
 
@@ -543,7 +549,7 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
                 **own.constants, **blocks,
             )  # fmt: skip
 
-        attempt_keys(own.blocks_for(_backward_keys, q.dtype, attempt_keys))
+        attempt_keys(own.blocks_for("keys", q.dtype, attempt_keys))
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
     if needs[0] or wants_mask:
         gq = _by_time(xp, q, q.shape[3])
@@ -557,7 +563,7 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
                 **own.constants, GS=wants_mask, **blocks,
             )  # fmt: skip
 
-        attempt_queries(own.blocks_for(_backward_queries, q.dtype, attempt_queries))
+        attempt_queries(own.blocks_for("queries", q.dtype, attempt_queries))
     return (
         gq.reshape(query.shape) if needs[0] and query.ndim != 4 else gq if needs[0] else None,
         gk.reshape(key.shape) if needs[1] and key.ndim != 4 else gk if needs[1] else None,

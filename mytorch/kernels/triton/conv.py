@@ -14,6 +14,8 @@ partial sums are added up by a second kernel, in a fixed order. One dimension is
 Grid: a program for each tile, of each group. Accumulation: float32.
 """
 
+from functools import lru_cache
+
 import triton
 import triton.language as tl
 
@@ -122,6 +124,7 @@ def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups
     tl.store(at, acc, mask=(rows < outs)[:, None] & (cols < deep)[None, :])
 
 
+@lru_cache
 def _tiles(n, wide):
     """Tiles to choose from, for an output of n columns."""
 

@@ -9,6 +9,8 @@ the same kernel.
 Grid: a program for each tile of each matrix of the batch. Accumulation: float32; float32 operands as such, not tf32.
 """
 
+from functools import lru_cache
+
 import triton
 import triton.language as tl
 
@@ -64,18 +66,19 @@ def _options(bm, bn, bk, warps, stages):
     return {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "num_stages": stages}
 
 
-def _candidates(m, n, wide):
-    """Tiles to choose from; `wide`: float32, which runs on the plain cores."""
+@lru_cache
+def _candidates(tall, short, wide):
+    """Tiles to choose from, for at least 1024 × 256 (`tall`) or at most 64 rows or columns (`short`); `wide`: float32."""
     if wide:
-        default = _options(64, 64, 16, 4, 3) if min(m, n) > 32 else _options(32, 32, 32, 4, 2)
+        default = _options(32, 32, 32, 4, 2) if short else _options(64, 64, 16, 4, 3)
         medium = [_options(128, 64, 16, 8, 3), _options(128, 128, 16, 8, 3), _options(64, 64, 32, 4, 3)]
         return {"none": [default], "medium": medium, "max": [_options(64, 128, 16, 8, 2), _options(32, 64, 32, 4, 3)]}
-    if m >= 1024 and n >= 256:
+    if tall:
         default = _options(128, 256, 64, 8, 3)
-    elif min(m, n) > 64:
-        default = _options(128, 128, 64, 8, 3)
-    else:
+    elif short:
         default = _options(64, 64, 64, 4, 3)
+    else:
+        default = _options(128, 128, 64, 8, 3)
     medium = [_options(128, 128, 64, 8, 3), _options(256, 128, 64, 8, 3), _options(128, 128, 64, 4, 4), _options(64, 128, 64, 4, 4)]
     large = [_options(bm, bn, bk, w, s) for bm in (64, 128, 256) for bn in (64, 128, 256) for bk in (32, 64, 128)
              for w in (4, 8) for s in (3, 4) if bm * bn <= 128 * 256]  # fmt: skip
@@ -131,7 +134,7 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, befor
     if m and n:
         turned = [int(steps[2] != 1) for steps in (left_steps, right_steps)]
         key = (a.dtype.name, power_of_2(batch), power_of_2(m), n, k, *turned, activation or "")
-        attempt(tuned(_product, key, _candidates(m, n, wide), attempt))
+        attempt(tuned(_product, key, _candidates(m >= 1024 and n >= 256, min(m, n) <= 64, wide), attempt))
     return (out, kept.reshape(shape)) if before else out
 
 
