@@ -8,7 +8,7 @@ Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
 import numpy as np
 
-from ..ops.random import get_rng_state, set_rng_state
+from ..ops.random import draw_numbers, get_rng_state, set_draw_numbers, set_rng_state
 from ..tensor import Tensor
 from .function import Function
 from .functions import backward as run_backward
@@ -22,7 +22,7 @@ class _Checkpoint(Function):
     def forward(ctx, function, keep_rng, kwargs, anchor, *args):
         ctx.function, ctx.kwargs = function, kwargs
         ctx.mode = get_mode().replace(grad=True, inference=False)
-        ctx.rng = get_rng_state() if keep_rng else None
+        ctx.rng = (get_rng_state(), draw_numbers()) if keep_rng else None
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -35,16 +35,18 @@ class _Checkpoint(Function):
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             copy = t.detach()
             args[i] = copy.requires_grad_() if t.requires_grad else copy
-        now = get_rng_state() if ctx.rng is not None else None
+        now = (get_rng_state(), draw_numbers()) if ctx.rng is not None else None
         if now is not None:
-            set_rng_state(ctx.rng)
+            set_rng_state(ctx.rng[0])
+            set_draw_numbers(ctx.rng[1])
         token = set_mode(ctx.mode)
         try:
             outs = ctx.function(*args, **ctx.kwargs)
         finally:
             reset_mode(token)
             if now is not None:
-                set_rng_state(now)
+                set_rng_state(now[0])
+                set_draw_numbers(now[1])
         outs = outs if isinstance(outs, tuple) else (outs,)
         pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad and g is not None]
         if pairs:

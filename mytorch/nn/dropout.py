@@ -25,10 +25,19 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); nothing in eval mode."""
+    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); nothing in eval mode.
+
+    Args:
+        p: probability of zeroing, also spelled `dropout_p`. inplace: write into the input.
+        fused: use a fused kernel; see `mytorch.fused`.
+    """
+
+    def __init__(self, p=0.5, inplace=False, *, dropout_p=None, fused=None):
+        super().__init__(p, inplace, dropout_p=dropout_p)
+        self.fused = fused
 
     def forward(self, input):
-        return F.dropout(input, self.p, self.training, self.inplace)
+        return F.dropout(input, self.p, self.training, self.inplace, fused=self.fused)
 
 
 class _ChannelDropout(_Dropout):

@@ -183,7 +183,7 @@ def relu_squared(input, *, fused=None):
     return relu(input).square() if input.device.type == "cpu" else _relu_squared(input, fused=fused)
 
 
-def _drop(input, shape, p, training, inplace, name):
+def _drop(input, shape, p, training, inplace, name, fused=None):
     """Multiply by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
@@ -192,18 +192,18 @@ def _drop(input, shape, p, training, inplace, name):
     if inplace:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
     if shape == tuple(input.shape):
-        return _dropout(input, mask=draw_mask(_dropout, input, shape, p))
+        return _dropout(input, mask=draw_mask(_dropout, input, shape, p, fused), fused=fused)
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
 
-def dropout(input, p=0.5, training=True, inplace=False):
+def dropout(input, p=0.5, training=True, inplace=False, *, fused=None):
     """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
 
     Raises:
         ValueError: p lies outside [0, 1].
     Source: Srivastava et al., 2014.
     """
-    return _drop(input, tuple(input.shape), p, training, inplace, "dropout")
+    return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused)
 
 
 def relu(input, inplace=False):

@@ -272,6 +272,17 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
+def draw_numbers():
+    """Which draw each generator is at whose bits kernels make themselves: for `set_draw_numbers`."""
+    return [(g, g._draws) for g in (default_generator, *_gpu_generators.values())]
+
+
+def set_draw_numbers(numbers):
+    """Draw again what was drawn since `draw_numbers` gave these."""
+    for generator, number in numbers:
+        generator._draws = number
+
+
 def _place(dtype, where, generator):
     where = as_device(where) if where is not None or generator is None else generator.device
     d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)

@@ -116,6 +116,14 @@ def test_dropout_makes_its_mask_again():
     assert (F.dropout(x, 0.25).detach().cpu().numpy() != first).any()
 
 
+def test_a_checkpoint_drops_the_same_elements_again():
+    x = tensor(30, 40)
+    out = mytorch.utils.checkpoint.checkpoint(lambda x: F.dropout(x, 0.5), x)
+    F.dropout(x, 0.5)
+    out.backward(mytorch.ones(30, 40, device=DEVICE))
+    np.testing.assert_allclose(x.grad.cpu().numpy(), (out.detach().cpu().numpy() != 0) * 2.0)
+
+
 def test_attention_with_dropout_and_its_second_derivative():
     q, k, v = tensor(1, 2, 7, 8), tensor(1, 2, 7, 8), tensor(1, 2, 7, 8)
     out = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=True)
