@@ -279,8 +279,9 @@ def draw_numbers():
 
 def set_draw_numbers(numbers):
     """Draw again what was drawn since `draw_numbers` gave these."""
-    for generator, number in numbers:
-        generator._draws = number
+    known = dict(numbers)
+    for generator in (default_generator, *_gpu_generators.values()):
+        generator._draws = known.get(generator, 0)  # one that was not there yet began at 0
 
 
 def _place(dtype, where, generator):
