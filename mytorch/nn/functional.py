@@ -50,6 +50,7 @@ from ..ops.dropout import dropout as _dropout
 from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
 from ..ops.linalg import _linear
+from ..ops.linear_activation import ACTIVATIONS, linear_activation
 from ..ops.linear_loss import linear_cross_entropy
 from ..ops.loss import (
     binary_cross_entropy,
@@ -155,6 +156,8 @@ def linear(input, weight, bias=None, *, act_func=None, fused=None):
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and {weight.shape[1]}x{weight.shape[0]})"
         )
+    if act_func in ACTIVATIONS and input.device.type != "cpu":
+        return linear_activation(input, weight, bias, activation=act_func, fused=fused)
     out = _linear(input, weight, bias, fused=fused) if bias is not None else _linear(input, weight, fused=fused)
     return out if act_func is None else activation_named(act_func)(out)
 

@@ -14,6 +14,7 @@ from . import (
     indexing,
     inplace,
     linalg,
+    linear_activation,
     linear_loss,
     loss,
     memory,

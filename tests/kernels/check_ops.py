@@ -66,12 +66,19 @@ CALLS = {
     ),
     "relu_squared": (lambda x, fused: mytorch.ops.activation._relu_squared(x, fused=fused), [(3, 5)]),
     "rotary": (lambda x, fused: mytorch.ops.rotary.rotary(x, cos=_table.cos()._data._array, sin=_table.sin()._data._array, fused=fused), [(2, 3, 5, 6)]),
+    **{
+        f"linear_activation {name}": (
+            lambda x, w, b, fused, name=name: mytorch.ops.linear_activation.linear_activation(x, w, b, activation=name, fused=fused),
+            [(2, 4, 5), (3, 5), (3,)],
+        )
+        for name in mytorch.ops.linear_activation.ACTIVATIONS
+    },
     "dropout": (None, []),
 }
 
 
 def test_every_kernel_has_a_call():
-    assert set(FUSED) == set(CALLS)
+    assert set(FUSED) == {name.split()[0] for name in CALLS}
 
 
 @pytest.mark.parametrize("name", [n for n, (call, _) in CALLS.items() if call])

@@ -1,0 +1,33 @@
+"""A linear layer with its activation, for the kernel that applies both bias and activation to a tile of the product."""
+
+from .activation import _gelu, _gelu_grad, _relu, _relu_squared, _silu, _silu_grad
+from .core import op
+from .linalg import _linear
+
+ACTIVATIONS = {  # name -> (op, its attributes, gradient of its input)
+    "relu": (_relu, {}, lambda g, x, xp: xp.where(x > 0, g, 0.0)),
+    "relu_squared": (_relu_squared, {}, lambda g, x, xp: xp.where(x > 0, g * x * 2.0, 0.0)),
+    "silu": (_silu, {}, _silu_grad),
+    "gelu": (_gelu, {"approximate": "none"}, lambda g, x, xp: _gelu_grad(g, x, "none", xp)),
+}
+
+
+@op(name="linear_activation", autocast="half")
+def linear_activation(xp, input, weight, bias=None, *, activation):
+    """activation(input @ weightᵀ + bias)."""
+    act, attributes, _ = ACTIVATIONS[activation]
+    return xp.call(act, xp.call(_linear, input, weight, bias), **attributes)
+
+
+def _vjp(g, input, weight, bias, shapes, activation, needs, xp):
+    g = ACTIVATIONS[activation][2](g, xp.call(_linear, input, weight, bias), xp)
+    rows = xp.reshape(g, (-1, g.shape[-1]))
+    return (
+        xp.reshape(xp.matmul(rows, weight), shapes[0]) if needs[0] else None,
+        xp.matmul(xp.transpose(rows), xp.reshape(input, (-1, input.shape[-1]))) if needs[1] else None,
+        xp.sum(rows, axis=0) if needs[2] else None,
+    )
+
+
+linear_activation.vjp(_vjp)
+linear_activation.fuse(cuda="mytorch.kernels.triton.linear_activation")
