@@ -111,3 +111,10 @@ def test_group_norm(shape, groups, dtype):
     axes = (0, *range(2, len(shape)))
     near(gw, (g64 * h).sum(axes))
     near(gb, g64.sum(axes))
+
+
+@pytest.mark.parametrize("rows", [1, 511, 1300])
+def test_adding_up(rows):
+    x, x64 = rand(rows, 70, dtype="bf16")
+    near(norm.add_up(xp, x, "float32"), x64.sum(0))
+    near(norm.add_up(xp, dev(np.zeros((0, 70), np.float32)), "float32"), np.zeros(70))

@@ -230,21 +230,29 @@ def _backward_channels(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, samples
 
 
 @triton.jit
-def _add_up(parts_ptr, out_ptr, count, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum over `count` rows of partial sums, for a block of columns."""
+def _add_up(parts_ptr, out_ptr, count, width, per_piece, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum over a piece of the rows, for a block of columns."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    piece = tl.program_id(1)
+    end = tl.minimum(count, (piece + 1) * per_piece)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for start in range(0, count, ROWS):
+    for start in range(piece * per_piece, end, ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
-        total += tl.load(parts_ptr + row * width + cols, mask=(row < count) & (cols < width), other=0.0).to(tl.float32)
-    tl.store(out_ptr + cols, tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty), mask=cols < width)
+        place = row.to(tl.int64) * width + cols
+        total += tl.load(parts_ptr + place, mask=(row < end) & (cols < width), other=0.0).to(tl.float32)
+    tl.store(out_ptr + piece * width + cols, tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty), mask=cols < width)
 
 
 def add_up(xp, parts, dtype):
-    """The sum of partial sums (count, width), float32, as (width,) of dtype."""
+    """The sum over the rows of (count, width), in float32, as (width,) of dtype; in two steps if there are many."""
     count, width = parts.shape
+    if count > 512:
+        pieces = min(cdiv(count, 128), 128)
+        sums = xp.empty((pieces, width), "float32")
+        launch(_add_up, (cdiv(width, 64), pieces), parts, sums, count, width, cdiv(count, pieces), ROWS=16, BLOCK=64, num_warps=4)
+        parts, count = sums, pieces
     out = xp.empty(width, dtype)
-    launch(_add_up, (cdiv(width, 32),), parts, out, count, width, ROWS=32, BLOCK=32, num_warps=4)
+    launch(_add_up, (cdiv(width, 32), 1), parts, out, count, width, count, ROWS=32, BLOCK=32, num_warps=4)
     return out
 
 
