@@ -19,11 +19,14 @@ from .common import contiguous, is_float, one_dtype
 from .norm import add_up
 
 
-def chunk_rows(rows, width, classes):
-    """How many rows go through at once: about as many bytes of logits as the inputs take, at least 1024 rows."""
-    chunks = max(1, -(-classes // max(width, 1)))
-    chunk = max(1024, -(-rows // chunks))
-    return min(rows, -(-chunk // 64) * 64)
+MOST_BYTES = 1 << 29  # of logits at a time; each chunk costs a pass over the weight's gradient
+
+
+def chunk_rows(rows, classes, itemsize):
+    """How many rows go through at once: chunks of about one size, each of at most MOST_BYTES or 1024 rows."""
+    most = max(1024, MOST_BYTES // max(classes * itemsize, 1))
+    chunks = cdiv(rows, most)
+    return max(1, min(rows, cdiv(cdiv(rows, max(chunks, 1)), 64) * 64))
 
 
 def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
@@ -51,7 +54,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         raise TypeError(f"linear_cross_entropy: expected float32, float16 or bfloat16, got {input.dtype} and {weight.dtype}.")
     matmul = matmul or xp.matmul
     rows, classes = input.shape[0], weight.shape[0]
-    chunk = chunk or chunk_rows(rows, input.shape[1], classes)
+    chunk = chunk or chunk_rows(rows, classes, input.dtype.itemsize)
     target = contiguous(xp, target)
     class_weight = None if class_weight is None else contiguous(xp, class_weight)
     losses = xp.empty(rows, "float32")
