@@ -18,7 +18,6 @@ from . import cross_entropy as ce
 from .common import contiguous, is_float, one_dtype
 from .norm import add_up
 
-
 MOST_BYTES = 1 << 29  # of logits at a time; each chunk costs a pass over the weight's gradient
 
 
