@@ -26,6 +26,7 @@ import json
 import os
 import statistics
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,7 @@ def _make_driver():
     return Driver()
 
 
+_trouble = None
 _device = None  # runtime.getDevice, once the driver is set
 _stream = None  # cuda.get_current_stream
 
@@ -170,6 +172,22 @@ def start():
         triton.runtime.driver.set_active(_make_driver())
         _stream = cuda.get_current_stream
         _device = cuda.runtime.getDevice
+
+
+def why_not():
+    """Why no kernel can be launched here, or None if one can; warns the first time.
+
+    Triton compiles a piece of its driver with the system's C compiler, which may be missing.
+    """
+    global _trouble
+    if INTERPRET or _device is not None or _trouble is not None:
+        return _trouble
+    try:
+        start()
+    except Exception as error:  # the compiler's, the linker's and the driver's errors have no common class
+        _trouble = f"Triton can't be started ({type(error).__name__}: {error})"
+        warnings.warn(f"{_trouble}; ops on the GPU run without kernels.", UserWarning, stacklevel=2)
+    return _trouble
 
 
 def is_capturing():

@@ -209,7 +209,7 @@ class Op:
 
     def fuse(self, **homes):
         """Name the kernel modules: `cpu=` and `cuda=` take a module path."""
-        self.kernels.update({device: Kernel(self, path) for device, path in homes.items()})
+        self.kernels.update({device: Kernel(self, path, device) for device, path in homes.items()})
         self.fused_here = "cpu" in self.kernels
         return self
 
@@ -623,9 +623,10 @@ def refresh(tensor):
 class Kernel:
     """A kernel module that is imported on first use; a failed import is kept with its reason."""
 
-    def __init__(self, op, path):
+    def __init__(self, op, path, device):
         self.op = op
         self.path = path
+        self.device = device
         self.rule = None
         self.problem = None
         self.module = None
@@ -639,9 +640,12 @@ class Kernel:
     def load(self):
         try:
             module = importlib.import_module(self.path)
+            if self.device == "cuda":
+                self.problem = importlib.import_module("mytorch.kernels.launch").why_not()
         except ImportError as error:
             package = (error.name or "").partition(".")[0]
             self.problem = f"{package or self.path} is not installed" if package != "mytorch" else str(error)
+        if self.problem is not None:
             return
         self.module = module
         residuals = tuple(getattr(module, "residuals", self.op.residuals))

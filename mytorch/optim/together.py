@@ -35,6 +35,7 @@ def multi_kernels(raws, fused=None):
     if _module is None and _problem is None:
         try:
             _module = importlib.import_module("mytorch.kernels.triton.multi")
+            _problem = importlib.import_module("mytorch.kernels.launch").why_not()
         except ImportError as error:
             _problem = f"{error.name} is not installed"
     reason = _problem

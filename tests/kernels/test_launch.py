@@ -122,3 +122,24 @@ def test_tuning_keeps_its_choice(monkeypatch, tmp_path):
         choose(monkeypatch, "medium", broken=(1, 2, 3), key=("fp32", 32))
     with pytest.raises(ValueError, match="takes one of none, medium, max"):
         choose(monkeypatch, "some")
+
+
+def test_without_a_driver_ops_run_without_kernels(monkeypatch):
+    def broken():
+        raise OSError("gcc is missing")
+
+    for name, value in (("INTERPRET", False), ("_device", None), ("_trouble", None), ("start", broken)):
+        monkeypatch.setattr(home, name, value)
+    kernel = gpu_kernel()
+    with pytest.warns(UserWarning, match="gcc is missing"):
+        assert kernel.ready() is None
+    assert "gcc is missing" in kernel.problem
+    assert home.why_not() == kernel.problem
+
+
+def gpu_kernel():
+    """A record's GPU kernel, not yet loaded."""
+    from mytorch.ops import core
+
+    op = core.RECORDS["gelu"]
+    return core.Kernel(op, "mytorch.kernels.triton.gelu", "cuda")
