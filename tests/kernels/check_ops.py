@@ -55,6 +55,10 @@ CALLS = {
         lambda q, k, v, m, fused: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True, window=(4, 2), fused=fused),
         [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (9, 9)],
     ),
+    "scaled_dot_product_attention grouped": (
+        lambda q, k, v, fused: mytorch.ops.attention._attention(q, k, v, causal=True, scale=0.3, fused=fused),
+        [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 6)],
+    ),
     "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
     "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
     "linear_cross_entropy": (
