@@ -94,7 +94,7 @@ class Attention(nn.Module):
         self.fused = config.fused
         self.c_attn = nn.Linear(width, 3 * width, bias=config.use_bias, fused=config.fused)
         self.c_proj = nn.Linear(width, width, bias=config.use_bias, fused=config.fused)
-        self.resid_dropout = nn.Dropout(config.dropout_p)
+        self.resid_dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x, cache=None):
         B, T, C = x.shape
@@ -124,7 +124,7 @@ class MLP(nn.Module):
         self.c_fc = nn.Linear(config.embed_dim, hidden, bias=config.use_bias, fused=config.fused)
         self.gelu = nn.GELU(approximate=ACTIVATIONS[config.activation], fused=config.fused)
         self.c_proj = nn.Linear(hidden, config.embed_dim, bias=config.use_bias, fused=config.fused)
-        self.dropout = nn.Dropout(config.dropout_p)
+        self.dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x):
         return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
@@ -164,7 +164,7 @@ class GPT2(nn.Module):
             {
                 "wte": nn.Embedding(config.vocab_size, config.embed_dim, fused=config.fused),
                 "wpe": nn.Embedding(config.context_length, config.embed_dim, fused=config.fused),
-                "drop": nn.Dropout(config.dropout_p),
+                "drop": nn.Dropout(config.dropout_p, fused=config.fused),
                 "h": nn.ModuleList([Block(config) for _ in range(config.num_layers)]),
                 "ln_f": nn.LayerNorm(
                     config.embed_dim, eps=config.layer_norm_eps, bias=config.use_bias, fused=config.fused
