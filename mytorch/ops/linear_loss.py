@@ -9,7 +9,7 @@ from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, check_reduction, class_indices, cross_entropy, raw_of
 
 
-@op(name="linear_cross_entropy", autocast="half")
+@op(name="linear_cross_entropy", dtype="same", autocast="half")
 def _linear_cross_entropy(
     xp, input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
     grads=True,

@@ -34,6 +34,7 @@ def attached():
             del RECORDS[name].kernels["cpu"]
         else:
             RECORDS[name].kernels["cpu"] = kernel
+        RECORDS[name].fused_here = "cpu" in RECORDS[name].kernels
 
 
 def tensor(*shape):
@@ -220,3 +221,17 @@ def test_clipping_and_unscaling_together(together):
     params[1].grad[4099] = float("inf")
     scaler.unscale_(optimizer)
     assert scaler.found_inf(optimizer)
+
+
+def test_the_last_layer_in_half_precision():
+    x, w = mytorch.randn(40, 16, device=DEVICE, requires_grad=True), mytorch.randn(33, 16, device=DEVICE, requires_grad=True)
+    target = mytorch.randint(0, 33, (40,), device=DEVICE)
+    results = []
+    for fused in (None, False):
+        with mytorch.amp.autocast(DEVICE, mytorch.bfloat16):
+            loss = F.linear_cross_entropy(x, w, target, fused=fused)
+        assert loss.dtype == mytorch.float32
+        results.append((loss, *mytorch.autograd.grad(loss * 1000, [x, w])))
+    for a, b in zip(*results, strict=True):
+        a, b = a.detach().cpu().numpy(), b.detach().cpu().numpy()
+        np.testing.assert_allclose(a, b, atol=0.03 * np.abs(b).max())
