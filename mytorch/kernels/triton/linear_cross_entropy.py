@@ -118,7 +118,7 @@ def forward(xp, input, linear_weight, linear_bias=None, *, target, weight=None, 
 
 def vjp(g, total, gx, gw, gb, needs, xp):
     """The gradients kept, times g / total."""
-    scale = g.astype("float32") / total
+    scale = xp.asarray(g.astype("float32") / total)
     return tuple(scaled(xp, kept, scale) if wanted else None for kept, wanted in zip((gx, gw, gb), needs, strict=True))
 
 
