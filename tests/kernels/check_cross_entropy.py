@@ -72,3 +72,9 @@ def test_linear_cross_entropy(reduction, smoothing, softcap, weighted, dtype):
         near(total, np.asarray(float(count)))
     for have, want in zip(got, (g @ w64, g.T @ x64, g.sum(0)), strict=True):
         near(have, want * count, factor * (1 if have.dtype == x.dtype else 1000))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scaling_the_gradients_kept(dtype):
+    x, x64 = rand(37, 53, dtype=dtype)
+    near(linear_cross_entropy.scaled(xp, x, dev(np.asarray(0.5, np.float32))), x64 * 0.5)
