@@ -219,7 +219,8 @@ class GPT2(nn.Module):
             return self.lm_head(x)  # (B, T, V)
         if x.device.type == "cpu":
             return self.loss(self.lm_head(x), targets)
-        return F.linear_cross_entropy(x, self.lm_head.weight, targets, fused=self.config.fused)
+        rows = x.reshape(-1, x.shape[-1])
+        return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
 
     def loss(self, logits, targets):
         """Mean cross-entropy of logits (B, T, V) and targets (B, T)."""

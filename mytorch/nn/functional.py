@@ -51,7 +51,6 @@ from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
 from ..ops.linalg import _linear
 from ..ops.linear_activation import ACTIVATIONS, linear_activation
-from ..ops.linear_loss import linear_cross_entropy
 from ..ops.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,

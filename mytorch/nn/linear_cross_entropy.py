@@ -4,6 +4,7 @@ import dataclasses
 import warnings
 
 from .. import dtypes
+from ..ops.linear_loss import by_kernel
 from ..ops.movement import cat, stack
 from . import functional as F
 
@@ -86,7 +87,7 @@ def _check(input, linear_weight, linear_bias):
 
 def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
-    label_smoothing=0.0, options=None,
+    label_smoothing=0.0, options=None, fused=None,
 ):  # fmt: skip
     """cross_entropy(input @ linear_weightᵀ + linear_bias, target).
 
@@ -97,6 +98,7 @@ def linear_cross_entropy(
         reduction, ignore_index, label_smoothing: as `cross_entropy`'s.
         options: a LinearCrossEntropyOptions, to go through the batch in pieces: the logits of each are computed,
             dropped, and computed again in backward.
+        fused: True, False or None: a GPU's kernel, which never holds all logits; by default where there is one.
 
     Raises:
         RuntimeError: shapes that don't fit, or ignore_index with probabilities.
@@ -117,10 +119,14 @@ def linear_cross_entropy(
             f"out_features={tuple(outs)}.",
             stacklevel=2,
         )
+    elif not outs:
+        loss = by_kernel(input, linear_weight, target, linear_bias, weight, reduction, ignored, label_smoothing, fused)
+        if loss is not None:
+            return loss
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = F.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), flat_bias).reshape(*logits_shape)
     return F.cross_entropy(
-        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing, fused=fused
     )
 
 
