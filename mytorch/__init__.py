@@ -3,6 +3,8 @@
 Importing it needs NumPy and ml_dtypes, nothing else. Where things are: docs/architecture.md.
 """
 
+import sys
+
 from . import autograd, backend, dtypes, ops, random
 from ._array import Array, Size
 from .autograd import (
@@ -62,12 +64,15 @@ ops.attach(globals())
 
 from . import cuda, fft, jit, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
 from .compat import install, install_as_torch  # noqa: E402
+from .optim import foreach as _foreach  # noqa: E402
 from .optim import lr_scheduler  # noqa: E402
 from .printing import set_printoptions  # noqa: E402
 
 __version__ = "0.1.0"
 install(globals())
 del install
+globals().update(_foreach.FUNCTIONS)
+sys.modules[f"{__name__}.lr_scheduler"] = lr_scheduler
 
 # What few programs use is imported when it is first asked for: name -> its module.
 _LAZY = {

@@ -27,6 +27,7 @@ class Array:
     """
 
     __slots__ = ("__weakref__", "_array", "_cell")
+    is_sparse = is_quantized = is_meta = False
     __array_priority__ = 1000
     requires_grad = False
     grad_fn = None
@@ -48,6 +49,14 @@ class Array:
     def data(self):
         """Itself: programs write `p.grad.data`."""
         return self
+
+    def detach(self):
+        """Itself: an Array is in no graph."""
+        return self
+
+    @property
+    def is_cuda(self):
+        return self.device.type == "cuda"
 
     @property
     def dtype(self):

@@ -48,7 +48,10 @@ class Adam(Optimizer):
         check_range("beta parameter at index 0", betas[0], 0.0, 1.0)
         check_range("beta parameter at index 1", betas[1], 0.0, 1.0)
         check_range("weight_decay value", weight_decay)
-        check_flags(type(self).__name__, foreach=foreach, fused=fused, differentiable=differentiable)
+        check_flags(
+            type(self).__name__, lr=lr, betas=betas, foreach=foreach, fused=fused, capturable=capturable,
+            differentiable=differentiable,
+        )  # fmt: skip
         super().__init__(
             params,
             {

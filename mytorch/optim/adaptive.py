@@ -10,15 +10,13 @@ from .optimizer import Optimizer, check_flags, check_range, count_step, number, 
 class _Rule(Optimizer):
     """Checks the options that all of them share, and stores them all as defaults."""
 
-    options = ()
-
-    def __init__(self, params, lr, defaults, *, foreach=None, maximize=False, differentiable=False, capturable=False):
+    def __init__(self, params, defaults):
         name = type(self).__name__
-        check_range("learning rate", lr)
+        check_range("learning rate", defaults["lr"])
         check_range("weight_decay value", defaults.get("weight_decay", 0))
-        check_flags(name, foreach=foreach, differentiable=differentiable)
-        flags = {"foreach": foreach, "maximize": maximize, "differentiable": differentiable, "capturable": capturable}
-        super().__init__(params, {"lr": lr, **defaults, **flags})
+        flags = {k: defaults[k] for k in ("foreach", "fused", "capturable", "differentiable") if k in defaults}
+        check_flags(name, lr=defaults["lr"], **flags)
+        super().__init__(params, defaults)
 
     @staticmethod
     def decayed(p, g, group):
@@ -36,8 +34,14 @@ class RMSprop(_Rule):
         check_range("epsilon value", eps)
         check_range("momentum value", momentum)
         check_range("alpha value", alpha)
-        options = {"momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered, "weight_decay": weight_decay}
-        super().__init__(params, lr, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         g, alpha = self.decayed(p, g, group), group["alpha"]
@@ -46,13 +50,13 @@ class RMSprop(_Rule):
         v *= alpha
         v += g * g * (1 - alpha)
         spread = v
+        buffer = zeros_for(state, "momentum_buffer", p) if group["momentum"] else None
         if group["centered"]:
             m = zeros_for(state, "grad_avg", p)
             m += (g - m) * (1 - alpha)
             spread = v - m * m
         step = g / (spread**0.5 + group["eps"])
-        if group["momentum"]:
-            buffer = zeros_for(state, "momentum_buffer", p)
+        if buffer is not None:
             buffer *= group["momentum"]
             buffer += step
             step = buffer
@@ -69,11 +73,14 @@ class Adagrad(_Rule):
         check_range("lr_decay value", lr_decay)
         check_range("initial_accumulator_value value", initial_accumulator_value)
         check_range("epsilon value", eps)
-        options = {
-            "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, lr, options, foreach=foreach, maximize=maximize, differentiable=differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+                "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable, "fused": fused,
+            },
+        )  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:
                 raw = p._data._array
@@ -100,8 +107,13 @@ class Adadelta(_Rule):
         check_range("epsilon value", eps)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
-        options = {"rho": rho, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, lr, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         g, rho, eps = self.decayed(p, g, group), group["rho"], group["eps"]
@@ -116,11 +128,13 @@ class Adadelta(_Rule):
 
 
 class _Moments(_Rule):
-    def __init__(self, params, lr, betas, eps, options, **flags):
-        check_range("epsilon value", eps)
-        check_range("beta parameter at index 0", betas[0], 0.0, 1.0)
-        check_range("beta parameter at index 1", betas[1], 0.0, 1.0)
-        super().__init__(params, lr, {"betas": betas, "eps": eps, **options}, **flags)
+    """The rules with two running means."""
+
+    def __init__(self, params, defaults):
+        check_range("epsilon value", defaults["eps"])
+        check_range("beta parameter at index 0", defaults["betas"][0], 0.0, 1.0)
+        check_range("beta parameter at index 1", defaults["betas"][1], 0.0, 1.0)
+        super().__init__(params, defaults)
 
 
 class Adamax(_Moments):
@@ -130,7 +144,13 @@ class Adamax(_Moments):
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
         differentiable=False, capturable=False,
     ):  # fmt: skip
-        super().__init__(params, lr, betas, eps, {"weight_decay": weight_decay}, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         g, (beta1, beta2) = self.decayed(p, g, group), group["betas"]
@@ -149,8 +169,15 @@ class NAdam(_Moments):
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
         decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False,
     ):  # fmt: skip
-        options = {"weight_decay": weight_decay, "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, lr, betas, eps, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        check_range("momentum_decay value", momentum_decay)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
+                "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize, "foreach": foreach,
+                "capturable": capturable, "differentiable": differentiable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         lr, (beta1, beta2), psi = number(group["lr"]), group["betas"], group["momentum_decay"]
@@ -182,8 +209,14 @@ class RAdam(_Moments):
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *, foreach=None,
         maximize=False, capturable=False, differentiable=False,
     ):  # fmt: skip
-        options = {"weight_decay": weight_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, lr, betas, eps, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
+                "differentiable": differentiable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         lr, (beta1, beta2) = number(group["lr"]), group["betas"]
@@ -216,15 +249,21 @@ class Rprop(_Rule):
     ):  # fmt: skip
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        options = {"etas": etas, "step_sizes": step_sizes}
-        super().__init__(params, lr, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable, "capturable": capturable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         xp = xp_of(p)
+        count_step(state)
+        previous = zeros_for(state, "prev", p)
         if "step_size" not in state:
             state["step_size"] = Array._wrap(xp.full(p.shape, number(group["lr"]), p.dtype))
-        count_step(state)
-        previous, size = zeros_for(state, "prev", p), state["step_size"]._array
+        size = state["step_size"]._array
         sign = xp.sign(g * previous)
         factor = xp.where(sign > 0, group["etas"][1], xp.where(sign < 0, group["etas"][0], 1.0))
         size[...] = xp.clip(size * factor, *group["step_sizes"])
@@ -240,15 +279,22 @@ class ASGD(_Rule):
         self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
         differentiable=False, capturable=False,
     ):  # fmt: skip
-        options = {"lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
-        super().__init__(params, lr, options, foreach=foreach, maximize=maximize, differentiable=differentiable, capturable=capturable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+            },
+        )  # fmt: skip
 
     def update(self, p, g, state, group):
         lr, xp = number(group["lr"]), xp_of(p)
         g = self.decayed(p, g, group)
-        eta = float(state["eta"].item()) if "eta" in state else lr
-        mu = float(state["mu"].item()) if "mu" in state else 1.0
         t = count_step(state)
+        for name, first in (("eta", lr), ("mu", 1.0)):
+            if name not in state:
+                state[name] = Array._wrap(xp.full((), first, "float32"))
+        eta, mu = float(state["eta"].item()), float(state["mu"].item())
         p *= 1 - group["lambd"] * eta
         p -= g * eta
         average = zeros_for(state, "ax", p)

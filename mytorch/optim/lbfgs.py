@@ -1,28 +1,35 @@
 """L-BFGS: a quasi-Newton method that remembers a few past steps."""
 
-import numpy as np
+import math
+from collections import namedtuple
 
+from .._array import Array
 from ..autograd.mode import enable_grad, no_grad
-from .optimizer import Optimizer, number
+from ..backend import xp_of
+from ..tensor import Tensor
+from .optimizer import Optimizer, check_range, number
+
+_Point = namedtuple("_Point", "t loss g slope")  # along a search direction: step, loss, gradient, slope
 
 
 class LBFGS(Optimizer):
     """Minimises a closure's loss with a limited-memory approximation of the inverse Hessian.
 
     Args:
+        lr: the step along each direction (the first try, with a line search).
         max_iter, max_eval: iterations and evaluations of the closure in one `step`.
         tolerance_grad, tolerance_change: when to stop.
         history_size: how many past steps are kept.
         line_search_fn: None, or "strong_wolfe" for a line search.
 
-    Source: Nocedal and Wright, Numerical Optimization, 2nd ed., chapters 3 and 7.
+    Source: Nocedal and Wright, Numerical Optimization, 2nd ed., chapters 3 and 7; M. Schmidt, minFunc, 2005.
     """
 
     def __init__(
-        self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None
-    ):
-        if line_search_fn not in (None, "strong_wolfe"):
-            raise RuntimeError("only 'strong_wolfe' is supported")
+        self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100,
+        line_search_fn=None,
+    ):  # fmt: skip
+        check_range("learning rate", lr)
         super().__init__(
             params,
             {
@@ -34,115 +41,206 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
+    @property
+    def _params(self):
+        return self.param_groups[0]["params"]
+
     def _gradient(self):
+        """The gradients of all parameters, flat; complex ones as pairs."""
         parts = []
-        for p in self.param_groups[0]["params"]:
+        for p in self._params:
             raw = p._data._array
-            parts.append(np.zeros(raw.size, raw.dtype) if p.grad is None else np.asarray(p.grad).reshape(-1))
-        return np.concatenate(parts)
+            grad = p.grad
+            if grad is None:
+                part = xp_of(raw).zeros(raw.size, raw.dtype)
+            else:
+                part = xp_of(raw).ascontiguousarray((grad._data if isinstance(grad, Tensor) else grad)._array).reshape(-1)
+            parts.append(part.view(part.real.dtype) if part.dtype.kind == "c" else part)
+        return xp_of(parts[0]).concatenate(parts)
 
     def _move(self, step, direction):
         start = 0
-        for p in self.param_groups[0]["params"]:
+        for p in self._params:
             raw = p._data._array
-            raw += (direction[start : start + raw.size] * step).reshape(raw.shape).astype(raw.dtype)
+            pairs = raw.dtype.kind == "c"
+            size = raw.size * (2 if pairs else 1)
+            change = direction[start : start + size] * step
+            change = change.view(raw.dtype) if pairs else change
+            raw += change.reshape(raw.shape).astype(raw.dtype)
             p._data._bump()
-            start += raw.size
+            start += size
 
     def step(self, closure):
-        """Minimise for up to max_iter iterations; returns the loss before the first."""
+        """Minimise for up to max_iter iterations; returns the loss before the first.
+
+        Args:
+            closure: clears the gradients, computes the loss, calls its backward and returns it.
+
+        Raises:
+            RuntimeError: a line search of another name.
+        """
         group = self.param_groups[0]
-        state = self.state[group["params"][0]]
+        if group["line_search_fn"] not in (None, "strong_wolfe"):
+            raise RuntimeError("only 'strong_wolfe' is supported")
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
 
         def evaluate():
+            state["func_evals"] += 1
             with enable_grad():
                 return closure()
 
         with no_grad():
             first = evaluate()
-            loss, evaluations = float(first), 1
             g = self._gradient()
-            if np.abs(g).max() <= group["tolerance_grad"]:
-                return first
-            history = state.setdefault("history", [])
-            direction, previous, scale = state.get("d"), state.get("prev_flat_grad"), state.get("H_diag", 1.0)
-            iterations = state.get("n_iter", 0)
-            t = state.get("t", number(group["lr"]))
-            for _ in range(group["max_iter"]):
-                iterations += 1
-                if iterations == 1:
-                    direction, scale = -g, 1.0
-                else:
-                    y, s = g - previous, direction * t
-                    if y @ s > 1e-10:
-                        if len(history) == group["history_size"]:
-                            history.pop(0)
-                        history.append((y, s, 1.0 / (y @ s)))
-                        scale = (y @ s) / (y @ y)
-                    direction = self._direction(g, history, scale)
-                previous = g.copy()
-                lr = number(group["lr"])
-                t = min(1.0, 1.0 / np.abs(g).sum()) * lr if iterations == 1 else lr
-                slope = g @ direction
-                if slope > -group["tolerance_change"]:
-                    break
-                before = loss
-                if group["line_search_fn"] == "strong_wolfe":
-                    t, loss, g, used = self._search(evaluate, t, direction, loss, g, slope)
-                    evaluations += used
-                else:
-                    self._move(t, direction)
-                    loss = float(evaluate())
-                    g = self._gradient()
-                    evaluations += 1
-                if evaluations >= group["max_eval"] or np.abs(g).max() <= group["tolerance_grad"]:
-                    break
-                if np.abs(direction * t).max() <= group["tolerance_change"] or abs(loss - before) < group["tolerance_change"]:
-                    break
-            state.update(d=direction, t=t, prev_flat_grad=previous, H_diag=scale, n_iter=iterations)
+            if _largest(g) > group["tolerance_grad"]:
+                self._iterate(evaluate, float(first), g, group, state)
         return first
 
-    @staticmethod
-    def _direction(g, history, scale):
-        """The two-loop recursion."""
-        q, shares = -g, []
-        for y, s, rho in reversed(history):
-            a = (s @ q) * rho
-            shares.append(a)
-            q = q - y * a
-        r = q * scale
-        for (y, s, rho), a in zip(history, reversed(shares), strict=True):
-            r = r + s * (a - (y @ r) * rho)
-        return r
-
-    def _search(self, evaluate, t, direction, loss, g, slope, c1=1e-4, c2=0.9, limit=25):
-        """A step that satisfies the strong Wolfe conditions, by bracketing and bisection of cubic estimates."""
-        at = 0.0
-        low, high = (0.0, loss, g, slope), None
-        used = 0
-        while used < limit:
-            self._move(t - at, direction)
-            at = t
-            value = float(evaluate())
-            gradient = self._gradient()
-            used += 1
-            rise = gradient @ direction
-            here = (t, value, gradient, rise)
-            if value > loss + c1 * t * slope or (value >= low[1] and low[0] > 0):
-                high = here
-            elif abs(rise) <= -c2 * slope:
-                return t, value, gradient, used
-            elif rise >= 0:
-                high, low = low, here
+    def _iterate(self, evaluate, loss, g, group, state):
+        lr, change = number(group["lr"]), group["tolerance_change"]
+        start = state["func_evals"] - 1
+        d, t, scale = _raw(state.get("d")), number(state.get("t")), number(state.get("H_diag"))
+        history = _history(state)
+        previous, before = _raw(state.get("prev_flat_grad")), state.get("prev_loss")
+        shares = state.get("al")
+        for i in range(group["max_iter"]):
+            state["n_iter"] += 1
+            if state["n_iter"] == 1:
+                d, scale, history = -g, 1, []
             else:
-                if high is not None and rise * (high[0] - low[0]) >= 0:
-                    high = low
-                low = here
-            if high is None:
-                t *= 2.0
-                continue
-            if abs(high[0] - low[0]) * np.abs(direction).max() < 1e-9:
+                y, s = g - previous, d * t
+                if float(y @ s) > 1e-10:
+                    history = [*history, (y, s, 1.0 / (y @ s))][-group["history_size"] :]
+                    scale = (y @ s) / (y @ y)
+                d, shares = _direction(g, history, scale)
+            previous, before = g, loss
+            t = min(1.0, 1.0 / float(abs(g).sum())) * lr if state["n_iter"] == 1 else lr
+            slope = float(g @ d)
+            if slope > -change:
                 break
-            t = 0.5 * (low[0] + high[0])
-        self._move(low[0] - at, direction)
-        return low[0], low[1], low[2], used
+            if group["line_search_fn"] is not None:
+                limit = group["max_eval"] - (state["func_evals"] - start)
+                t, loss, g, _ = self._search(evaluate, t, d, _Point(0, loss, g, slope), change, limit)
+            else:
+                self._move(t, d)
+                if i + 1 < group["max_iter"]:
+                    loss, g = float(evaluate()), self._gradient()
+            if state["func_evals"] - start >= group["max_eval"] or _largest(g) <= group["tolerance_grad"]:
+                break
+            if _largest(d * t) <= change or abs(loss - before) < change:
+                break
+        if shares is not None:
+            state["al"] = [*map(_kept, shares), *[None] * (group["history_size"] - len(shares))][: group["history_size"]]
+        state.update(
+            d=_kept(d), t=t, old_dirs=[_kept(y) for y, _, _ in history], old_stps=[_kept(s) for _, s, _ in history],
+            ro=[_kept(r) for _, _, r in history], H_diag=_kept(scale), prev_flat_grad=_kept(previous.copy()),
+            prev_loss=before,
+        )  # fmt: skip
+
+    def _search(self, evaluate, t, d, origin, change, limit):
+        """The point along d with the strong Wolfe conditions, where the parameters then are.
+
+        First steps grow until an interval holds such a point, then cubics through its ends narrow it down.
+        """
+        c1, c2 = 1e-4, 0.9
+        at, tries = 0, 0
+
+        def look(t):
+            nonlocal at
+            self._move(t - at, d)
+            at = t
+            loss, g = float(evaluate()), self._gradient()
+            return _Point(t, loss, g, float(g @ d))
+
+        def high(point):
+            return point.loss > origin.loss + c1 * point.t * origin.slope
+
+        last, here = origin, look(t)
+        ends = None
+        while tries < limit:
+            if high(here) or (tries > 1 and here.loss >= last.loss) or here.slope >= 0:
+                if not high(here) and abs(here.slope) <= -c2 * origin.slope:
+                    return here
+                ends = [last, here]
+                break
+            if abs(here.slope) <= -c2 * origin.slope:
+                return here
+            t = _cubic(last, here, here.t + 0.01 * (here.t - last.t), here.t * 10)
+            last, here = here, look(t)
+            tries += 1
+        ends = ends or [origin, here]
+        stuck, width = False, _largest(d)
+        low = 0 if ends[0].loss <= ends[1].loss else 1
+        while tries < limit and abs(ends[1].t - ends[0].t) * width >= change:
+            left, right = sorted(p.t for p in ends)
+            t, margin = _cubic(*ends, left, right), 0.1 * (right - left)
+            if min(right - t, t - left) < margin:  # too near an end: move inwards, at the second time if not on it
+                if stuck or t >= right or t <= left:
+                    t = right - margin if abs(t - right) < abs(t - left) else left + margin
+                    stuck = False
+                else:
+                    stuck = True
+            else:
+                stuck = False
+            here = look(t)
+            tries += 1
+            if high(here) or here.loss >= ends[low].loss:
+                ends[1 - low] = here
+                low = 0 if ends[0].loss <= ends[1].loss else 1
+                continue
+            done = abs(here.slope) <= -c2 * origin.slope
+            if not done and here.slope * (ends[1 - low].t - ends[low].t) >= 0:
+                ends[1 - low] = ends[low]
+            ends[low] = here
+            if done:
+                break
+        self._move(ends[low].t - at, d)
+        return ends[low]
+
+
+def _direction(g, history, scale):
+    """-H g by the two-loop recursion, and the shares of the past steps that it took."""
+    q, shares = -g, []
+    for y, s, rho in reversed(history):
+        a = (s @ q) * rho
+        shares.append(a)
+        q = q - y * a
+    shares.reverse()
+    r = q * scale
+    for (y, s, rho), a in zip(history, shares, strict=True):
+        r = r + s * (a - (y @ r) * rho)
+    return r, shares
+
+
+def _cubic(a, b, low, high):
+    """Where the cubic through two points with their slopes is least, within [low, high]; Nocedal, eq. 3.59."""
+    if a.t > b.t:
+        a, b = b, a
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    square = d1 * d1 - a.slope * b.slope
+    if not square >= 0:
+        return (low + high) / 2.0
+    d2 = math.sqrt(square)
+    bend = b.slope - a.slope + 2 * d2
+    return min(max(b.t - (b.t - a.t) * ((b.slope + d2 - d1) / bend), low), high) if bend else (low + high) / 2.0
+
+
+def _history(state):
+    parts = [map(_raw, state.get(name) or ()) for name in ("old_dirs", "old_stps", "ro")]
+    return list(zip(*parts, strict=True))
+
+
+def _largest(x):
+    return float(abs(x).max())
+
+
+def _raw(value):
+    value = value._data if isinstance(value, Tensor) else value
+    return value._array if isinstance(value, Array) else value
+
+
+def _kept(raw):
+    """What the state holds: Arrays for arrays and their scalars, numbers as they are."""
+    return Array(raw) if hasattr(raw, "dtype") else raw

@@ -36,7 +36,7 @@ class SGD(Optimizer):
         check_range("weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        check_flags("SGD", foreach=foreach, fused=fused, differentiable=differentiable)
+        check_flags("SGD", lr=lr, foreach=foreach, fused=fused, differentiable=differentiable)
         super().__init__(
             params,
             {
@@ -45,7 +45,12 @@ class SGD(Optimizer):
             },
         )  # fmt: skip
 
+    def _state_of(self, p):
+        return self.state[p] if p in self.state or self._remembers else {}
+
     def update_group(self, group):
+        """Update one group; without momentum no parameter gets a state, as in PyTorch."""
+        self._remembers = group["momentum"] != 0
         found = group_together(group)
         if found is None:
             super().update_group(group)

@@ -1,0 +1,93 @@
+"""Muon: momentum whose update is made orthogonal."""
+
+import math
+
+from ..backend import xp_of
+from ..dtypes import bfloat16
+from .optimizer import Optimizer, check_range, number, zeros_for
+
+
+class Muon(Optimizer):
+    """For matrices: the running mean of gradients, with all its singular values brought near 1.
+
+    Biases, embeddings and other parameters that are no matrices take another optimizer, such as AdamW.
+
+    Args:
+        lr, weight_decay (decoupled), momentum, nesterov.
+        ns_coefficients: of the quintic iteration that does it; ns_steps: how many times it runs.
+        eps: floor of the norm that is divided by.
+        adjust_lr_fn: "original" (None), lr times sqrt(max(1, rows / columns)), or "match_rms_adamw", lr times
+            0.2 sqrt(max(rows, columns)), which suits learning rates found for AdamW.
+
+    Raises:
+        ValueError: a parameter that is no matrix, or an option out of its range.
+
+    Source: K. Jordan et al., Muon, 2024; Liu et al., Muon is Scalable for LLM Training, 2025.
+    """
+
+    complex_as_real = False
+
+    def __init__(
+        self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.7750, 2.0315),
+        eps=1e-7, ns_steps=5, adjust_lr_fn=None,
+    ):  # fmt: skip
+        check_range("learning rate", lr)
+        for name, value in (("momentum", momentum), ("weight decay", weight_decay)):
+            if not value >= 0.0:
+                raise ValueError(f"{name} should be >= 0 but is: {value}")
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+        super().__init__(
+            params,
+            {
+                "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
+                "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
+            },
+        )  # fmt: skip
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.shape}")
+
+    def update(self, p, g, state, group):
+        if p.dtype.kind == "c":
+            raise RuntimeError("Muon does not support complex parameters")
+        lr, momentum = number(group["lr"]), group["momentum"]
+        average = zeros_for(state, "momentum_buffer", p)
+        average += (g - average) * (1 - momentum)
+        d = g + (average - g) * momentum if group["nesterov"] else average
+        d = orthogonalize(d, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        rows, columns = p.shape
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            factor = 0.2 * math.sqrt(max(rows, columns))
+        else:
+            factor = math.sqrt(max(1, rows / columns))
+        p *= 1 - lr * group["weight_decay"]
+        p -= d.astype(p.dtype) * (lr * factor)
+
+
+def orthogonalize(g, coefficients, steps, eps):
+    """A raw matrix with its singular vectors kept and its singular values brought near 1, in bfloat16 steps.
+
+    Each step is X <- a X + (b A + c A A) X with A = X Xᵀ; products are summed in float32 and rounded.
+
+    Raises:
+        ValueError: 100 steps or more, or not three coefficients.
+    """
+    if steps >= 100:
+        raise ValueError("Number of steps must be less than 100 for computational efficiency")
+    if len(coefficients) != 3:
+        raise ValueError("Coefficients must be a tuple of exactly 3 values")
+    a, b, c = coefficients
+    xp, tall = xp_of(g), g.shape[0] > g.shape[1]
+
+    def rounded(x):
+        return x.astype(bfloat16.numpy).astype("float32")
+
+    x = rounded(g.T if tall else g)
+    norm = rounded(xp.sqrt((x * x).sum()))
+    x = rounded(x / xp.maximum(norm, eps))
+    for _ in range(steps):
+        gram = rounded(x @ x.T)
+        x = rounded(a * x + rounded(b * gram + c * (gram @ gram)) @ x)
+    return x.T if tall else x

@@ -1,0 +1,209 @@
+"""Averages of weights along training: stochastic weight averaging, and exponential moving averages.
+
+Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018.
+"""
+
+import itertools
+import math
+from copy import deepcopy
+
+from ..autograd.mode import no_grad
+from ..dtypes import int64
+from ..nn.module import Module
+from ..nn.normalization import _BatchNorm
+from ..ops.creation import tensor
+from .lr_scheduler import LRScheduler
+
+
+def _check_decay(decay):
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+
+
+def get_ema_avg_fn(decay=0.999):
+    """A function (average, current, count) -> decay * average + (1 - decay) * current.
+
+    Raises:
+        ValueError: decay outside [0, 1].
+    """
+    _check_decay(decay)
+
+    @no_grad()
+    def ema_update(ema_param, current_param, num_averaged):
+        return decay * ema_param + (1 - decay) * current_param
+
+    return ema_update
+
+
+def get_swa_avg_fn():
+    """A function (average, current, count) -> the average of count + 1 values, all of equal weight."""
+
+    @no_grad()
+    def swa_update(averaged_param, current_param, num_averaged):
+        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+
+    return swa_update
+
+
+def _in_place(update):
+    """The function over lists of parameters, in place, for one over single parameters."""
+
+    @no_grad()
+    def update_all(averaged_params, current_params, num_averaged):
+        for average, current in zip(averaged_params, current_params, strict=True):
+            average.copy_(update(average, current, num_averaged))
+
+    return update_all
+
+
+def get_ema_multi_avg_fn(decay=0.999):
+    """As `get_ema_avg_fn`, over lists of parameters and in place."""
+    return _in_place(get_ema_avg_fn(decay))
+
+
+def get_swa_multi_avg_fn():
+    """As `get_swa_avg_fn`, over lists of parameters and in place."""
+    return _in_place(get_swa_avg_fn())
+
+
+class AveragedModel(Module):
+    """A copy of a model, at `module`, whose parameters are averages of the model's along training.
+
+    Args:
+        model: the model to average.
+        device: where the copy shall lie.
+        avg_fn: (average, current, count) -> the new average; by default all models weigh the same.
+        multi_avg_fn: the same over lists, in place.
+        use_buffers: average the buffers too; otherwise they are copied.
+
+    The first `update_parameters` copies. `n_averaged` counts them, and is saved with the state dict.
+    """
+
+    def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", tensor(0, dtype=int64, device=device))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args, **kwargs):
+        """What the averaged module gives."""
+        return self.module(*args, **kwargs)
+
+    @no_grad()
+    def update_parameters(self, model):
+        """Take the model's parameters as they are now into the average."""
+        mine, theirs = self._averaged(self.module), self._averaged(model)
+        pairs = [(a.detach(), p.detach().to(a.device)) for a, p in zip(mine, theirs, strict=False)]
+        if self.n_averaged == 0:
+            for average, current in pairs:
+                average.copy_(current)
+        elif pairs:
+            update = self.multi_avg_fn or _in_place(self.avg_fn or get_swa_avg_fn())
+            for group in _by_dtype(pairs):
+                update([a for a, _ in group], [p for _, p in group], self.n_averaged.to(group[0][0].device))
+        if not self.use_buffers:
+            for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+                mine.detach().copy_(theirs.detach().to(mine.device))
+        self.n_averaged += 1
+
+    def _averaged(self, model):
+        return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+
+
+def _by_dtype(pairs):
+    """Lists of the pairs of one dtype and device, which is what a function over lists may expect."""
+    groups = {}
+    for average, current in pairs:
+        groups.setdefault((average.device, average.dtype), []).append((average, current))
+    return groups.values()
+
+
+@no_grad()
+def update_bn(loader, model, device=None):
+    """Compute the running statistics of a model's batch norms anew, in one pass over `loader`.
+
+    Args:
+        loader: gives tensors, or lists and tuples whose first item is the model's input.
+        model: left in the mode, training or not, that it was in.
+        device: where the inputs are moved to first.
+    """
+    momenta = {}
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            module.reset_running_stats()
+            momenta[module] = module.momentum
+    if not momenta:
+        return
+    was_training = model.training
+    model.train()
+    for module in momenta:
+        module.momentum = None  # the average over all batches
+    for batch in loader:
+        input = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(input if device is None else input.to(device))
+    for module, momentum in momenta.items():
+        module.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """The lr of each group goes to `swa_lr` in anneal_epochs steps and stays there.
+
+    Args:
+        swa_lr: a number, or one for each group.
+        anneal_strategy: "cos" or "linear".
+
+    Raises:
+        ValueError: another strategy, a negative anneal_epochs, or a list of another length.
+    """
+
+    def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
+        count = len(optimizer.param_groups)
+        values = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * count
+        if len(values) != count:
+            raise ValueError(f"swa_lr must have the same length as optimizer.param_groups. swa_lr has {len(values)} values, param_groups has {count}.")
+        for group, value in zip(optimizer.param_groups, values, strict=True):
+            group["swa_lr"] = value
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self.anneal_epochs = anneal_epochs
+        self._anneal_strategy = anneal_strategy
+        super().__init__(optimizer, last_epoch)
+
+    def anneal_func(self, t):
+        """The share of swa_lr after a share t of the way."""
+        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+
+    def _share(self, step):
+        return self.anneal_func(max(0, min(1, step / max(1, self.anneal_epochs))))
+
+    def get_lr(self):
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        values = []
+        for lr, group in zip(self._now(), self.optimizer.param_groups, strict=True):
+            target = group["swa_lr"]
+            start = target if before == 1 else (lr - before * target) / (1 - before)
+            values.append(target * now + start * (1 - now))
+        return values
+
+
+__all__ = [
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "update_bn",
+]
