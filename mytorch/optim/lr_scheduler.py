@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import Counter
+from types import FunctionType
 
 from .optimizer import Optimizer, number
 
@@ -29,9 +30,10 @@ class LRScheduler:
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._step_count = 0
-        self._initial = True
+        self._is_initial = True
+        self._get_lr_called_within_step = False
         self.step()
-        self._initial = False
+        self._is_initial = False
 
     def get_lr(self):
         """The learning rate of each group at `last_epoch`, from the one before."""
@@ -47,20 +49,21 @@ class LRScheduler:
     def step(self, epoch=None):
         """Go on by one step, or to `epoch`."""
         self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            values = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            values = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
+        self._get_lr_called_within_step = True  # subclasses ask it in get_lr, to warn users who call that
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                values = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                values = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
         self._set(values)
 
     def _set(self, values):
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
-            if hasattr(group["lr"], "fill_"):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
+            _set_lr(group, lr)
         self._last_lr = self._now()
 
     def state_dict(self):
@@ -73,6 +76,14 @@ class LRScheduler:
 
 
 _LRScheduler = LRScheduler
+
+
+def _set_lr(group, lr):
+    """Set a group's lr: in place, if it is a tensor."""
+    if hasattr(group["lr"], "fill_"):
+        group["lr"].fill_(number(lr))
+    else:
+        group["lr"] = lr
 
 
 class LambdaLR(LRScheduler):
@@ -89,7 +100,17 @@ class LambdaLR(LRScheduler):
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def state_dict(self):
-        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
+        """Everything but the optimizer; of the functions, only the attributes of those that are objects."""
+        own = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
+        functions = [None if isinstance(f, FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
+        return {**own, "lr_lambdas": functions}
+
+    def load_state_dict(self, state_dict):
+        """Take over a state dict."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
+        for f, attributes in zip(self.lr_lambdas, state_dict.get("lr_lambdas", []), strict=False):
+            if attributes is not None:
+                f.__dict__.update(attributes)
 
 
 class MultiplicativeLR(LambdaLR):
@@ -434,7 +455,7 @@ class CyclicLR(LRScheduler):
         self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
         if last_epoch == -1:
             for group, lr in zip(optimizer.param_groups, bases, strict=True):
-                group["lr"] = lr
+                _set_lr(group, lr)
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
@@ -466,6 +487,10 @@ class CyclicLR(LRScheduler):
             for group in self.optimizer.param_groups:
                 OneCycleLR._set_momentum(group, self.max_momentum - (self.max_momentum - self.base_momentum) * height * factor)
         return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+    def state_dict(self):
+        """Everything but the optimizer and a scale_fn."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "scale_fn")}
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -567,7 +592,7 @@ class SequentialLR(LRScheduler):
         self.optimizer = optimizer
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            _set_lr(group, group["initial_lr"])
         for s in self._schedulers:
             s.last_epoch -= 1
         self._schedulers[0].step()

@@ -1,0 +1,118 @@
+"""Learning rate schedules against PyTorch: rates, closed forms, tensor rates, saving, copies, subclasses."""
+
+import copy
+import pickle
+import warnings
+
+import pytest
+
+import mytorch
+
+torch = pytest.importorskip("torch")
+
+SCHEDULES = {
+    "lambda": lambda S, o: S.LambdaLR(o, lambda e: 0.95**e),
+    "multiplicative": lambda S, o: S.MultiplicativeLR(o, lambda e: 0.95),
+    "step": lambda S, o: S.StepLR(o, 3, 0.5),
+    "multistep": lambda S, o: S.MultiStepLR(o, [2, 5, 5], 0.5),
+    "constant": lambda S, o: S.ConstantLR(o, 0.5, 3),
+    "linear": lambda S, o: S.LinearLR(o, 0.5, 1.0, 4),
+    "exponential": lambda S, o: S.ExponentialLR(o, 0.9),
+    "polynomial": lambda S, o: S.PolynomialLR(o, 5, 2.0),
+    "cosine": lambda S, o: S.CosineAnnealingLR(o, 4, 0.01),
+    "restarts": lambda S, o: S.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
+    "onecycle": lambda S, o: S.OneCycleLR(o, 0.5, total_steps=12),
+    "three phases": lambda S, o: S.OneCycleLR(o, 0.5, total_steps=12, three_phase=True, anneal_strategy="linear"),
+    "cyclic": lambda S, o: S.CyclicLR(o, 0.01, 0.2, 3),
+    "cyclic exp": lambda S, o: S.CyclicLR(o, 0.01, 0.2, 3, mode="exp_range", gamma=0.9),
+    "chained": lambda S, o: S.ChainedScheduler([S.ConstantLR(o, 0.5, 3), S.ExponentialLR(o, 0.9)]),
+    "sequential": lambda S, o: S.SequentialLR(o, [S.ConstantLR(o, 0.5, 3), S.ExponentialLR(o, 0.9)], [3]),
+    "plateau": lambda S, o: S.ReduceLROnPlateau(o, patience=1),
+}
+NO_CLOSED_FORM = ("plateau", "chained", "sequential", "multiplicative")
+
+
+def _optimizer(L, tensor=False):
+    groups = [{"params": [L.nn.Parameter(L.ones(1))]}, {"params": [L.nn.Parameter(L.ones(1))], "lr": 0.3}]
+    if tensor:
+        groups[1]["lr"] = L.tensor(0.3)
+    return L.optim.SGD(groups, lr=L.tensor(0.1) if tensor else 0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.filterwarnings("ignore")
+def test_rates_agree(name, tensor):
+    logs = []
+    for L in (torch, mytorch):
+        o = _optimizer(L, tensor)
+        s = SCHEDULES[name](L.optim.lr_scheduler, o)
+        log = [[float(g["lr"]) for g in o.param_groups]]
+        steps = [()] * 9 if name != "plateau" else [(1.0,)] * 9
+        if name not in NO_CLOSED_FORM:
+            steps += [(2,), (7,)]
+        for args in steps:
+            o.step()
+            s.step(*args)
+            log.append([float(x) for x in s.get_last_lr()])
+            assert all(isinstance(g["lr"], L.Tensor) is tensor for g in o.param_groups)
+        logs.append([x for row in log for x in row])
+    assert logs[1] == pytest.approx(logs[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.filterwarnings("ignore")
+def test_saved_schedules_go_on_alike(name, tmp_path):
+    def fresh():
+        o = _optimizer(mytorch)
+        return o, SCHEDULES[name](mytorch.optim.lr_scheduler, o)
+
+    args = (1.0,) if name == "plateau" else ()
+    o, s = fresh()
+    for _ in range(4):
+        s.step(*args)
+    mytorch.save({"o": o.state_dict(), "s": s.state_dict()}, tmp_path / "s.pt")
+    saved = mytorch.load(tmp_path / "s.pt")
+    o2, s2 = fresh()
+    o2.load_state_dict(saved["o"])
+    s2.load_state_dict(saved["s"])
+    s3 = copy.deepcopy(s)
+    for _ in range(4):
+        for schedule in (s, s2, s3):
+            schedule.step(*args)
+        assert s.get_last_lr() == s2.get_last_lr() == s3.get_last_lr()
+    if "lambda" not in name and "multi" not in name:
+        again = pickle.loads(pickle.dumps(s))
+        again.step(*args)
+        s.step(*args)
+        assert again.get_last_lr() == s.get_last_lr()
+
+
+def test_a_schedule_written_for_pytorch():
+    logs = []
+    for L in (torch, mytorch):
+
+        class Warmup(L.optim.lr_scheduler._LRScheduler):
+            def __init__(self, optimizer, steps, last_epoch=-1):
+                self.steps = steps
+                super().__init__(optimizer, last_epoch)
+
+            def get_lr(self):
+                if not self._get_lr_called_within_step:
+                    warnings.warn("please use get_last_lr()", UserWarning, stacklevel=2)
+                return [base * min(1, (self.last_epoch + 1) / self.steps) for base in self.base_lrs]
+
+        o = _optimizer(L)
+        s = Warmup(o, 4)
+        log = []
+        for _ in range(5):
+            o.step()
+            s.step()
+            log += s.get_last_lr()
+        with pytest.warns(UserWarning, match="get_last_lr"):
+            s.get_lr()
+        logs.append(log)
+        state = s.state_dict()
+        assert "optimizer" not in state
+        assert state["last_epoch"] == 5
+    assert logs[0] == pytest.approx(logs[1])
