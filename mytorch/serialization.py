@@ -1,34 +1,31 @@
-"""save and load: safetensors for tensors, JSON for everything else, never pickle.
+"""save and load: PyTorch's own files, and safetensors.
 
-A file that `save` writes is a safetensors file, so other programs can read its tensors. What the tensors
-hung on (dicts, lists, numbers, …) is a JSON tree in the file's metadata, in which `{"$tensor": name}` stands
-for a tensor. Every file is written under another name first and renamed when it is complete, so a crash
-leaves the old file or the new one.
+`save` writes PyTorch's zip format (zipformat.py) without running pickle; a name that ends in `.safetensors` gives
+a safetensors file, in whose metadata what the tensors hung on (dicts, lists, numbers, …) is a JSON tree in which
+`{"$tensor": name}` stands for a tensor. Every file is written under another name first and renamed when it is
+complete, so a crash leaves the old file or the new one. `load` reads both, and runs no code from either.
 
-`load` also reads PyTorch's own `.pt` files: their pickles are run by a loader that knows tensors and plain
-containers and refuses anything else by its name, so that reading a file can't run code.
-
-The format: https://github.com/huggingface/safetensors#format
+The formats: https://docs.pytorch.org/docs/main/notes/serialization.html,
+https://github.com/huggingface/safetensors#format
 """
 
 import contextlib
-import io
 import json
 import math
 import os
 import pickle
-import zipfile
 from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 
-from . import dtypes
+from . import dtypes, zipformat
 from ._array import Array, Size
 from .backend import CPU, as_device, to_device
 from .backend import device as device_class
 from .nn import Buffer, Module, Parameter
 from .tensor import Tensor
+from .zipformat import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
@@ -313,57 +310,83 @@ def _build(x, take):
     return plain[mark](value)
 
 
-def save(obj, f):
-    """Write an object to a file, atomically, for `load` to read.
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True):
+    """Write an object to a file, atomically, in PyTorch's format: `torch.load(f, weights_only=True)` reads it.
 
-    Tensors are kept with their dtype, class (Parameter, Buffer, Array, ndarray) and requires_grad, not with
-    their device; an array that occurs twice is written once and is shared again after loading.
+    Tensors are kept with their dtype, class (Parameter or Buffer), requires_grad and device; those that lie in
+    one memory share it again after loading; an Array comes back as a Tensor. A name that ends in `.safetensors`
+    gives a safetensors file that holds the same object, with its containers in the metadata.
 
     Args:
-        obj: a tensor, number, string, None, dtype, device, or dicts, lists, tuples and sets of them.
+        obj: a tensor, number, string, None, dtype, device, ndarray, or dicts, lists, tuples and sets of them, or
+            objects of classes that were given to `add_safe_globals`.
         f: a file name, or a binary file to write to.
 
     Raises:
         TypeError: something in obj is of another kind; the message says where. Nothing is written.
+        ValueError: another pickle_module than Python's, another pickle_protocol than 2, or the format of before
+            PyTorch 1.6 is asked for.
     """
-    writer = _Writer()
-    tree = writer.tree(obj, "")
-    metadata = {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))}
-    save_safetensors(writer.tensors, f, metadata)
+    if pickle_module not in (None, pickle):
+        raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported: the pickle is written here.")
+    if pickle_protocol != 2:
+        raise ValueError(f"save: pickle_protocol must be 2, which PyTorch writes, got {pickle_protocol}.")
+    if not _use_new_zipfile_serialization:
+        raise ValueError("save: the format of before PyTorch 1.6 is not written; every PyTorch since reads zip files.")
+    if hasattr(f, "write"):
+        zipformat.write(obj, f)
+    elif str(f).endswith(".safetensors"):
+        writer = _Writer()
+        tree = writer.tree(obj, "")
+        save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
+    else:
+        with atomic_file(f) as file:
+            zipformat.write(obj, file, zipformat.root_name(f))
 
 
-def load(f, map_location=None, *, weights_only=True, mmap=None):
-    """Read what `save` wrote, a safetensors file (a state dict), or a PyTorch `.pt` of tensors and containers.
+def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+    """Read what `save` or PyTorch wrote, or a safetensors file (a state dict).
 
     Args:
         f: a file name, or a binary file.
-        map_location: the device on which tensors shall lie, a dict from device names to such, or a function
-            `(tensor, name) -> tensor`; by default the CPU.
-        weights_only: True; nothing else is ever read.
-        mmap: accepted for PyTorch's sake.
+        map_location: the device on which tensors shall lie, a dict from the devices they were saved on to such,
+            or a function (storage, name of its device) -> storage, a flat tensor; by default where they were saved.
+        weights_only: whatever it says, nothing is made but tensors, plain containers and objects of classes that
+            were given to `add_safe_globals`.
+        mmap: read a file's tensors when they are used, through the system's memory map; changes stay in memory.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is damaged, foreign, or cut short.
-        RuntimeError: it holds something that is neither tensor nor plain container; the message names it.
+        ValueError: the file is damaged, foreign, or cut short; mmap of a file object; another pickle_module.
+        RuntimeError: it holds something that is neither tensor nor plain container; the message names it. Or the
+            tensors' device is not here.
     """
+    if pickle_module not in (None, pickle) or pickle_load_args.keys() - {"encoding"}:
+        raise ValueError("load: pickle_module and its arguments are not supported: the pickle is read here, and runs no code.")
     if hasattr(f, "read"):
-        content, name = f.read(), getattr(f, "name", "the file")
+        if mmap:
+            raise ValueError("f must be a file path in order to use the mmap argument")
+        content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
         name = os.fspath(f)
-        content = np.fromfile(name, np.uint8)
-    place = _placer(map_location)
+        empty = os.path.getsize(name) == 0
+        content = np.asarray(np.memmap(name, np.uint8, "c")) if mmap and not empty else np.fromfile(name, np.uint8)
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
-        return _load_zip(content, name, place)
+        return zipformat.read(content, name, map_location, copy=not mmap)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
             "write zip files, which are."
         )
+    move = zipformat.placer("cpu" if map_location is None else map_location)
+
+    def place(raw):
+        return Tensor._wrap(move(raw if mmap else raw.copy(), "cpu"))
+
     arrays, metadata = read_safetensors(content, name)
     if metadata.get("format") != FORMAT or "tree" not in metadata:
-        return _with_aliases({key: place(Tensor._wrap(raw.copy())) for key, raw in arrays.items()}, metadata)
+        return _with_aliases({key: place(raw) for key, raw in arrays.items()}, metadata)
     made = {}
 
     def take(key, kind, requires_grad):
@@ -372,7 +395,7 @@ def load(f, map_location=None, *, weights_only=True, mmap=None):
         if kind == "numpy":
             return arrays[key].copy()
         if key not in made:
-            made[key] = place(Tensor._wrap(arrays[key].copy()))._data
+            made[key] = place(arrays[key])._data
         array = made[key]
         if kind == "array":
             return array
@@ -384,147 +407,19 @@ def load(f, map_location=None, *, weights_only=True, mmap=None):
     return _build(json.loads(metadata["tree"]), take)
 
 
-def _placer(map_location):
-    """A function that moves a CPU tensor to where `map_location` wants it."""
-    if map_location is None or map_location == {}:
-        return lambda tensor: tensor
-    if callable(map_location) and not isinstance(map_location, device_class):
-
-        def placed(tensor):
-            moved = map_location(tensor, "cpu")
-            return tensor if moved is None else moved
-
-        return placed
-    if isinstance(map_location, dict):
-        map_location = map_location.get("cpu", "cpu")
-    where = as_device(map_location)
-    return lambda tensor: tensor if where is CPU else tensor.to(where)
-
-
-# -- PyTorch's zip files --------------------------------------------------------------------------
-
-_STORAGES = {
-    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
-    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
-    "BoolStorage": dtypes.bool_, "ComplexFloatStorage": dtypes.complex64, "ComplexDoubleStorage": dtypes.complex128,
-    "UntypedStorage": dtypes.uint8,
-}  # fmt: skip
-
-
-class _Storage:
-    """The name of a storage class in a pickle: only a mark for its dtype."""
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-
-class _Restricted(pickle.Unpickler):
-    """Runs the pickle of a PyTorch file with nothing but tensors and plain containers at hand."""
-
-    def __init__(self, content, storage_of, name):
-        super().__init__(io.BytesIO(content))
-        self.storage_of = storage_of
-        self.file_name = name
-
-    def find_class(self, module, name):
-        """What a global of the pickle stands for. Functions are made anew, so a pickle can't alter ours."""
-        module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did
-        if module == "torch" and name in _STORAGES:
-            return _Storage(_STORAGES[name])
-        if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):
-            return _Storage(dtypes.uint8)
-        if module == "torch" and name in dtypes._BY_NAME:
-            return dtypes.as_dtype(name)
-        makers = {
-            ("torch._utils", "_rebuild_tensor"): lambda *args: _rebuild(*args),
-            ("torch._utils", "_rebuild_tensor_v2"): lambda *args: _rebuild(*args[:4], requires_grad=args[4]),
-            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: Parameter(data, requires_grad),
-            ("torch", "Size"): lambda sizes: Size(sizes),
-            ("torch", "device"): lambda *args: device_class(*args),
-            ("collections", "OrderedDict"): OrderedDict,
-            ("collections", "defaultdict"): lambda *args: {},
-            ("builtins", "set"): set,
-            ("builtins", "frozenset"): frozenset,
-            ("builtins", "complex"): complex,
-            ("builtins", "bytearray"): bytearray,
-            ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
-        }
-        found = makers.get((module, name))
-        if found is None:
-            raise RuntimeError(
-                f"load: {self.file_name} holds a {module}.{name}, which is refused: only tensors and plain containers "
-                "are read, since anything else could run code. In PyTorch, save the state_dict() instead."
-            )
-        return found
-
-    def persistent_load(self, key):
-        """A storage: (“storage”, class, key, location, number of elements)."""
-        if not isinstance(key, tuple) or len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _Storage):
-            raise RuntimeError(f"load: {self.file_name} refers to {key!r}, which is no storage.")
-        return self.storage_of(str(key[2]), key[1].dtype)
-
-
-def _rebuild(storage, offset, size, stride, requires_grad=False):
-    """The tensor that looks at a storage (an Array) with these sizes and strides, in elements."""
-    raw = storage._array
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else offset - 1
-    if offset < 0 or last >= raw.size or any(s < 0 for s in stride):
-        raise ValueError(f"load: a tensor of shape {tuple(size)} reaches beyond its storage of {raw.size} elements.")
-    view = np.lib.stride_tricks.as_strided(raw[offset:], tuple(size), [s * raw.itemsize for s in stride])
-    if offset == 0 and view.size == raw.size and view.flags.c_contiguous:
-        view = raw.reshape(size)  # the whole storage: tensors that share it go on sharing
-    else:
-        view = view.copy()
-    tensor = Tensor._wrap(view)
-    return tensor.requires_grad_() if requires_grad else tensor
-
-
-def _load_zip(content, name, place):
-    """The object in a PyTorch zip file."""
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(bytes(content)))
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"load: {name} is a damaged zip file ({error}).") from None
-    members = archive.namelist()
-    pickles = [m for m in members if m.endswith("/data.pkl") or m == "data.pkl"]
-    if len(pickles) != 1:
-        raise ValueError(f"load: {name} is a zip file, but not one of PyTorch's: it has no data.pkl.")
-    root = pickles[0].removesuffix("data.pkl")
-    if root + "constants.pkl" in members:
-        raise RuntimeError(f"load: {name} is a TorchScript program, which is refused; save the state_dict() instead.")
-    order = archive.read(root + "byteorder").decode() if root + "byteorder" in members else "little"
-    storages = {}
-
-    def storage_of(key, dtype):
-        if key not in storages:
-            try:
-                raw = np.frombuffer(archive.read(f"{root}data/{key}"), dtype.numpy).copy()
-            except (KeyError, ValueError, zipfile.BadZipFile) as error:
-                raise ValueError(f"load: {name} is damaged: storage {key!r} can't be read ({error}).") from None
-            storages[key] = Array._wrap(raw.byteswap() if order == "big" else raw)
-        return storages[key]
-
-    try:
-        found = _Restricted(archive.read(pickles[0]), storage_of, name).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"load: {name} is damaged: its pickle can't be read ({error}).") from None
-    return _placed(found, place)
-
-
-def _placed(x, place):
-    """A tree of containers with its tensors moved."""
-    if isinstance(x, Tensor):
-        return place(x)
-    if isinstance(x, dict):
-        for key in x:
-            x[key] = _placed(x[key], place)
-        return x
-    if type(x) in (list, tuple):
-        return type(x)(_placed(item, place) for item in x)
-    return x
-
-
 def write_json(path, values):
     """Write a dict as an indented JSON file, atomically."""
     atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
+
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "load",
+    "load_safetensors",
+    "safe_globals",
+    "save",
+    "save_safetensors",
+    "save_state_dict",
+]

@@ -1,0 +1,711 @@
+"""PyTorch's files: a zip archive with one pickle of the object and one entry of raw bytes for each storage.
+
+Neither side runs Python's pickle machinery on what it does not know. The writer emits the few opcodes that
+tensors and plain containers need; `torch.load(f, weights_only=True)` reads the result. The reader runs a
+pickle with those globals at hand that the same contents need, and refuses any other by its name, so that
+reading a file can't run code. `add_safe_globals` names further classes, for both sides.
+
+Layout of the archive: `<root>/data.pkl`, `<root>/data/<key>`, `<root>/byteorder`, `<root>/version` and others,
+all uncompressed, each entry's bytes at a multiple of 64.
+"""
+
+import copyreg
+import functools
+import io
+import os
+import pickle
+import struct
+import zipfile
+from collections import Counter, OrderedDict, namedtuple
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from . import dtypes
+from ._array import Array, Size
+from .backend import CPU, as_device, device_of, to_device, xp_of
+from .backend import device as device_class
+from .nn import Buffer, Module, Parameter
+from .tensor import Tensor
+
+_STORAGES = {
+    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
+    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
+    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
+    "BoolStorage": dtypes.bool_, "ComplexFloatStorage": dtypes.complex64, "ComplexDoubleStorage": dtypes.complex128,
+}  # fmt: skip
+_STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
+_ALIGNMENT = 64
+
+# -- classes that the user trusts ------------------------------------------------------------------
+
+_safe = {}
+
+
+def _full_name(value):
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _named(values):
+    """{full name: value}; an entry may be a pair (value, name) for one that is known by another name."""
+    return {(v[1] if isinstance(v, tuple) else _full_name(v)): v[0] if isinstance(v, tuple) else v for v in values}
+
+
+def add_safe_globals(safe_globals):
+    """Allow `save` and `load` to write and to make objects of these classes, and to call these functions.
+
+    Args:
+        safe_globals: a list of classes and functions, or of (class or function, its name in files).
+    """
+    _safe.update(_named(safe_globals))
+
+
+def get_safe_globals():
+    """The list of classes and functions that were allowed."""
+    return list(_safe.values())
+
+
+def clear_safe_globals():
+    """Forget what was allowed."""
+    _safe.clear()
+
+
+@contextmanager
+def safe_globals(safe_globals):
+    """Allow these classes and functions within a block; see `add_safe_globals`."""
+    before = dict(_safe)
+    _safe.update(_named(safe_globals))
+    try:
+        yield
+    finally:
+        _safe.clear()
+        _safe.update(before)
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+_Named = namedtuple("_Named", "module name")
+
+
+@functools.cache
+def _name(module, name):
+    """A name that the pickle refers to, always as one object."""
+    return _Named(module, name)
+
+
+_REBUILD = _name("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_UNTYPED = _name("torch._utils", "_rebuild_tensor_v3")
+_REBUILD_PARAMETER = _name("torch._utils", "_rebuild_parameter")
+_REBUILD_TYPE = _name("torch._tensor", "_rebuild_from_type_v2")
+_ENCODE = _name("_codecs", "encode")
+_NUMPY = "numpy._core.multiarray"
+
+
+class _Pickler:
+    """Emits a pickle of protocol 2, and collects the storages that it refers to."""
+
+    def __init__(self):
+        self.out = bytearray(b"\x80\x02")
+        self.memo = {}  # id -> number
+        self.kept = []  # what the memo's ids belong to
+        self.storages = []  # (raw array, flat and contiguous)
+        self.keys = {}  # (address of the memory, dtype) -> key
+
+    def dump(self, x):
+        """The pickle of x.
+
+        Raises:
+            TypeError: something in x can't be saved; the message says where.
+        """
+        self.save(x, "")
+        return bytes(self.out + b".")
+
+    # -- plain values
+
+    def save(self, x, path):
+        kind = type(x)
+        if x is None or kind is bool:
+            self.out += {None: b"N", True: b"\x88", False: b"\x89"}[x]
+        elif kind is int:
+            self._int(x)
+        elif kind is float:
+            self.out += b"G" + struct.pack(">d", x)
+        elif kind is str:
+            text = x.encode("utf-8", "surrogatepass")
+            self.out += b"X" + struct.pack("<I", len(text)) + text
+        elif kind is _Named:
+            self._global(x)
+        elif not self._known(x):
+            self._object(x, path)
+
+    def _int(self, x):
+        if -(2**31) <= x < 2**31:
+            self.out += b"J" + struct.pack("<i", x)
+        else:
+            digits = pickle.encode_long(x)
+            if len(digits) > 255:
+                raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
+            self.out += b"\x8a" + bytes([len(digits)]) + digits
+
+    def _global(self, x):
+        if not self._known(x):
+            self.out += f"c{x.module}\n{x.name}\n".encode()
+            self._remember(x)
+
+    def _known(self, x):
+        """Refer to an object that was written before, if it was."""
+        number = self.memo.get(id(x))
+        if number is None:
+            return False
+        self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
+        return True
+
+    def _remember(self, x):
+        number = self.memo[id(x)] = len(self.memo)
+        self.kept.append(x)
+        self.out += b"q" + bytes([number]) if number < 256 else b"r" + struct.pack("<I", number)
+
+    def _tuple(self, items, path):
+        self.out += b"("
+        for i, item in enumerate(items):
+            self.save(item, f"{path}{i}.")
+        self.out += b"t"
+
+    def _reduce(self, function, args, path):
+        self.save(function, path)
+        self._tuple(args, path)
+        self.out += b"R"
+
+    def _build(self, state, path):
+        self.save(state, path)
+        self.out += b"b"
+
+    # -- objects
+
+    def _object(self, x, path):
+        if isinstance(x, Tensor):
+            self._tensor(x, path)
+        elif isinstance(x, Array):
+            self._strided(x._array, False, path)
+        elif isinstance(x, Size):
+            self._reduce(_name("torch", "Size"), (tuple(x),), path)
+        elif isinstance(x, (bytes, bytearray)):
+            name = _ENCODE if type(x) is bytes else _name("__builtin__", "bytearray")
+            self._reduce(name, (x.decode("latin1"), "latin1"), path)
+        elif type(x) is complex:
+            self._reduce(_name("__builtin__", "complex"), (x.real, x.imag), path)
+        elif isinstance(x, dtypes.dtype):
+            self._global(_name("torch", x.name))
+        elif isinstance(x, device_class):
+            self._reduce(_name("torch", "device"), (str(x),), path)
+        elif isinstance(x, np.ndarray):
+            self._numpy(x, path)
+        elif isinstance(x, np.generic):
+            self._numpy_dtype_of(x, path)
+        elif isinstance(x, os.PathLike):
+            self.save(os.fspath(x), path)
+        elif _is_safe(type(x)):
+            self._reduced(x, path)
+        elif isinstance(x, dict):
+            self._dict(x, path)
+            return
+        elif isinstance(x, list):
+            self._list(x, path)
+            return
+        elif isinstance(x, tuple):
+            self._tuple(x, path)
+        elif isinstance(x, (set, frozenset)):
+            self._reduce(_name("__builtin__", type(x).__name__), (list(x),), path)
+        else:
+            self._refuse(x, path)
+        self._remember(x)
+
+    def _refuse(self, x, path):
+        hint = "; save its state_dict() instead" if isinstance(x, Module) or hasattr(x, "state_dict") else ""
+        raise TypeError(
+            f"save: {path.rstrip('.') or 'the object'} is {type(x).__name__}, which can't be saved: only tensors, "
+            f"numbers, strings, and dicts, lists, tuples and sets of them, or classes given to add_safe_globals{hint}."
+        )
+
+    def _dict(self, x, path):
+        ordered = isinstance(x, OrderedDict)
+        if ordered or isinstance(x, Counter):
+            self._reduce(_name("collections", "OrderedDict" if ordered else "Counter"), (), path)
+        else:
+            self.out += b"}"
+        self._remember(x)
+        if x:
+            self.out += b"("
+            for key, value in x.items():
+                self.save(key, path + "key.")
+                self.save(value, f"{path}{key}.")
+            self.out += b"u"
+        if ordered and getattr(x, "__dict__", None):  # a state dict's versions of its modules
+            self._build(x.__dict__, path)
+
+    def _list(self, x, path):
+        self.out += b"]"
+        self._remember(x)
+        self.out += b"("
+        for i, item in enumerate(x):
+            self.save(item, f"{path}{i}.")
+        self.out += b"e"
+
+    def _reduced(self, x, path):
+        """An object of a class that the user trusts, by its own __reduce_ex__."""
+        function, args, state, *rest = (*x.__reduce_ex__(2), None, None, None)[:5]
+        if any(part is not None for part in rest):
+            self._refuse(x, path)
+        if function is copyreg.__newobj__:
+            self.save(_global_of(args[0]), path)
+            self._tuple(args[1:], path)
+            self.out += b"\x81"
+        elif _is_safe(function):
+            self._reduce(_global_of(function), args, path)
+        else:
+            self._refuse(x, path)
+        if state is not None:
+            self._build(state, path)
+
+    # -- tensors
+
+    def _tensor(self, x, path):
+        requires_grad = x.requires_grad and x.is_leaf
+        if isinstance(x, Parameter):
+            self.save(_REBUILD_PARAMETER, path)
+            self.out += b"("
+            self._strided(x._data._array, False, path)
+            self.save(bool(requires_grad), path)
+            self.save(OrderedDict(), path)
+            self.out += b"tR"
+        elif isinstance(x, Buffer):
+            self.save(_REBUILD_TYPE, path)
+            self.out += b"("
+            self.save(_REBUILD, path)
+            self.save(_name("torch", "Tensor"), path)
+            self._strided_args(x._data._array, requires_grad, path)
+            self.save({"persistent": getattr(x, "persistent", True), "_is_buffer": True}, path)
+            self.out += b"tR"
+        else:
+            self._strided(x._data._array, requires_grad, path)
+
+    def _strided(self, raw, requires_grad, path):
+        typed = dtypes.from_numpy(raw.dtype) in _STORAGE_NAMES
+        self.save(_REBUILD if typed else _REBUILD_UNTYPED, path)
+        self._strided_args(raw, requires_grad, path)
+        self.out += b"R"
+
+    def _strided_args(self, raw, requires_grad, path):
+        """(storage, offset, size, stride, requires_grad, hooks), and the dtype where the storage has none."""
+        kind = dtypes.from_numpy(raw.dtype)
+        memory, offset, strides = _memory_of(raw)
+        key = self._key_of(memory, raw.dtype)
+        where = "cpu" if device_of(raw) is CPU else str(device_of(raw))
+        self.out += b"("
+        if kind in _STORAGE_NAMES:
+            storage, count = _name("torch", _STORAGE_NAMES[kind]), memory.size
+        else:
+            storage, count = _name("torch.storage", "UntypedStorage"), memory.size * raw.itemsize
+        self._tuple(("storage", storage, key, where, count), path)
+        self.out += b"Q"
+        self.save(offset, path)
+        self._tuple(raw.shape, path)
+        self._tuple(strides, path)
+        self.save(bool(requires_grad), path)
+        self.save(OrderedDict(), path)
+        if kind not in _STORAGE_NAMES:
+            self.save(kind, path)
+        self.out += b"t"
+
+    def _key_of(self, memory, dtype):
+        where = memory.__array_interface__["data"][0] if isinstance(memory, np.ndarray) else memory.data.ptr
+        place = (where, memory.size, dtype) if memory.size else object()
+        if place not in self.keys:
+            self.keys[place] = str(len(self.storages))
+            self.storages.append(memory)
+        return self.keys[place]
+
+    # -- NumPy's own
+
+    def _numpy(self, x, path):
+        if x.dtype.kind not in "biufcSUV" or x.dtype.names:
+            raise TypeError(f"save: {path.rstrip('.') or 'the object'} is an ndarray of dtype {x.dtype}, which can't be saved.")
+        rebuild, cls = _name(_NUMPY, "_reconstruct"), _name("numpy", "ndarray")
+        self._reduce(rebuild, (cls, (0,), b"b"), path)
+        self.out += b"("
+        self.save(1, path)
+        self._tuple(x.shape, path)
+        self._numpy_dtype(x.dtype, path)
+        self.save(False, path)
+        self.save(np.ascontiguousarray(x).tobytes(), path)
+        self.out += b"tb"
+
+    def _numpy_dtype_of(self, x, path):
+        self.save(_name(_NUMPY, "scalar"), path)
+        self.out += b"("
+        self._numpy_dtype(x.dtype, path)
+        self.save(x.tobytes(), path)
+        self.out += b"tR"
+
+    def _numpy_dtype(self, x, path):
+        name = x.name if x.kind == "V" else x.str  # ml_dtypes' are known by their names
+        self._reduce(_name("numpy", "dtype"), (name, False, True), path)
+
+
+def _is_safe(value):
+    return any(value is v for v in _safe.values())
+
+
+def _global_of(value):
+    name = next(n for n, v in _safe.items() if v is value)
+    module, _, own = name.rpartition(".")
+    if "__qualname__" in dir(value) and name == _full_name(value):
+        module, own = value.__module__, value.__qualname__
+    return _name(module, own)
+
+
+def _memory_of(raw):
+    """The flat contiguous memory that an array lies in, and its offset and strides there, in elements.
+
+    Memory is shared among the tensors of a file if its owner is one contiguous block of the same dtype;
+    any other array is copied.
+    """
+    xp, size = xp_of(raw), raw.itemsize
+    owner = raw
+    while getattr(owner, "base", None) is not None and xp_of(owner.base) is xp and hasattr(owner.base, "dtype"):
+        owner = owner.base
+    if owner.dtype == raw.dtype and owner.size and all(s % size == 0 and s >= 0 for s in raw.strides):
+        flat = None
+        if owner.flags.c_contiguous:
+            flat = owner.reshape(-1)
+        elif owner.flags.f_contiguous:
+            flat = owner.T.reshape(-1)
+        if flat is not None and isinstance(raw, np.ndarray):
+            start = raw.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
+            return flat, start // size, tuple(s // size for s in raw.strides)
+    own = xp.ascontiguousarray(raw).reshape(-1)
+    strides, step = [], 1
+    for n in reversed(raw.shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return own, 0, tuple(reversed(strides))
+
+
+def write(obj, file, name="archive"):
+    """Write an object to a binary file in PyTorch's format.
+
+    Args:
+        name: the archive's root folder.
+
+    Raises:
+        TypeError: something in obj can't be saved; the message says where.
+    """
+    pickler = _Pickler()
+    content = pickler.dump(obj)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        put = _Entries(archive, name)
+        put("data.pkl", content)
+        put(".format_version", b"1")
+        put(".storage_alignment", str(_ALIGNMENT).encode())
+        put("byteorder", b"little")
+        for key, memory in enumerate(pickler.storages):
+            host = memory if isinstance(memory, np.ndarray) else to_device(memory, CPU)
+            if host.dtype.byteorder == ">" or np.little_endian is False:
+                host = host.astype(host.dtype.newbyteorder("<"))
+            put(f"data/{key}", host.view(np.uint8).data if host.size else b"")
+        put("version", b"3\n")
+
+
+class _Entries:
+    """Writes the entries of an archive, each padded so that its bytes are aligned."""
+
+    def __init__(self, archive, root):
+        self.archive = archive
+        self.root = root
+
+    def __call__(self, name, content):
+        entry = zipfile.ZipInfo(f"{self.root}/{name}", (1980, 1, 1, 0, 0, 0))
+        entry.file_size = memoryview(content).nbytes
+        large = entry.file_size * 1.05 > zipfile.ZIP64_LIMIT
+        start = self.archive.start_dir + 30 + len(entry.filename.encode()) + 4 + (20 if large else 0)
+        padding = -start % _ALIGNMENT
+        entry.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # "FB", as PyTorch's writer
+        with self.archive.open(entry, "w", force_zip64=large) as out:
+            out.write(content)
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+class _StorageClass:
+    """The name of a storage class in a pickle: only a mark for its dtype."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+class _Unpickler(pickle._Unpickler):
+    """Runs the pickle of a PyTorch file with nothing but tensors, plain containers and trusted classes at hand.
+
+    Python's own unpickler in Python, because what BUILD does to an object has to be watched.
+    """
+
+    def __init__(self, content, storage_of, name):
+        super().__init__(io.BytesIO(content))
+        self.storage_of = storage_of
+        self.file_name = name
+
+    def find_class(self, module, name):
+        """What a global of the pickle stands for. Functions are made anew, so a pickle can't alter ours."""
+        module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did
+        if f"{module}.{name}" in _safe:
+            return _safe[f"{module}.{name}"]
+        if module == "torch" and name in _STORAGES:
+            return _StorageClass(_STORAGES[name])
+        if module in ("torch", "torch.storage") and name in ("UntypedStorage", "TypedStorage"):
+            return _StorageClass(dtypes.uint8)
+        if module == "torch" and name in dtypes._BY_NAME:
+            return dtypes.as_dtype(name)
+        if module == "torch" and name == "Tensor":
+            return "Tensor"  # what _rebuild_from_type_v2 is told, and nothing else looks at
+        found = self._makers().get((module.replace("numpy.core", "numpy._core"), name))
+        if found is None:
+            raise RuntimeError(
+                f"load: {self.file_name} holds a {module}.{name}, which is refused: only tensors and plain containers "
+                "are read, since anything else could run code. In PyTorch, save the state_dict() instead; here, "
+                "add_safe_globals allows a class that you trust."
+            )
+        return found
+
+    @staticmethod
+    def _makers():
+        return {
+            ("torch._utils", "_rebuild_tensor"): lambda *args: _rebuild(*args),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda *args: _rebuild(*args[:5], metadata=args[6:]),
+            ("torch._utils", "_rebuild_tensor_v3"): lambda *args: _rebuild(*args[:5], dtype=args[6], metadata=args[7:]),
+            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: Parameter(data, requires_grad),
+            ("torch._utils", "_rebuild_parameter_with_state"): (
+                lambda data, requires_grad, hooks, state: _with_state(Parameter(data, requires_grad), state)
+            ),
+            ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(function(*args), state),
+            ("torch", "Size"): lambda sizes: Size(sizes),
+            ("torch", "device"): lambda *args: device_class(*args),
+            ("collections", "OrderedDict"): OrderedDict,
+            ("collections", "Counter"): Counter,
+            ("collections", "defaultdict"): lambda *args: {},
+            ("builtins", "set"): set,
+            ("builtins", "frozenset"): frozenset,
+            ("builtins", "complex"): complex,
+            ("builtins", "bytearray"): bytearray,
+            ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
+            (_NUMPY, "_reconstruct"): lambda kind, shape, code: np.ndarray((0,), np.int8),
+            (_NUMPY, "scalar"): lambda dtype, content: np.frombuffer(content, dtype, 1)[0],
+            ("numpy", "ndarray"): lambda *args: None,
+            ("numpy", "dtype"): lambda name, *args: _numpy_dtype(name),
+        }
+
+    def load_build(self):
+        """Give the object below the state on top of the stack: attributes to trusted objects and OrderedDicts."""
+        found, state = self.stack[-2], self.stack[-1]
+        if isinstance(found, np.ndarray):
+            _, shape, dtype, fortran, content = self.stack.pop()
+            if not isinstance(content, bytes):
+                raise ValueError(f"load: {self.file_name} holds an ndarray of objects, which is refused.")
+            order = "F" if fortran else "C"
+            self.stack[-1] = np.frombuffer(content, dtype).reshape(shape, order=order).copy(order)
+        elif isinstance(found, np.dtype):
+            self.stack.pop()
+            self.stack[-1] = found.newbyteorder(state[1]) if state[1] in (">", "<") else found
+        elif type(found) is OrderedDict or _is_safe(type(found)):
+            super().load_build()
+        else:
+            raise RuntimeError(f"load: {self.file_name} sets the state of a {type(found).__name__}, which is refused.")
+
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
+
+    def persistent_load(self, key):
+        """A storage, as a flat Array: (“storage”, class, key, location, number of elements)."""
+        if not isinstance(key, tuple) or len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _StorageClass):
+            raise RuntimeError(f"load: {self.file_name} refers to {key!r}, which is no storage.")
+        return self.storage_of(str(key[2]), key[1].dtype, str(key[3]))
+
+
+def _numpy_dtype(name):
+    """A NumPy dtype of numbers or text by its name.
+
+    Raises:
+        ValueError: of Python objects, or of structures.
+    """
+    found = dtypes._BY_NAME[name].numpy if name in dtypes._BY_NAME else np.dtype(str(name))
+    if found.hasobject or found.names:
+        raise ValueError(f"load: an ndarray of dtype {found} is refused.")
+    return found
+
+
+def _with_state(tensor, state):
+    """A tensor with the attributes that were saved with it; a Buffer if they say so."""
+    if isinstance(state, tuple):  # (of __dict__, of slots)
+        state = state[0]
+    if isinstance(state, dict) and state.get("_is_buffer"):
+        return Buffer(tensor, persistent=state.get("persistent", True))
+    if isinstance(state, dict):
+        tensor.__dict__.update({k: v for k, v in state.items() if isinstance(k, str) and not k.startswith("_")})
+    return tensor
+
+
+def _rebuild(storage, offset, size, stride, requires_grad=False, *, dtype=None, metadata=()):
+    """The tensor that looks at a storage (an Array) with these sizes and strides, in elements.
+
+    Views of one storage go on sharing it; one that overlaps itself, as expand's result, gets memory of its own.
+    """
+    raw = storage._array if dtype is None else storage._array.view(dtypes.as_numpy(dtype))
+    size, stride = tuple(size), tuple(stride)
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else offset - 1
+    if offset < 0 or last >= raw.size or any(s < 0 for s in stride):
+        raise ValueError(f"load: a tensor of shape {size} reaches beyond its storage of {raw.size} elements.")
+    view = xp_of(raw).lib.stride_tricks.as_strided(raw[offset:], size, [s * raw.itemsize for s in stride])
+    if offset == 0 and view.size == raw.size and view.flags.c_contiguous:
+        view = raw.reshape(size)
+    elif not _is_apart(size, stride):
+        view = view.copy()
+    for mark in metadata[0] if metadata and metadata[0] else ():
+        view = view.conj() if mark == "conj" else -view
+    tensor = Tensor._wrap(view)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _is_apart(size, stride):
+    """Whether no two elements share a place."""
+    reach = 0
+    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
+        if s <= reach:
+            return False
+        reach += (n - 1) * s
+    return True
+
+
+def read(content, name, map_location=None, copy=True):
+    """The object in a PyTorch file.
+
+    Args:
+        content: its bytes, an array of uint8.
+        name: for error messages.
+        map_location: see `serialization.load`.
+        copy: give the tensors memory of their own, instead of views of `content`.
+
+    Raises:
+        ValueError: the file is damaged or foreign. RuntimeError: it holds what is refused, or lies on a
+            device that is not here.
+    """
+    try:
+        archive = zipfile.ZipFile(_Bytes(content))
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"load: {name} is a damaged zip file ({error}).") from None
+    members = archive.namelist()
+    pickles = [m for m in members if m.endswith("/data.pkl") or m == "data.pkl"]
+    if len(pickles) != 1:
+        raise ValueError(f"load: {name} is a zip file, but not one of PyTorch's: it has no data.pkl.")
+    root = pickles[0].removesuffix("data.pkl")
+    if root + "constants.pkl" in members:
+        raise RuntimeError(f"load: {name} is a TorchScript program, which is refused; save the state_dict() instead.")
+    order = archive.read(root + "byteorder").decode() if root + "byteorder" in members else "little"
+    place, storages = placer(map_location), {}
+
+    def storage_of(key, dtype, location):
+        if key not in storages:
+            try:
+                raw = _entry(archive, content, f"{root}data/{key}").view(dtype.numpy)
+            except (KeyError, ValueError, zipfile.BadZipFile) as error:
+                raise ValueError(f"load: {name} is damaged: storage {key!r} can't be read ({error}).") from None
+            raw = raw.copy() if copy else raw
+            storages[key] = Array._wrap(place(raw.byteswap() if order == "big" else raw, location))
+        return storages[key]
+
+    try:
+        return _Unpickler(archive.read(pickles[0]), storage_of, name).load()
+    except (
+        pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, TypeError, struct.error, zipfile.BadZipFile,
+    ) as error:  # fmt: skip
+        raise ValueError(f"load: {name} is damaged: its pickle can't be read ({error}).") from None
+
+
+class _Bytes(io.RawIOBase):
+    """A readable file over an array of bytes, without a copy of it."""
+
+    def __init__(self, content):
+        self.view = memoryview(content)
+        self.at = 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        return self.at
+
+    def seek(self, offset, whence=0):
+        self.at = max(0, offset + (0, self.at, len(self.view))[whence])
+        return self.at
+
+    def read(self, size=-1):
+        end = len(self.view) if size is None or size < 0 else min(len(self.view), self.at + size)
+        piece = bytes(self.view[self.at : end])
+        self.at += len(piece)
+        return piece
+
+
+def _entry(archive, content, name):
+    """The bytes of an entry, a view of the content if it is not compressed."""
+    entry = archive.getinfo(name)
+    if entry.compress_type != zipfile.ZIP_STORED:
+        return np.frombuffer(archive.read(name), np.uint8)
+    head = bytes(content[entry.header_offset : entry.header_offset + 30])
+    if head[:4] != b"PK\x03\x04" or len(head) < 30:
+        raise ValueError("its header is damaged")
+    start = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:30]))
+    if start + entry.file_size > len(content):
+        raise ValueError("it is cut short")
+    return content[start : start + entry.file_size]
+
+
+def placer(map_location):
+    """A function (raw CPU array, location in the file) -> raw array where `map_location` wants it."""
+    if callable(map_location) and not isinstance(map_location, device_class):
+
+        def asked(raw, location):
+            moved = map_location(Tensor._wrap(raw), location)
+            return _there(raw, location) if moved is None else getattr(moved, "_data", moved)._array
+
+        return asked
+    if isinstance(map_location, dict):
+        table = {str(device_class(k)): v for k, v in map_location.items()}
+        return lambda raw, location: _there(raw, table.get(location, location))
+    return lambda raw, location: _there(raw, location if map_location is None else map_location)
+
+
+def _there(raw, location):
+    """A raw array on the device of a name.
+
+    Raises:
+        RuntimeError: the device is not here.
+    """
+    if location == "cpu":
+        return raw
+    from .backend import cuda_available
+
+    where = device_class(location)
+    if where.type == "cuda" and not cuda_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but cuda.is_available() is False. On a machine without "
+            "a GPU, use load with map_location='cpu' to map its storages to the CPU."
+        )
+    return to_device(raw, as_device(where))
+
+
+def root_name(path):
+    """The archive's root folder for a file name, as PyTorch chooses it."""
+    return Path(path).stem or "archive"
