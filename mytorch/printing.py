@@ -57,7 +57,7 @@ def format_tensor(tensor):
         if not _dtype_is_plain(tensor.dtype) or (tensor.numel() == 0 and tensor.dtype is dtypes.int64):
             suffix.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
-        suffix.append(f"grad_fn=<{tensor.grad_fn.name}{'0' if torch_layout else ''}>")
+        suffix.append(f"grad_fn=<{tensor.grad_fn.label}{'0' if torch_layout else ''}>")
     elif tensor.requires_grad:
         suffix.append("requires_grad=True")
     if not torch_layout and tensor.device is not CPU:

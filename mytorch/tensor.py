@@ -160,6 +160,7 @@ class Tensor:
                         f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}."
                     )
                 self._edge = Leaf(self._data._array)
+                self._edge.owner = weakref.ref(self)
                 self._edge.grad = self.__dict__.pop("_grad", None)
         elif edge is not None:
             if not isinstance(edge, Leaf):
@@ -187,7 +188,7 @@ class Tensor:
     def grad_fn(self):
         """The Node that made it; None for a leaf."""
         edge = self.edge
-        return None if edge is None or isinstance(edge, Leaf) else edge
+        return None if edge is None or isinstance(edge, Leaf) else getattr(edge, "node", edge)
 
     @property
     def is_leaf(self):
@@ -361,6 +362,7 @@ def _restore(cls, array, requires_grad, extra):
     tensor = cls._of(array)
     if requires_grad:
         tensor._edge = Leaf(array._array)
+        tensor._edge.owner = weakref.ref(tensor)
     if extra:
         tensor.__dict__.update(extra)
     return tensor

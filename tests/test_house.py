@@ -25,7 +25,10 @@ FLOORS = {  # a module may import from its own floor and those below
 }  # fmt: skip
 
 # User-facing parts of autograd work on Tensors; they are imported when asked for, after the ops.
-ABOVE_TENSOR = {"autograd/function.py", "autograd/gradcheck.py", "autograd/checkpoint.py", "autograd/functional.py"}
+ABOVE_TENSOR = {
+    f"autograd/{name}.py"
+    for name in ("function", "gradcheck", "checkpoint", "functional", "graph", "variable")
+}
 
 
 def _floor(path):

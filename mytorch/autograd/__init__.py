@@ -23,6 +23,12 @@ _LATER = {
     "gradgradcheck": "gradcheck",
     "checkpoint": "checkpoint",
     "functional": None,
+    "graph": None,
+    "variable": None,
+    "grad_mode": None,
+    "anomaly_mode": None,
+    "forward_ad": None,
+    "Variable": "variable",
 }
 
 

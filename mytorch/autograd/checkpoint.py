@@ -3,8 +3,18 @@
 Memory for the part's activations is spent only while its backward runs, for the price of one more forward.
 Random numbers are drawn again as they were, so dropout masks agree.
 
+There are two ways. The one that PyTorch recommends, use_reentrant=False, records the graph as always, but what
+ops save is dropped, and found again, when backward asks for the first of it, by running the function once more
+under hooks that collect what it saves. The reentrant one records nothing in forward and runs a backward of its
+own inside backward, so it adds to `.grad` of the parameters that the function reaches by itself, whatever way
+the outer backward was started.
+
 Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """
+
+import contextlib
+from contextvars import ContextVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -12,47 +22,189 @@ from ..ops.random import draw_numbers, get_rng_state, set_draw_numbers, set_rng_
 from ..tensor import Tensor
 from .function import Function
 from .functions import backward as run_backward
+from .graph import saved_tensors_hooks
 from .mode import enable_grad, get_mode, reset_mode, set_mode
 
+_early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)
 
-class _Checkpoint(Function):
+
+class CheckpointError(RuntimeError):
+    """Running the function again gave something else than its first run."""
+
+
+def noop_context_fn():
+    """Two contexts that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable):
+    """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
+    token = _early_stop.set(enable)
+    try:
+        yield
+    finally:
+        _early_stop.reset(token)
+
+
+def _random_state():
+    """The CPU generator's state, and the draws that the generators of kernels are at."""
+    return get_rng_state(), draw_numbers()
+
+
+def _set_random_state(state):
+    set_rng_state(state[0])
+    set_draw_numbers(state[1])
+
+
+@contextlib.contextmanager
+def _random_numbers_of(state):
+    """Draw random numbers from a state, and go on afterwards where they were; None leaves them alone."""
+    if state is None:
+        yield
+        return
+    now = _random_state()
+    _set_random_state(state)
+    try:
+        yield
+    finally:
+        _set_random_state(now)
+
+
+# -- by hooks on what is saved ------------------------------------------------------------------------
+
+
+class _Place:
+    """Stands in the graph for one saved tensor."""
+
+    __slots__ = ("__weakref__", "frame", "index", "looks")
+
+    def __init__(self, frame, index, tensor):
+        self.frame = frame
+        self.index = index
+        self.looks = _looks(tensor)
+
+
+def _looks(tensor):
+    return tuple(tensor.shape), tensor.dtype, str(tensor.device)
+
+
+class _Stop(Exception):
+    """Everything that was saved has been found again."""
+
+
+class _Frame:
+    """One call of a checkpointed function: how to repeat it, and what the repetition saved."""
+
+    def __init__(self, function, args, kwargs, keep_rng, context, check, early_stop):
+        self.function = function
+        self.args = [_apart(a) for a in args]
+        self.kwargs = {k: _apart(v) for k, v in kwargs.items()}
+        self.mode = get_mode()
+        self.rng = _random_state() if keep_rng else None
+        self.context = context
+        self.check = check
+        self.early_stop = early_stop
+        self.count = 0
+        self.found = WeakKeyDictionary()  # place -> tensor: gone when the graph lets go of the place
+        self.places = WeakValueDictionary()  # number -> place, kept by the graph alone
+
+    def pack(self, tensor):
+        place = _Place(self, self.count, tensor)
+        self.places[self.count] = place
+        self.count += 1
+        return place
+
+    @staticmethod
+    def unpack(place):
+        frame = place.frame
+        if place not in frame.found:
+            frame.run_again()
+        return frame.found[place]
+
+    def run_again(self):
+        """Run the function once more, and keep what its ops save."""
+        seen = []
+
+        def collect(tensor):
+            if len(seen) < self.count:
+                place = self.places.get(len(seen))
+                if place is not None and self.check != "none" and _looks(tensor) != place.looks:
+                    raise CheckpointError(
+                        "checkpoint: Recomputed values for the following tensors have different metadata than during "
+                        f"the forward pass: tensor {place.index} was {place.looks}, and is {_looks(tensor)} now."
+                    )
+                if place is not None:
+                    self.found[place] = tensor
+            seen.append(None)
+            if self.early_stop and len(seen) == self.count:
+                raise _Stop
+            return tensor
+
+        token = set_mode(self.mode.replace(grad=True, inference=False))
+        try:
+            with _random_numbers_of(self.rng), self.context, saved_tensors_hooks(collect, lambda tensor: tensor):
+                self.function(*self.args, **self.kwargs)
+        except _Stop:
+            return
+        finally:
+            reset_mode(token)
+        if len(seen) != self.count:
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward and recomputation. "
+                f"Number of tensors saved during forward: {self.count}; during recomputation: {len(seen)}."
+            )
+
+
+def _apart(x):
+    """A tensor out of its graph, to run the function on again; everything else as it is."""
+    if not isinstance(x, Tensor):
+        return x
+    copy = x.detach()
+    return copy.requires_grad_() if x.requires_grad else copy
+
+
+def _by_hooks(function, args, kwargs, keep_rng, context_fn, check, early_stop):
+    first, second = context_fn()
+    frame = _Frame(function, args, kwargs, keep_rng, second, check, early_stop)
+    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
+
+
+# -- by a backward inside backward ----------------------------------------------------------------------
+
+
+class _Reentrant(Function):
     """Forward unrecorded; backward runs the function again, recorded, and goes back through that."""
 
     @staticmethod
-    def forward(ctx, function, keep_rng, kwargs, anchor, *args):
-        ctx.function, ctx.kwargs = function, kwargs
+    def forward(ctx, function, keep_rng, anchor, *args):
+        ctx.function = function
         ctx.mode = get_mode().replace(grad=True, inference=False)
-        ctx.rng = (get_rng_state(), draw_numbers()) if keep_rng else None
+        ctx.rng = _random_state() if keep_rng else None
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
         ctx.set_materialize_grads(False)
-        return function(*args, **kwargs)
+        return function(*args)
 
     @staticmethod
     def backward(ctx, *grads):
         args = list(ctx.plain)
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):
-            copy = t.detach()
-            args[i] = copy.requires_grad_() if t.requires_grad else copy
-        now = (get_rng_state(), draw_numbers()) if ctx.rng is not None else None
-        if now is not None:
-            set_rng_state(ctx.rng[0])
-            set_draw_numbers(ctx.rng[1])
+            args[i] = _apart(t)
         token = set_mode(ctx.mode)
         try:
-            outs = ctx.function(*args, **ctx.kwargs)
+            with _random_numbers_of(ctx.rng):
+                outs = ctx.function(*args)
         finally:
             reset_mode(token)
-            if now is not None:
-                set_rng_state(now[0])
-                set_draw_numbers(now[1])
         outs = outs if isinstance(outs, tuple) else (outs,)
         pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad and g is not None]
         if pairs:
             with enable_grad():
                 run_backward([o for o, _ in pairs], [g for _, g in pairs])
-        return (None, None, None, None, *(_gradient(a) if isinstance(a, Tensor) else None for a in args))
+        return (None, None, None, *(_gradient(a) if isinstance(a, Tensor) else None for a in args))
 
 
 def _gradient(t):
@@ -60,24 +212,58 @@ def _gradient(t):
     return None if g is None else g if isinstance(g, Tensor) else Tensor._of(g)
 
 
-def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, context_fn=None, determinism_check="default", debug=False, **kwargs):
+def checkpoint(
+    function, *args, use_reentrant=None, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default",
+    debug=False, early_stop=True, **kwargs,
+):  # fmt: skip
     """function(*args, **kwargs), whose activations are not kept but computed again in backward.
 
     Args:
-        use_reentrant: accepted; there is one implementation, which works for parameters that the function
-            reaches by itself as well as for its arguments.
+        use_reentrant: False (and None): by hooks on what is saved, for every way of backward and any structure of
+            arguments and results. True: by a backward inside backward, which takes no keyword arguments, and gives
+            gradients to the parameters that the function reaches in `backward()` only.
         preserve_rng_state: draw the same random numbers the second time.
+        context_fn: gives two context managers, for the first run and for the second. Not with use_reentrant=True.
+        determinism_check: "default" compares shapes, dtypes and devices of what the runs save; "none" doesn't.
+        early_stop: the second run ends when all that was saved is found; `set_checkpoint_early_stop` overrides it.
+
+    Raises:
+        ValueError: options that do not go together.
+        NotImplementedError: debug=True.
+        CheckpointError: in backward, the second run differs.
 
     Source: see the module.
     """
+    if debug:
+        raise NotImplementedError("checkpoint: debug=True is not supported.")
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn not in (None, noop_context_fn):
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     if not get_mode().grad:
         return function(*args, **kwargs)
-    anchor = Tensor._wrap(np.zeros((), np.float32)).requires_grad_()  # so that it is recorded even if no argument requires grad
-    return _Checkpoint.apply(function, preserve_rng_state, kwargs, anchor, *args)
+    if use_reentrant:
+        anchor = Tensor._wrap(np.zeros((), np.float32)).requires_grad_()  # recorded even if no argument requires grad
+        return _Reentrant.apply(function, preserve_rng_state, anchor, *args)
+    stop = early_stop if _early_stop.get() is None else _early_stop.get()
+    return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn or noop_context_fn, determinism_check, stop)
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
-    """Run a Sequential, or a list of functions, in `segments` checkpointed parts (the last one is not)."""
+    """Run a Sequential, or a list of functions, in `segments` checkpointed parts (the last one is not).
+
+    Args:
+        preserve_rng_state: draw the same random numbers the second time.
+
+    Raises:
+        ValueError: another keyword argument.
+    """
+    options = {"use_reentrant": use_reentrant, "preserve_rng_state": kwargs.pop("preserve_rng_state", True)}
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = max(len(functions) // segments, 1)
 
@@ -91,6 +277,6 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
 
     start = 0
     for _ in range(segments - 1):
-        input = checkpoint(run(start, start + size), input, use_reentrant=use_reentrant, **kwargs)
+        input = checkpoint(run(start, start + size), input, **options)
         start += size
     return run(start, len(functions))(input)

@@ -18,13 +18,14 @@ The walk is written over raw arrays. For `create_graph` the same walk runs over 
 arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
 """
 
+import threading
 from functools import partial
 
 from numpy import asarray, generic
 
 from .._array import Array
 from ..backend import ndarray, xp_of
-from .node import Leaf, Node, Port
+from .node import Leaf, Node, Port, watched
 
 
 class RawArithmetic:
@@ -115,6 +116,24 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     """
     useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
     waiting = _count(roots, useful)
+    walks = _walks.__dict__.setdefault("stack", [])
+    walks.append(waiting)
+    try:
+        return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
+    finally:
+        walks.pop()
+
+
+_walks = threading.local()
+
+
+def current_walk():
+    """The edges that the running backward of this thread reaches, a dict that is its own; None outside of one."""
+    stack = _walks.__dict__.get("stack")
+    return stack[-1] if stack else None
+
+
+def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways):
     grads, owned, found = {}, set(), {}
     for edge, g in roots:
         _add(grads, owned, edge, ways.fit(g, edge), False)
@@ -142,10 +161,15 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
                 _keep(edge, g, ways)
         if kind is Leaf:
             if g is not None and leaves and (targets is None or edge in targets):
-                ways.into_leaf(edge, g, edge in owned)
+                if watched and edge in watched:
+                    _run_watched(edge, g, ways, lambda g, edge=edge: ways.into_leaf(edge, g, False) or [])
+                else:
+                    ways.into_leaf(edge, g, edge in owned)
             continue
         if kind is Port:
             node = edge.node
+            if useful is not None and node not in useful:
+                continue  # a target itself, with nothing wanted behind it
             if g is not None:  # there may be several Ports for one output: backward's own graph makes them anew
                 bundle = grads.setdefault(node, [None] * node.plan.ports)
                 bundle[edge.index] = g if bundle[edge.index] is None else bundle[edge.index] + g
@@ -157,7 +181,10 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
             results = [(parent, None) for parent in edge.parents if parent is not None]
         else:
             edge.check()
-            results = _run_node(edge, g, ways)
+            if watched and edge in watched:
+                results = _run_watched(edge, g, ways, lambda g, edge=edge: _run_node(edge, g, ways))
+            else:
+                results = _run_node(edge, g, ways)
             if not keep_graph:
                 edge.release()
         for parent, gp in results:
@@ -176,6 +203,33 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
             if not waiting[parent]:
                 ready.append(parent)
     return found
+
+
+def _run_watched(node, g, ways, run):
+    """Run a node between its own hooks, which are given tuples of gradients."""
+    hooks, several = watched[node], isinstance(g, list)
+    given = tuple(None if x is None else ways.wrap(x) for x in (g if several else [g]))
+    for hook in list(hooks["pre"].values()):
+        changed = hook(given)
+        if changed is not None:
+            given = changed if isinstance(changed, tuple) else (changed,)
+    if hooks["pre"]:
+        g = [None if x is None else ways.unwrap(x) for x in given]
+        g = g if several else g[0]
+    results = list(run(g))
+    if not hooks["post"]:
+        return results
+    places, found = [], [None] * len(node.parents)
+    for parent, gp in results:
+        i = next(i for i, p in enumerate(node.parents) if p is parent and i not in places)
+        places.append(i)
+        found[i] = None if gp is None else ways.wrap(ways.fit(gp, parent))
+    found = tuple(found)
+    for hook in list(hooks["post"].values()):
+        changed = hook(found, given)
+        if changed is not None:
+            found = changed if isinstance(changed, tuple) else (changed,)
+    return [(node.parents[i], None if found[i] is None else ways.unwrap(found[i])) for i in places]
 
 
 def _run_node(node, g, ways):
@@ -203,12 +257,12 @@ def _run_traced(ways, node, g):
     try:
         results = ways.formulas(node, g)
     except Exception as error:
-        raise RuntimeError(f"{node.name} failed in backward: {error}. The forward op ran here:\n{node.trace}") from error
+        raise RuntimeError(f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}") from error
     for _, gp in results:
         values = gp if isinstance(gp, ndarray) else getattr(getattr(gp, "_data", None), "_array", None)
         if values is not None and values.dtype.kind in "fc" and (values != values).any():
             raise RuntimeError(
-                f"Function '{node.name}' returned nan values in its output. The forward op ran here:\n{node.trace}"
+                f"Function '{node.label}' returned nan values in its output. The forward op ran here:\n{node.trace}"
             )
     return results
 

@@ -24,6 +24,7 @@ from ..errors import kind
 from . import engine
 from .mode import enable_grad, get_mode, no_grad
 from .node import Node, Port
+from .saved import Packed, packed, unpacked
 
 
 class _Saved:
@@ -32,10 +33,14 @@ class _Saved:
     __slots__ = ("array", "edge", "output", "version")
 
     def __init__(self, tensor, output):
-        self.array = tensor._data
-        self.version = tensor._data._version
         self.output = output
         self.edge = None if output is not None else tensor._edge
+        hooks = get_mode().saved_hooks
+        if hooks is not None:
+            self.array = packed(tensor._data._array, hooks)
+            return
+        self.array = tensor._data
+        self.version = tensor._data._version
         tensor._data._shared_cell()
 
 
@@ -52,8 +57,17 @@ class FunctionCtx:
         self.needs_input_grad = ()
 
     def save_for_backward(self, *tensors):
-        """Keep inputs or outputs (or None) for `saved_tensors` in backward."""
-        self._to_save = tensors
+        """Keep inputs or outputs (or None) for `saved_tensors` in backward.
+
+        Raises:
+            TypeError: something else; set it as an attribute of ctx instead.
+        """
+        from ..tensor import Tensor
+
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, (Tensor, Array)):
+                raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {kind(t)}")
+        self._to_save = tuple(Tensor._of(t) if isinstance(t, Array) else t for t in tensors)
 
     def save_for_forward(self, *tensors):
         """Accepted; there is no forward mode."""
@@ -81,7 +95,11 @@ class FunctionCtx:
 
         if not isinstance(saved, _Saved):
             return saved
-        if saved.array._version != saved.version:
+        if isinstance(saved.array, Packed):
+            array = Array._wrap(unpacked(saved.array))
+        elif saved.array._version == saved.version:
+            array = saved.array
+        else:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: saved at "
                 f"version {saved.version}, now at version {saved.array._version}. clone() it before changing it in place."
@@ -89,7 +107,7 @@ class FunctionCtx:
         edge = saved.edge
         if saved.output is not None:
             edge = self._node.output_edge(saved.output)
-        return Tensor._of(saved.array, edge)
+        return Tensor._of(array, edge)
 
     def mark_dirty(self, *tensors):
         """Say which inputs forward changed in place."""
@@ -117,8 +135,12 @@ class FunctionNode(Node):
         self.outputs = outputs  # (shape, dtype) of each
 
     @property
-    def name(self):
+    def label(self):
         return f"{self.function.__name__}Backward"
+
+    def name(self):
+        """The class's name with Backward after it."""
+        return self.label
 
     def check(self):
         """The context checks what was saved when it is asked for."""
@@ -269,14 +291,14 @@ class Function(metaclass=_Meta):
             results = results[: len(node.parents)]
         if len(results) != len(node.parents):
             raise RuntimeError(
-                f"function {node.name} returned an incorrect number of gradients (expected {len(node.parents)}, got {len(results)})"
+                f"function {node.label} returned an incorrect number of gradients (expected {len(node.parents)}, got {len(results)})"
             )
         pairs = []
         for parent, value in zip(node.parents, results, strict=True):
             if parent is None:
                 continue
             if value is not None and not isinstance(value, (Tensor, Array)):
-                raise TypeError(f"{node.name}: expected a Tensor or None as gradient, got {kind(value)}.")
+                raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
             if recorded:
                 pairs.append((parent, value if value is None or isinstance(value, Tensor) else Tensor._of(value)))
             else:
@@ -302,10 +324,9 @@ class _Weak:
 
 
 def _save(tensor, args, outs):
-    from ..tensor import Tensor
 
-    if not isinstance(tensor, Tensor):
-        return tensor
+    if tensor is None:
+        return None
     output = next((i for i, o in enumerate(outs) if o is tensor), None)
     if any(tensor is a for a in args):
         output = None

@@ -2,13 +2,13 @@
 
 from . import engine
 from .mode import no_grad
-from .node import Leaf
+from .node import Leaf, Port
 
 
 def _as_tuple(x):
     if x is None:
         return ()
-    return tuple(x) if isinstance(x, (list, tuple)) else (x,)
+    return tuple(x) if isinstance(x, (list, tuple)) and not hasattr(x, "output_nr") else (x,)
 
 
 def _roots(tensors, gradients, create_graph, what):
@@ -18,10 +18,15 @@ def _roots(tensors, gradients, create_graph, what):
         raise RuntimeError(f"{what}: got {len(tensors)} tensors and {len(given)} gradients.")
     roots = []
     for tensor, g in zip(tensors, given, strict=True):
-        edge = tensor.edge
+        edge = _edge(tensor)
         if edge is None:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
-        start = engine.gradient_of_root(tensor._data._array, g, what)
+        if not hasattr(tensor, "_data"):  # a GradientEdge, which keeps no value
+            if g is None:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs: a GradientEdge needs its gradient.")
+            start = engine.raw.unwrap(g)
+        else:
+            start = engine.gradient_of_root(tensor._data._array, g, what)
         if create_graph:
             start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
         roots.append((edge, start))
@@ -68,6 +73,8 @@ def grad(
         outputs, inputs: a tensor or several.
         grad_outputs: upstream gradients.
         allow_unused: give None for an input that the outputs do not depend on, instead of raising.
+        is_grads_batched: grad_outputs have a first axis of their own; each of its rows gives a row of the results.
+            The rows are run one after another, so this saves writing, not time.
         materialize_grads: give zeros there.
 
     Returns:
@@ -77,7 +84,8 @@ def grad(
         RuntimeError: an input does not require grad, or was not used and allow_unused is not set.
     """
     if is_grads_batched:
-        raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; call grad once per row.")
+        keep = True if retain_graph is None else retain_graph
+        return _batched(outputs, inputs, grad_outputs, keep, create_graph, allow_unused, materialize_grads)
     if not only_inputs:
         raise ValueError("autograd.grad: only_inputs=False is deprecated; use backward().")
     if materialize_grads and allow_unused is False:
@@ -104,8 +112,37 @@ def grad(
     return tuple(results)
 
 
+def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads):
+    """The gradients for each row of grad_outputs, stacked."""
+    from ..ops.movement import stack
+
+    given = _as_tuple(grad_outputs)
+    count = next((len(g) for g in given if g is not None), None)
+    if count is None:
+        raise RuntimeError("autograd.grad: is_grads_batched=True needs grad_outputs with a first axis for the batch.")
+    rows = []
+    for i in range(count):
+        upstream = [None if g is None else g[i] for g in given]
+        keep = True if i + 1 < count else retain_graph
+        rows.append(grad(outputs, inputs, upstream, keep, create_graph, True, allow_unused, False, materialize_grads))
+    return tuple(None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True))
+
+
+def _edge(tensor):
+    """The edge of a tensor, or of a GradientEdge."""
+    if tensor.edge is None and hasattr(tensor, "node"):
+        node, i = tensor
+        several = type(node) is not Leaf and node.plan.ports
+        return _port(node, i) if several else node
+    return tensor.edge
+
+
+def _port(node, i):
+    return node.output_edge(i) if hasattr(node, "output_edge") else Port(node, i, node.shape[i], node.dtype[i])
+
+
 def _edge_of(tensor, what):
-    edge = tensor.edge
+    edge = _edge(tensor)
     if edge is None:
         raise RuntimeError(f"{what}: One of the differentiated Tensors does not require grad")
     return edge

@@ -17,19 +17,27 @@ class Mode:
         inference: as `grad` off, and set by `inference_mode`.
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
         anomaly: keep the Python stack of each forward op, to name it when its backward fails.
+        saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
     """
 
-    __slots__ = ("anomaly", "autocast", "grad", "inference", "plain")
+    __slots__ = ("anomaly", "autocast", "grad", "hooks_refused", "inference", "plain", "saved_hooks")
 
-    def __init__(self, grad=True, inference=False, autocast=None, anomaly=False):
+    def __init__(
+        self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None
+    ):
         self.grad = grad
         self.inference = inference
         self.autocast = autocast
         self.anomaly = anomaly
-        self.plain = autocast is None and not anomaly  # nothing but `grad` to look at
+        self.saved_hooks = saved_hooks
+        self.hooks_refused = hooks_refused
+        self.plain = autocast is None and not anomaly and saved_hooks is None  # nothing but `grad` to look at
 
     def replace(self, **changes):
-        fields = {"grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly}
+        fields = {
+            "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
+            "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused,
+        }  # fmt: skip
         return Mode(**{**fields, **changes})
 
 

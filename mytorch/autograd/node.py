@@ -8,6 +8,9 @@ Leaf when the user made it with requires_grad. Every edge knows the shape and dt
 gradient that arrives is summed to that shape and cast to that dtype, once, in the engine.
 """
 
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
 from .._array import Array
 from ..errors import GraphFreedError, InPlaceError
 
@@ -18,19 +21,53 @@ class Edge:
     __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
 
 
-class Leaf(Edge):
+watched = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; few have any
+
+
+class _Watched:
+    """What users see of a node: its name, its parents, metadata, and hooks (graph.py defines those)."""
+
+    __slots__ = ()
+
+    def watched(self):
+        """The node's own dicts of hooks and metadata, made the first time."""
+        found = watched.get(self)
+        if found is None:
+            found = watched[self] = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}}
+        return found
+
+    @property
+    def metadata(self):
+        """A dict for whatever a user wants to note on the node."""
+        return self.watched()["metadata"]
+
+
+class Leaf(_Watched, Edge):
     """Where gradients end: the edge of a tensor that was made, not computed, with requires_grad."""
 
-    __slots__ = ("post_hooks",)
+    __slots__ = ("owner", "post_hooks")
 
     def __init__(self, array):
         self.shape = array.shape
         self.dtype = array.dtype
-        self.grad = self.hooks = self.post_hooks = None
+        self.grad = self.hooks = self.post_hooks = self.owner = None
         self.keeps_grad = False
         self.parents = ()
 
-    name = "AccumulateGrad"
+    label = "AccumulateGrad"
+    next_functions = ()
+
+    def name(self):
+        """PyTorch's name of what ends the graph."""
+        return "torch::autograd::AccumulateGrad"
+
+    @property
+    def variable(self):
+        """The tensor whose gradient it accumulates; None if that is gone."""
+        return None if self.owner is None else self.owner()
+
+    def __repr__(self):
+        return f"<{self.label}>"
 
     def accumulate(self, g, owned):
         """Add a complete raw gradient. `owned` says that nobody else holds the array `g`."""
@@ -56,7 +93,7 @@ class Leaf(Edge):
                     hook(tensor)
 
 
-class Node(Edge):
+class Node(_Watched, Edge):
     """One op that ran, with what its gradient formulas need.
 
     Attributes:
@@ -81,9 +118,13 @@ class Node(Edge):
         self.keeps_grad = False
 
     @property
-    def name(self):
+    def label(self):
         """The name printed as grad_fn, such as MulBackward."""
         return self.op.grad_name
+
+    def name(self):
+        """The name with PyTorch's zero, such as MulBackward0."""
+        return self.label + "0"
 
     @property
     def next_functions(self):
@@ -101,7 +142,7 @@ class Node(Edge):
             if cell[0] != version:
                 raise InPlaceError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"an array saved for {self.op.name} ({self.name}, result of shape {self.shape}) is at version "
+                    f"an array saved for {self.op.name} ({self.label}, result of shape {self.shape}) is at version "
                     f"{cell[0]}; expected version {version} instead. clone() it before changing it in place."
                 )
 
@@ -112,7 +153,7 @@ class Node(Edge):
             self.cells = ()
 
     def __repr__(self):
-        return f"<{self.name}>"
+        return f"<{self.label}>"
 
 
 class Port(Edge):
@@ -130,12 +171,16 @@ class Port(Edge):
         self.keeps_grad = False
 
     @property
+    def label(self):
+        return self.node.label
+
     def name(self):
-        return self.node.name
+        """The node's name."""
+        return self.node.name()
 
     @property
     def next_functions(self):
         return self.node.next_functions
 
     def __repr__(self):
-        return f"<{self.name}>"
+        return f"<{self.label}>"

@@ -54,6 +54,7 @@ from .. import config, dtypes
 from .._array import Array, as_raw
 from ..autograd.mode import get_mode
 from ..autograd.node import Node, Port
+from ..autograd.saved import pack_node
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
@@ -408,6 +409,8 @@ class Op:
         node = Node(self, plan, tuple(edges), saved, cells, shape, dtype)
         if mode.anomaly:
             node.trace = "".join(traceback.format_stack()[:-2])
+        if mode.saved_hooks is not None:
+            pack_node(node, mode.saved_hooks)
         if not several:
             if _can_have_grad(first):
                 outs[0]._edge = node

@@ -82,7 +82,7 @@ def overwrite(self, result, name):
 def _keep_original(self, result):
     """Where the op's node saved the values that are about to be overwritten, let it save a copy of them."""
     node = result._edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
-    if type(node) is not Node or not node.saved:
+    if type(node) is not Node or type(node.saved) is not tuple:
         return
     raw, cell = self._data._array, self._data._cell
     if any(value is raw for value in node.saved):

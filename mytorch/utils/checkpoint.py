@@ -3,7 +3,13 @@
 import sys
 from types import ModuleType
 
-from ..autograd.checkpoint import checkpoint, checkpoint_sequential
+from ..autograd.checkpoint import (
+    CheckpointError,
+    checkpoint,
+    checkpoint_sequential,
+    noop_context_fn,
+    set_checkpoint_early_stop,
+)
 
 
 class _CallableModule(ModuleType):
@@ -15,4 +21,10 @@ class _CallableModule(ModuleType):
 
 sys.modules[__name__].__class__ = _CallableModule
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = [
+    "CheckpointError",
+    "checkpoint",
+    "checkpoint_sequential",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+]

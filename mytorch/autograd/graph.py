@@ -1,0 +1,223 @@
+"""The graph as users see it: nodes, edges, and hooks on what is saved and on several gradients at once."""
+
+import threading
+from collections import namedtuple
+
+from ..tensor import RemovableHandle, Tensor
+from . import engine
+from .mode import ModeSwitch, get_mode, no_grad
+from .node import Leaf, Node, Port
+
+
+class saved_tensors_hooks(ModeSwitch):
+    """Within the block, what ops save for backward is replaced by `pack_hook(tensor)`, and taken back in backward
+    by `unpack_hook` of that.
+
+    Args:
+        pack_hook: tensor -> anything. It is given a tensor outside of the graph, over the saved memory.
+        unpack_hook: what pack_hook gave -> a tensor of the same shape, dtype and device.
+
+    Raises:
+        RuntimeError: at entering, within `disable_saved_tensors_hooks`.
+    """
+
+    def __init__(self, pack_hook, unpack_hook):
+        super().__init__()
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def clone(self):
+        return type(self)(self.pack_hook, self.unpack_hook)
+
+    def _changes(self):
+        refused = get_mode().hooks_refused
+        if refused is not None:
+            raise RuntimeError(refused)
+        return {"saved_hooks": (self._pack, self.unpack_hook)}
+
+    @no_grad()
+    def _pack(self, tensor):
+        before = tensor._version
+        value = self.pack_hook(tensor)
+        if tensor._version != before:
+            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.")
+        return value
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Within the block, what ops save for backward is kept on the CPU, and brought back for backward.
+
+    Args:
+        pin_memory: copy to page-locked memory, from which copies to the GPU are faster.
+    """
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        self.pin_memory = pin_memory
+        self.device_type = device_type
+
+        def pack(tensor):
+            host = tensor.cpu() if tensor.is_cuda else tensor.clone()
+            return tensor.device, host.pin_memory() if pin_memory and tensor.is_cuda else host
+
+        def unpack(value):
+            return value[1].to(value[0])
+
+        super().__init__(pack, unpack)
+
+    def clone(self):
+        return type(self)(self.pin_memory, self.device_type)
+
+
+class disable_saved_tensors_hooks(ModeSwitch):
+    """Within the block, `saved_tensors_hooks` can't be entered: it raises a RuntimeError with this message."""
+
+    def __init__(self, error_message):
+        super().__init__()
+        self.error_message = error_message
+
+    def clone(self):
+        return type(self)(self.error_message)
+
+    def _changes(self):
+        if get_mode().saved_hooks is not None:
+            raise RuntimeError(self.error_message)
+        return {"hooks_refused": self.error_message}
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Within the block, tensors that ops saved for backward may be changed in place: copies are saved."""
+
+    def __init__(self):
+        super().__init__(lambda tensor: tensor.clone(), lambda tensor: tensor)
+
+    def clone(self):
+        return type(self)()
+
+
+class GradientEdge(namedtuple("GradientEdge", "node output_nr")):
+    """A place in the graph: an output of a node. `autograd.grad` and `backward` take it as they take a tensor."""
+
+    edge = None  # the edge itself, where `get_gradient_edge` knew it
+
+
+
+def get_gradient_edge(tensor):
+    """The place of a tensor in the graph, without keeping the tensor.
+
+    Raises:
+        RuntimeError: it does not require grad.
+    """
+    edge = tensor.edge
+    if edge is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    found = GradientEdge(edge.node if type(edge) is Port else edge, getattr(edge, "index", 0))
+    found.edge = edge
+    return found
+
+
+def increment_version(tensor):
+    """Tell the graph that a tensor (or each of several) was changed in place by other means."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        t._data._bump()
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Call fn when the gradients of several tensors have been computed, in each backward.
+
+    Args:
+        tensors: tensors that require grad.
+        fn: with mode "all", given a list of the gradients, None for tensors that backward does not reach; with
+            "any", given the first gradient, once in each backward.
+
+    Returns:
+        A handle; `handle.remove()` takes the hooks away.
+
+    Raises:
+        ValueError: another mode.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = list(tensors)
+    edges = [t.edge for t in tensors]
+    lock = threading.Lock()
+    state = {"walk": None}
+
+    def start(walk):
+        """Begin anew if this is another backward than at the last call."""
+        if state["walk"] is not walk:
+            reached = [edge in walk for edge in edges]
+            state.update(walk=walk, grads=[None] * len(edges), left=sum(reached), done=False)
+
+    def hook_of(i):
+        def hook(grad):
+            with lock:
+                start(engine.current_walk())
+                if mode == "any":
+                    if state["done"]:
+                        return
+                    state["done"] = True
+                    given = grad
+                else:
+                    state["grads"][i] = grad
+                    state["left"] -= 1
+                    if state["left"]:
+                        return
+                    given = state["grads"]
+                state["grads"] = None
+            fn(given)
+
+        return hook
+
+    return _Handles([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])
+
+
+class _Handles:
+    """Several handles as one."""
+
+    def __init__(self, handles):
+        self.handles = tuple(handles)
+
+    def remove(self):
+        """Take all hooks away."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+def _register(node, kind, hook):
+    return RemovableHandle(node.watched()[kind], hook)
+
+
+def _hook_on(kind, doc):
+    def register(self, fn):
+        return _register(self, kind, fn)
+
+    register.__doc__ = doc
+    return register
+
+
+for _kind in (Node, Leaf):
+    _kind.register_hook = _hook_on(
+        "post",
+        "Call fn(grad_inputs, grad_outputs) after the node's formulas; a tuple that it returns replaces grad_inputs.",
+    )
+    _kind.register_prehook = _hook_on(
+        "pre", "Call fn(grad_outputs) before the node's formulas; a tuple that it returns replaces grad_outputs."
+    )
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
