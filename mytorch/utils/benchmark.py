@@ -1,0 +1,95 @@
+"""Timing of small programs: `Timer(stmt="x @ y", globals={"x": x, "y": y}).timeit(100)`."""
+
+import statistics
+import timeit
+
+
+class Measurement:
+    """Times of a statement.
+
+    Attributes:
+        times: seconds for one run, in each block. raw_times: for each whole block.
+        number_per_run: runs in a block. median, mean, iqr: seconds.
+    """
+
+    def __init__(self, number_per_run, raw_times, description):
+        self.number_per_run = number_per_run
+        self.raw_times = raw_times
+        self.description = description
+
+    @property
+    def times(self):
+        return [t / self.number_per_run for t in self.raw_times]
+
+    @property
+    def median(self):
+        return statistics.median(self.times)
+
+    @property
+    def mean(self):
+        return statistics.fmean(self.times)
+
+    @property
+    def iqr(self):
+        """The width of the middle half of the times."""
+        if len(self.times) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        return high - low
+
+    def __repr__(self):
+        unit, scale = next((u, s) for u, s in (("s", 1), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)) if self.median >= s or u == "ns")
+        spread = f"  IQR:    {self.iqr / scale:.2f} {unit}\n" if len(self.times) > 1 else ""
+        blocks = f"{len(self.times)} measurement{'s' if len(self.times) > 1 else ''}, {self.number_per_run} runs per measurement"
+        return f"<mytorch.utils.benchmark.Measurement>\n{self.description}\n  Median: {self.median / scale:.2f} {unit}\n{spread}  {blocks}"
+
+
+class Timer:
+    """Times a statement, on the device's clock where it works on a GPU.
+
+    Args:
+        stmt, setup, globals: as `timeit.Timer`'s.
+        label, sub_label, description: for the printed result.
+        num_threads: threads of the library while it runs; by default one, as in PyTorch.
+    """
+
+    def __init__(self, stmt="pass", setup="pass", *, globals=None, label=None, sub_label=None, description=None, num_threads=1):
+        self.text = ", ".join(t for t in (label or str(stmt), sub_label, description) if t)
+        self.num_threads = num_threads
+        self._timer = timeit.Timer(stmt, setup, self._now, dict(globals or {}))
+
+    @staticmethod
+    def _now():
+        from .. import cuda
+
+        if cuda.is_available():
+            cuda.synchronize()
+        return timeit.default_timer()
+
+    def _run(self, number):
+        from ..kernels import threads
+
+        before = threads.get_num_threads()
+        threads.set_num_threads(self.num_threads)
+        try:
+            return self._timer.timeit(number)
+        finally:
+            threads.set_num_threads(before)
+
+    def timeit(self, number=1000000):
+        """The time of `number` runs, as one Measurement, after a short warm-up."""
+        self._run(max(number // 100, 1))
+        return Measurement(number, [self._run(number)], self.text)
+
+    def blocked_autorange(self, callback=None, min_run_time=0.2):
+        """Blocks of runs until min_run_time seconds have passed; each block takes a thousandth of it or more."""
+        number = 1
+        while (t := self._run(number)) < min_run_time / 1000:
+            number *= 10
+        times = []
+        while sum(times) < min_run_time:
+            t = self._run(number)
+            times.append(t)
+            if callback is not None:
+                callback(number, t)
+        return Measurement(number, times, self.text)

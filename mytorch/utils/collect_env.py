@@ -1,0 +1,56 @@
+"""What a report of a bug should say about the machine: `python -m mytorch.utils.collect_env`."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections import namedtuple
+
+_PACKAGES = (
+    "numpy", "ml_dtypes", "numba", "triton", "cupy-cuda12x", "cupy-cuda13x", "safetensors", "einops", "mpi4py", "tiktoken",
+)  # fmt: skip
+
+SystemEnv = namedtuple("SystemEnv", "mytorch_version python_version os cpu threads blas packages cuda gpus")
+
+
+def get_env_info():
+    """A SystemEnv: versions and machine, as strings."""
+    import numpy
+
+    from .. import __version__, cuda
+    from ..kernels import threads
+
+    installed = []
+    for name in _PACKAGES:
+        try:
+            installed.append(f"{name}=={importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    there = cuda.is_available()
+    gpus = [cuda.get_device_name(i) for i in range(cuda.device_count())] if there else []
+    return SystemEnv(
+        mytorch_version=__version__,
+        python_version=sys.version.replace("\n", " "),
+        os=platform.platform(),
+        cpu=f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        threads=str(threads.get_num_threads()),
+        blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        packages=", ".join(installed),
+        cuda="yes" if there else "no",
+        gpus=", ".join(gpus) or "none",
+    )
+
+
+def pretty_str(env):
+    """A SystemEnv as text, a line for each field."""
+    return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in env._asdict().items())
+
+
+def get_pretty_env_info():
+    """The report as text."""
+    return pretty_str(get_env_info())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(get_pretty_env_info() + "\n")

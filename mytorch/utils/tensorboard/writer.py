@@ -1,0 +1,55 @@
+"""The writer of event files, over tensorboardX, whose methods have PyTorch's names and arguments."""
+
+from ..._array import Array
+from ...tensor import Tensor
+
+try:
+    from tensorboardX import SummaryWriter as _Writer
+except ImportError as error:
+    raise ImportError(
+        "utils.tensorboard needs the package tensorboardX, which writes event files without PyTorch "
+        "(pip install tensorboardX); TensorBoard itself shows them."
+    ) from error
+
+
+def _host(x):
+    """NumPy arrays in place of tensors, through containers."""
+    if isinstance(x, Tensor):
+        return x.detach().cpu().numpy()
+    if isinstance(x, Array):
+        return x.numpy()
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)(map(_host, x))
+    if isinstance(x, dict):
+        return {k: _host(v) for k, v in x.items()}
+    return x
+
+
+def _over(name):
+    method = getattr(_Writer, name)
+
+    def call(self, *args, **kwargs):
+        return method(self, *map(_host, args), **{k: _host(v) for k, v in kwargs.items()})
+
+    call.__name__, call.__doc__ = name, method.__doc__
+    return call
+
+
+class SummaryWriter(_Writer):
+    """tensorboardX's writer, for this library's tensors: `add_scalar(tag, value, step)`, `add_histogram`, …"""
+
+    def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
+        """Not here: there is no trace to draw.
+
+        Raises:
+            NotImplementedError: always; `utils.graph.draw` draws the graph of a tensor.
+        """
+        raise NotImplementedError("SummaryWriter.add_graph is not supported; utils.graph.draw(output) draws a graph.")
+
+
+for _name in (
+    "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_text", "add_pr_curve", "add_video",
+    "add_audio", "add_embedding", "add_mesh", "add_hparams", "add_image_with_boxes",
+):  # fmt: skip
+    if hasattr(_Writer, _name):
+        setattr(SummaryWriter, _name, _over(_name))
