@@ -22,6 +22,19 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _cache_enabled = True
 
+# The records say what is wanted on a GPU. On a CPU PyTorch leaves most ops in the precision that they are given:
+# their sums are accumulated in float32 inside.
+_ON_CPU = {
+    **dict.fromkeys(("convolution", "convolution_input", "einsum", "linear", "matmul", "scaled_dot_product_attention"), "half"),
+    **dict.fromkeys(
+        (
+            "binary_cross_entropy", "cholesky", "cross_entropy", "ctc_loss", "eig", "eigh", "fft", "gru", "inverse",
+            "linalg_solve", "lstm", "lu", "pinv", "prod", "qr", "rnn", "svd", "view_as_complex",
+        ),
+        "float32",
+    ),
+}  # fmt: skip
+
 
 class Policy:
     """What `Mode.autocast` holds: casts the inputs of each op.
@@ -39,9 +52,10 @@ class Policy:
 
     def cast(self, op, inputs):
         """The inputs in the precision that the op's record asks for."""
-        if op.autocast == "half":
+        wanted = _ON_CPU.get(op.name, "promote") if self.device_type == "cpu" else op.autocast
+        if wanted == "half":
             return [self._half(x) for x in inputs]
-        if op.autocast == "float32":
+        if wanted == "float32":
             return [self._single(x) for x in inputs]
         return inputs
 
@@ -72,6 +86,9 @@ class Policy:
 
 class autocast(ModeSwitch):
     """Run a block, or a decorated function, in mixed precision.
+
+    On a GPU, exponentials, norms, sums and losses of half precision run in float32; on a CPU, as in PyTorch, only
+    losses, decompositions and transforms do, and other ops stay in the precision of what they are given.
 
     Args:
         device_type: "cuda" or "cpu": where.

@@ -19,22 +19,77 @@ HALVES = [mytorch.float16, mytorch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_products_run_in_half_and_sums_in_float32(dtype):
+def test_products_run_in_half_and_losses_in_float32(dtype):
     a, w = mytorch.randn(4, 4), mytorch.randn(4, 4)
     with autocast("cpu", dtype):
         product = a @ w
         assert product.dtype is dtype
         assert F.linear(a, w).dtype is dtype
         assert F.scaled_dot_product_attention(a[None], a[None], a[None]).dtype is dtype
-        assert product.exp().dtype is mytorch.float32
-        assert product.sum().dtype is mytorch.float32
-        assert F.softmax(product, dim=-1).dtype is mytorch.float32
-        assert F.layer_norm(product, (4,)).dtype is mytorch.float32
         assert F.cross_entropy(product, mytorch.tensor([0, 1, 2, 3])).dtype is mytorch.float32
         assert (product + a).dtype is mytorch.float32
         assert (product + product).dtype is dtype
         assert F.relu(product).dtype is dtype
     assert (a @ w).dtype is mytorch.float32
+
+
+ON_CPU = {
+    "matmul": lambda L, a, b: a @ b,
+    "linear": lambda L, a, b: L.nn.functional.linear(a, b),
+    "conv1d": lambda L, a, b: L.nn.functional.conv1d(a[None], b[:, :, None]),
+    "conv_transpose1d": lambda L, a, b: L.nn.functional.conv_transpose1d(a[None], b[:, :, None]),
+    "attention": lambda L, a, b: L.nn.functional.scaled_dot_product_attention(a[None], b[None], b[None]),
+    "einsum": lambda L, a, b: L.einsum("ij,jk->ik", a, b),
+    "exp": lambda L, a, b: a.exp(),
+    "softmax": lambda L, a, b: L.softmax(a, 1),
+    "log_softmax": lambda L, a, b: L.log_softmax(a, 1),
+    "sum": lambda L, a, b: a.sum(),
+    "mean": lambda L, a, b: a.mean(),
+    "prod": lambda L, a, b: a.prod(),
+    "cumsum": lambda L, a, b: a.cumsum(0),
+    "layer_norm": lambda L, a, b: L.nn.functional.layer_norm(a, (4,)),
+    "norm": lambda L, a, b: a.norm(),
+    "cross_entropy": lambda L, a, b: L.nn.functional.cross_entropy(a, L.tensor([0, 1, 2, 3])),
+    "add": lambda L, a, b: a + b,
+    "cat": lambda L, a, b: L.cat([a, b]),
+    "log": lambda L, a, b: a.abs().log(),
+    "inverse": lambda L, a, b: L.linalg.inv(a),
+    "logsumexp": lambda L, a, b: L.logsumexp(a, 1),
+    "batch_norm": lambda L, a, b: L.nn.functional.batch_norm(a, None, None, training=True),
+}
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ON_CPU)
+def test_precision_on_the_cpu_is_pytorchs(torch, name, half):
+    numbers = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
+    for given in ("float32", half):
+        found = []
+        for L in (torch, mytorch):
+            a, b = (L.tensor(x).to(getattr(L, given)) for x in numbers)
+            with L.autocast("cpu", dtype=getattr(L, half)):
+                out = ON_CPU[name](L, a, b)
+            found.append((str(out.dtype).split(".")[-1], out.float().numpy()))
+        assert found[0][0] == found[1][0]
+        np.testing.assert_allclose(found[1][1], found[0][1], rtol=0.03, atol=0.03)
+
+
+def test_older_names_for_the_gpu():
+    from mytorch.cuda.amp import GradScaler as Scaler
+    from mytorch.cuda.amp import autocast as cuda_autocast
+    from mytorch.cuda.amp import custom_fwd
+
+    with cuda_autocast():
+        assert is_autocast_enabled("cuda")
+        assert get_autocast_dtype("cuda") is mytorch.float16
+    assert Scaler(2.0).get_scale() == 2.0
+    assert mytorch.cuda.amp.custom_fwd is custom_fwd
+
+    @cuda_autocast(dtype=mytorch.bfloat16)
+    def dtype():
+        return get_autocast_dtype("cuda")
+
+    assert dtype() is mytorch.bfloat16
 
 
 def test_values_are_those_of_the_casts_written_by_hand():

@@ -79,3 +79,11 @@ def manual_seed_all(seed):
     """Seed the generators of all GPUs."""
     for i in range(device_count()):
         generator_for(backend.as_device(f"cuda:{i}")).manual_seed(seed)
+
+
+def __getattr__(name):
+    if name != "amp":
+        raise AttributeError(f"module 'mytorch.cuda' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("mytorch.cuda.amp")

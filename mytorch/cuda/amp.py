@@ -1,0 +1,37 @@
+"""The older names of `mytorch.amp`, for the GPU: `autocast()`, `GradScaler()`, `custom_fwd`, `custom_bwd`."""
+
+import functools
+
+from .. import amp
+from ..dtypes import float16
+
+
+class autocast(amp.autocast):
+    """`amp.autocast("cuda", …)`."""
+
+    def __init__(self, enabled=True, dtype=float16, cache_enabled=True):
+        super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    def clone(self):
+        return type(self)(self.enabled, self.fast_dtype, self.cache_enabled)
+
+
+class GradScaler(amp.GradScaler):
+    """`amp.GradScaler("cuda", …)`."""
+
+    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
+custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
+
+
+def amp_definitely_not_available():
+    """Whether there is no GPU."""
+    from . import is_available
+
+    return not is_available()
+
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
