@@ -4,16 +4,37 @@ import numpy as np
 
 from ..tensor import Tensor
 from .functions import grad
-from .mode import no_grad
+from .mode import enable_grad, no_grad
 
 
 class GradcheckError(RuntimeError):
     """A derivative does not agree with finite differences."""
 
 
+def _tuple(x):
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
+def _places(outputs):
+    """The positions of the outputs that can be differentiated."""
+    return [i for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.requires_grad]
+
+
 def _differentiable(outputs):
-    outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-    return [o for o in outputs if isinstance(o, Tensor) and o.requires_grad]
+    outputs = _tuple(outputs)
+    return [outputs[i] for i in _places(outputs)]
+
+
+def _refuse(name, **options):
+    for option, given in options.items():
+        if given:
+            raise NotImplementedError(f"{name}: {option}=True is not supported.")
+
+
+def _normal(rng, shape, dtype):
+    """Random numbers of a raw dtype; complex ones in both parts."""
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if dtype.kind == "c" else x).astype(dtype)
 
 
 def gradcheck(
@@ -26,14 +47,24 @@ def gradcheck(
     raise_exception=True,
     nondet_tol=0.0,
     check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_batched_forward_grad=False,
+    check_forward_ad=False,
+    check_backward_ad=True,
     fast_mode=False,
-    **unused,
+    masked=None,
 ):
     """Compare the gradients of `func` with central differences, element by element.
 
+    A complex gradient is compared as the derivative by the real part plus i times that by the imaginary part.
+
     Args:
-        inputs: a tensor or a tuple; those that require grad are checked, and should be float64.
+        inputs: a tensor or a tuple; those that require grad are checked, and should be of double precision.
         eps: step of the differences. atol, rtol: how far the two may lie apart.
+        nondet_tol: how far the gradients of two backward passes may lie apart.
+        check_undefined_grad: backward with no upstream gradient for one output must not fail.
+        check_grad_dtypes: gradients must have the dtypes of their inputs.
         fast_mode: compare along one random direction for each input, instead of every element.
 
     Returns:
@@ -41,95 +72,156 @@ def gradcheck(
 
     Raises:
         GradcheckError: they differ; it names the input, the output, the element and both numbers.
+        ValueError: no input requires grad.
+        NotImplementedError: a check of what is not here (forward mode, batched and masked gradients).
     """
-    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    rng = np.random.default_rng(0)
-    outputs = _differentiable(func(*inputs))
+    _refuse(
+        "gradcheck", check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
+        check_forward_ad=check_forward_ad, masked=masked,
+    )  # fmt: skip
+    if not check_backward_ad:
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    inputs = _tuple(inputs)
     checked = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
     if not checked:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient.")
-    for number, out in enumerate(outputs):
-        weights = rng.standard_normal(tuple(out.shape))
-        upstream = Tensor._wrap(weights.astype(out._data._array.dtype))
-        grads = grad(out, [inputs[i] for i in checked], upstream, retain_graph=True, allow_unused=True)
-        for i, g in zip(checked, grads, strict=True):
-            x = inputs[i]._data._array
-            analytic = np.zeros(x.shape) if g is None else np.asarray(g.detach())
-            numeric = _numeric(func, inputs, i, number, weights, eps, rng if fast_mode else None)
-            if fast_mode:
-                direction, numeric = numeric
-                analytic = np.sum(analytic * direction)
-            far = np.abs(analytic - numeric) > atol + rtol * np.abs(numeric)
-            if not np.all(np.isfinite(analytic)) or np.any(far):
-                if not raise_exception:
-                    return False
-                where = np.unravel_index(np.argmax(np.abs(np.asarray(analytic) - numeric)), np.shape(numeric))
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {number} with respect to input {i} at {tuple(int(w) for w in where)}: "
-                    f"numerical {np.asarray(numeric)[where]:.8g}, analytical {np.asarray(analytic)[where]:.8g}."
-                )
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+    try:
+        _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
     return True
 
 
+def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode):
+    rng = np.random.default_rng(0)
+    outputs = _tuple(func(*inputs))
+    wanted = [inputs[i] for i in checked]
+    for number in _places(outputs):
+        out = outputs[number]
+        weights = _normal(rng, tuple(out.shape), out._data._array.dtype)
+        upstream = Tensor._wrap(weights)
+        grads = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
+        again = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
+        for i, g, h in zip(checked, grads, again, strict=True):
+            x = inputs[i]._data._array
+            if check_grad_dtypes and g is not None and g.dtype is not inputs[i].dtype:
+                raise GradcheckError(f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}.")
+            analytic = np.zeros(x.shape, x.dtype) if g is None else np.asarray(g.detach())
+            if g is not None and np.any(np.abs(analytic - np.asarray(h.detach())) > nondet_tol):
+                raise GradcheckError(
+                    f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                    f"different values, although analytical gradient matches numerical gradient (input {i}, output "
+                    f"{number}). The tolerance for nondeterminism was {nondet_tol}."
+                )
+            numeric = _numeric(func, inputs, i, number, weights, eps, rng if fast_mode else None)
+            if fast_mode:
+                direction, numeric = numeric
+                analytic = np.sum((analytic * direction.conj()).real)
+            _compare(analytic, numeric, atol, rtol, number, i)
+    if check_undefined_grad and len(_places(outputs)) > 1:
+        _check_undefined(outputs, wanted, rng)
+
+
+def _check_undefined(outputs, wanted, rng):
+    """Backward from each output alone, which leaves those beside it without a gradient, must not fail."""
+    for number in _places(outputs):
+        try:
+            grad(outputs[number], wanted, Tensor._wrap(_normal(rng, tuple(outputs[number].shape), outputs[number]._data._array.dtype)), retain_graph=True, allow_unused=True)
+        except Exception as error:
+            raise GradcheckError(f"gradcheck: backward from output {number} alone fails: {error}") from error
+
+
+def _compare(analytic, numeric, atol, rtol, number, i):
+    far = np.abs(analytic - numeric) > atol + rtol * np.abs(numeric)
+    if np.all(np.isfinite(analytic)) and not np.any(far):
+        return
+    where = np.unravel_index(np.argmax(np.abs(np.asarray(analytic) - numeric)), np.shape(numeric))
+    raise GradcheckError(
+        f"Jacobian mismatch for output {number} with respect to input {i} at {tuple(int(w) for w in where)}: "
+        f"numerical {np.asarray(numeric)[where]:.8g}, analytical {np.asarray(analytic)[where]:.8g}."
+    )
+
+
 def _numeric(func, inputs, i, number, weights, eps, rng):
-    """The derivative of sum(weights * output) by central differences, for input i."""
+    """The derivative of Re(sum(conj(weights) * output)) by central differences, for input i."""
     x = inputs[i]._data._array
 
     def value():
         with no_grad():
-            out = func(*inputs)
-        out = out if isinstance(out, (tuple, list)) else (out,)
-        out = [o for o in out if isinstance(o, Tensor) and o.dtype.is_floating_point][number]
-        return float(np.sum(np.asarray(out.detach(), dtype=np.float64) * weights))
+            out = _tuple(func(*inputs))[number]
+        wide = np.complex128 if weights.dtype.kind == "c" else np.float64
+        return float(np.sum(np.asarray(out.detach()).astype(wide) * weights.conj()).real)
 
-    if rng is not None:
-        direction = rng.standard_normal(x.shape)
-        before = x.copy()
-        x[...] = before + eps * direction
-        high = value()
-        x[...] = before - eps * direction
-        low = value()
-        x[...] = before
-        return direction, (high - low) / (2 * eps)
-    out = np.zeros(x.shape)
-    for place in np.ndindex(*x.shape):
+    def slope(place, step):
         before = x[place].copy()
-        x[place] = before + eps
+        x[place] = before + step
         high = value()
-        x[place] = before - eps
+        x[place] = before - step
         low = value()
         x[place] = before
-        out[place] = (high - low) / (2 * eps)
+        return (high - low) / (2 * eps)
+
+    if rng is not None:
+        direction = _normal(rng, x.shape, x.dtype)
+        return direction, slope(..., eps * direction)
+    out = np.zeros(x.shape, x.dtype if x.dtype.kind == "c" else np.float64)
+    for place in np.ndindex(*x.shape):
+        out[place] = slope(place, eps)
+        if x.dtype.kind == "c":
+            out[place] += 1j * slope(place, eps * 1j)
     return out
 
 
-def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, **options):
+def gradgradcheck(
+    func,
+    inputs,
+    grad_outputs=None,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    gen_non_contig_grad_outputs=False,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_fwd_over_rev=False,
+    check_rev_over_rev=True,
+    fast_mode=False,
+    masked=False,
+):
     """Compare the second derivatives of `func` with differences of its first ones. Arguments as gradcheck.
 
     Args:
         grad_outputs: upstream gradients of the first derivative; random ones if not given.
+        gen_non_contig_grad_outputs: make those non-contiguous.
     """
-    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    _refuse("gradgradcheck", check_fwd_over_rev=check_fwd_over_rev)
+    if not check_rev_over_rev:
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    inputs = _tuple(inputs)
     outputs = _differentiable(func(*inputs))
     if grad_outputs is None:
         rng = np.random.default_rng(1)
-        grad_outputs = [Tensor._wrap(rng.standard_normal(tuple(o.shape)).astype(o._data._array.dtype)) for o in outputs]
-        for g in grad_outputs:
-            g.requires_grad_()
-    grad_outputs = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
+        grad_outputs = []
+        for o in outputs:
+            raw = _normal(rng, (*o.shape, 2) if gen_non_contig_grad_outputs else tuple(o.shape), o._data._array.dtype)
+            grad_outputs.append(Tensor._wrap(raw[..., 0] if gen_non_contig_grad_outputs else raw).requires_grad_())
+    grad_outputs = list(_tuple(grad_outputs))
     count = len(inputs)
 
     def first(*args):
         values, upstream = args[:count], args[count:]
         wanted = [t for t in values if isinstance(t, Tensor) and t.requires_grad]
-        outs = _differentiable(func(*values))
-        found = grad(outs, wanted, list(upstream), create_graph=True, allow_unused=True)
+        with enable_grad():
+            found = grad(_differentiable(func(*values)), wanted, list(upstream), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
-    def recorded(*args):
-        from .mode import enable_grad
-
-        with enable_grad():
-            return first(*args)
-
-    return gradcheck(recorded, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, **options)
+    return gradcheck(
+        first, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode, masked=masked,
+    )  # fmt: skip
