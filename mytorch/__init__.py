@@ -81,6 +81,7 @@ _LAZY = {
     "distributions": "distributions",
     "func": "func",
     "models": "models",
+    "profiler": "profiler",
     "serialization": "serialization",
     "vision": "vision",
     "Accelerator": "accelerate",

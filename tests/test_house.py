@@ -19,7 +19,7 @@ FLOORS = {  # a module may import from its own floor and those below
     "tensor": 2, "printing": 2,
     "ops": 3, "random": 3,
     "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "jit": 0,
-    "amp": 5, "functional": 5, "func": 5, "serialization": 5, "zipformat": 5, "cuda": 5, "distributed": 5,
+    "amp": 5, "functional": 5, "func": 5, "serialization": 5, "zipformat": 5, "profiler": 5, "cuda": 5, "distributed": 5,
     "accelerate": 6, "models": 6,
     "compat": 7, "cli": 7,
 }  # fmt: skip

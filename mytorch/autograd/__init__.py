@@ -28,6 +28,7 @@ _LATER = {
     "grad_mode": None,
     "anomaly_mode": None,
     "forward_ad": None,
+    "profiler": None,
     "Variable": "variable",
 }
 

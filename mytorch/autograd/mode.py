@@ -17,13 +17,14 @@ class Mode:
         inference: as `grad` off, and set by `inference_mode`.
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
         anomaly: keep the Python stack of each forward op, to name it when its backward fails.
+        profile: None, or what measures each op (profiler.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
     """
 
-    __slots__ = ("anomaly", "autocast", "grad", "hooks_refused", "inference", "plain", "saved_hooks")
+    __slots__ = ("anomaly", "autocast", "grad", "hooks_refused", "inference", "plain", "profile", "saved_hooks")
 
     def __init__(
-        self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None
+        self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None, profile=None
     ):
         self.grad = grad
         self.inference = inference
@@ -31,12 +32,13 @@ class Mode:
         self.anomaly = anomaly
         self.saved_hooks = saved_hooks
         self.hooks_refused = hooks_refused
-        self.plain = autocast is None and not anomaly and saved_hooks is None  # nothing but `grad` to look at
+        self.profile = profile
+        self.plain = autocast is saved_hooks is profile is None and not anomaly  # nothing but `grad` to look at
 
     def replace(self, **changes):
         fields = {
             "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
-            "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused,
+            "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused, "profile": self.profile,
         }  # fmt: skip
         return Mode(**{**fields, **changes})
 

@@ -1,0 +1,36 @@
+"""`profile` with the arguments of `torch.profiler`: a table of wall times of forward ops and named ranges."""
+
+from enum import Enum
+
+from .autograd.profiler import profile as _profile
+from .autograd.profiler import record_function
+
+
+class ProfilerActivity(Enum):
+    """What to measure; here, the host's side alone."""
+
+    CPU = 0
+    CUDA = 1
+
+
+class profile(_profile):
+    """Measure the wall time of forward ops and `record_function` ranges within the block.
+
+    Args:
+        activities: None, or a list with ProfilerActivity.CPU.
+        record_shapes: count calls with other shapes of inputs apart (`key_averages(group_by_input_shape=True)`).
+
+    Raises:
+        NotImplementedError: ProfilerActivity.CUDA, or any other of PyTorch's options.
+    """
+
+    def __init__(self, *, activities=None, record_shapes=False, **options):
+        if activities is not None and ProfilerActivity.CUDA in activities:
+            raise NotImplementedError("profile: ProfilerActivity.CUDA is not supported; use a profiler of the GPU's maker.")
+        asked = [name for name, value in options.items() if value]
+        if asked:
+            raise NotImplementedError(f"profile: {', '.join(asked)} is not supported; there is a table of times.")
+        super().__init__(record_shapes=record_shapes)
+
+
+__all__ = ["ProfilerActivity", "profile", "record_function"]
