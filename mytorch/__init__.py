@@ -80,6 +80,7 @@ _LAZY = {
     "amp": "amp",
     "distributions": "distributions",
     "func": "func",
+    "distributed": "distributed",
     "models": "models",
     "profiler": "profiler",
     "serialization": "serialization",

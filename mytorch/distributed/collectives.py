@@ -1,0 +1,493 @@
+"""The collectives, with PyTorch's names and arguments, over Tensors and Arrays.
+
+Here tensors become the contiguous raw arrays that an engine takes, lists of tensors become one array, and
+results go back to where they belong when the transfer ends. With `async_op=True` a function returns a Work;
+its results are there after `wait()`.
+"""
+
+import numpy as np
+
+from .._array import Array
+from ..backend import CPU, device_of, to_device, xp_of
+from ..dtypes import as_dtype
+from .engine import ReduceOp
+from .group import resolve
+from .objects import all_gather_bytes, broadcast_bytes, decode, encode
+
+
+class _Sent:
+    """A raw array on the engine's device, contiguous; where it is a copy, `restore` writes it back."""
+
+    def __init__(self, tensor, engine, what):
+        self.array = _array_of(tensor, what)
+        raw = self.array._array
+        self.tensor = tensor
+        if engine.device_type == "cuda" and device_of(raw).type != "cuda":
+            raise RuntimeError(f"{what}: No backend type associated with device type cpu; the group's backend is nccl.")
+        here = to_device(raw, CPU) if engine.device_type == "cpu" else raw
+        self.raw = here if here.flags.c_contiguous else xp_of(here).ascontiguousarray(here)
+        self.is_copy = self.raw is not raw
+
+    def restore(self):
+        """Write the result to the tensor, if it is not there already, and note the change."""
+        if self.is_copy:
+            mine = self.array._array
+            mine[...] = to_device(self.raw, device_of(mine)).reshape(mine.shape)
+        self.array._bump()
+
+
+def _array_of(tensor, what):
+    inner = getattr(tensor, "_data", tensor)
+    if not isinstance(inner, Array):
+        raise TypeError(f"{what}: expected a Tensor, got {type(tensor).__name__}.")
+    return inner
+
+
+def _describe(raw):
+    return f"{as_dtype(raw.dtype).name} {tuple(raw.shape)}"
+
+
+def _finish(group, work, outputs, async_op, actions=()):
+    """Hand out a Work, or wait for it."""
+    for action in actions:
+        work.finish(action)
+    work.outputs = outputs
+    if async_op:
+        group.engine.watch(work)
+        return work
+    work.wait()
+    return None
+
+
+def _root(group, rank, group_rank, what):
+    """The number within the group of the process that src/dst, or group_src/group_dst, names."""
+    if group_rank is not None:
+        if rank is not None:
+            raise ValueError(f"{what}: give a global rank or a group rank, not both.")
+        return int(group_rank)
+    if rank is None:
+        raise ValueError(f"{what}: give the rank of the other process.")
+    return group.number_of(int(rank))
+
+
+def barrier(group=None, async_op=False, device_ids=None):
+    """Wait until all processes of the group are here."""
+    group = resolve(group)
+    if group is None:
+        return None
+    return _finish(group, group.engine.barrier(group.enter("barrier")), [], async_op)
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """A barrier that names the ranks that did not come in time; as all collectives here do."""
+    group = resolve(group)
+    if group is not None:
+        group.engine.barrier(group.enter("monitored_barrier")).wait(timeout)
+
+
+def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
+    """Give the tensor of process `src` to all, in place."""
+    group = resolve(group)
+    if group is None:
+        return None
+    root = _root(group, src, group_src, "broadcast")
+    sent = _Sent(tensor, group.engine, "broadcast")
+    label = group.enter(f"broadcast({_describe(sent.raw)}, src={group.ranks[root]})")
+    return _finish(group, group.engine.broadcast(sent.raw, root, label), [tensor], async_op, [sent.restore])
+
+
+def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
+    """Reduce the tensors of all processes; all get the result, in place.
+
+    16-bit floats are added up in float32 over MPI, and as NCCL does it there.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    op = ReduceOp.of(op)
+    sent = _Sent(tensor, group.engine, "all_reduce")
+    label = group.enter(f"all_reduce({op.value}, {_describe(sent.raw)})")
+    return _finish(group, group.engine.all_reduce(sent.raw, op, label), [tensor], async_op, [sent.restore])
+
+
+def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
+    """Reduce the tensors of all processes; `dst` gets the result, in place, and the others keep theirs."""
+    group = resolve(group)
+    if group is None:
+        return None
+    op = ReduceOp.of(op)
+    root = _root(group, dst, group_dst, "reduce")
+    sent = _Sent(tensor, group.engine, "reduce")
+    label = group.enter(f"reduce({op.value}, {_describe(sent.raw)}, dst={group.ranks[root]})")
+    actions = [sent.restore] if group.rank() == root else []
+    return _finish(group, group.engine.reduce(sent.raw, root, op, label), [tensor], async_op, actions)
+
+
+# -- one to many, many to one ---------------------------------------------------------------------
+
+
+def _same(tensors, like, group, what):
+    """Check a list of one tensor for each process.
+
+    Raises:
+        ValueError: another number of them, or one of another size or dtype.
+    """
+    tensors = list(tensors)
+    if len(tensors) != group.size():
+        raise ValueError(f"{what}: got {len(tensors)} tensors for {group.size()} processes.")
+    mine = _array_of(like, what)
+    for t in tensors:
+        other = _array_of(t, what)._array
+        if other.size != mine._array.size or other.dtype != mine._array.dtype:
+            raise ValueError(
+                f"{what}: a tensor of the list is {_describe(other)}, the other {_describe(mine._array)}; they must agree."
+            )
+    return tensors
+
+
+def _joined(tensors, engine, what):
+    """The raw arrays of tensors, one after another."""
+    raws = [_Sent(t, engine, what).raw.reshape(-1) for t in tensors]
+    return xp_of(raws[0]).concatenate(raws)
+
+
+def _hand_out(flat, tensors):
+    """An action that writes the parts of a flat array to tensors."""
+
+    def action():
+        for part, tensor in zip(flat.reshape(len(tensors), -1), tensors, strict=True):
+            mine = _array_of(tensor, "")
+            mine._array[...] = to_device(part, device_of(mine._array)).reshape(mine._array.shape)
+            mine._bump()
+
+    return action
+
+
+def all_gather(tensor_list, tensor, group=None, async_op=False):
+    """Fill `tensor_list`, one tensor for each process, with the tensors of all."""
+    group = resolve(group)
+    if group is None:
+        return None
+    tensor_list = _same(tensor_list, tensor, group, "all_gather")
+    sent = _Sent(tensor, group.engine, "all_gather")
+    out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
+    label = group.enter(f"all_gather({_describe(sent.raw)})")
+    return _finish(group, group.engine.all_gather(out, sent.raw, label), tensor_list, async_op, [_hand_out(out, tensor_list)])
+
+
+def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
+    """Fill `output_tensor` with the tensors of all processes, joined or stacked along the first axis.
+
+    Raises:
+        ValueError: it has not as many elements as they have together, or another dtype.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    sent = _Sent(input_tensor, group.engine, "all_gather_into_tensor")
+    out = _Sent(output_tensor, group.engine, "all_gather_into_tensor")
+    if out.raw.size != sent.raw.size * group.size() or out.raw.dtype != sent.raw.dtype:
+        raise ValueError(
+            f"all_gather_into_tensor: output is {_describe(out.raw)}; expected {group.size()} times the input, {_describe(sent.raw)}."
+        )
+    label = group.enter(f"all_gather_into_tensor({_describe(sent.raw)})")
+    return _finish(group, group.engine.all_gather(out.raw, sent.raw, label), [output_tensor], async_op, [out.restore])
+
+
+_all_gather_base = all_gather_into_tensor
+
+
+def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
+    """Fill `gather_list`, on process `dst` (0 by default), with the tensors of all.
+
+    Raises:
+        ValueError: dst has no list, or another process has one.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    root = _root(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    sent = _Sent(tensor, group.engine, "gather")
+    out, actions = None, []
+    if group.rank() == root:
+        if gather_list is None:
+            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+        gather_list = _same(gather_list, tensor, group, "gather")
+        out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
+        actions = [_hand_out(out, gather_list)]
+    elif gather_list:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    label = group.enter(f"gather({_describe(sent.raw)}, dst={group.ranks[root]})")
+    return _finish(group, group.engine.gather(out, sent.raw, root, label), gather_list or [], async_op, actions)
+
+
+def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
+    """Fill `tensor` with this process's item of process `src`'s (0 by default) `scatter_list`.
+
+    Raises:
+        ValueError: src has no list, or another process has one.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    root = _root(group, 0 if src is None and group_src is None else src, group_src, "scatter")
+    out = _Sent(tensor, group.engine, "scatter")
+    joined = None
+    if group.rank() == root:
+        if scatter_list is None:
+            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+        joined = _joined(_same(scatter_list, tensor, group, "scatter"), group.engine, "scatter")
+    elif scatter_list:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    label = group.enter(f"scatter({_describe(out.raw)}, src={group.ranks[root]})")
+    return _finish(group, group.engine.scatter(out.raw, joined, root, label), [tensor], async_op, [out.restore])
+
+
+def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
+    """Reduce the lists of all processes item by item; each process gets its item in `output`."""
+    group = resolve(group)
+    if group is None:
+        return None
+    joined = _joined(_same(input_list, output, group, "reduce_scatter"), group.engine, "reduce_scatter")
+    return _reduce_scatter(group, output, joined, op, async_op, "reduce_scatter")
+
+
+def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+    """Reduce the tensors of all processes; each gets its part, in order of ranks, in `output`.
+
+    Raises:
+        ValueError: the input has not as many elements as all outputs together, or another dtype.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    sent = _Sent(input, group.engine, "reduce_scatter_tensor")
+    mine = _array_of(output, "reduce_scatter_tensor")._array
+    if sent.raw.size != mine.size * group.size() or sent.raw.dtype != mine.dtype:
+        raise ValueError(
+            f"reduce_scatter_tensor: input is {_describe(sent.raw)}; expected {group.size()} times the output, {_describe(mine)}."
+        )
+    return _reduce_scatter(group, output, sent.raw.reshape(-1), op, async_op, "reduce_scatter_tensor")
+
+
+_reduce_scatter_base = reduce_scatter_tensor
+
+
+def _reduce_scatter(group, output, flat, op, async_op, what):
+    op = ReduceOp.of(op)
+    out = _Sent(output, group.engine, what)
+    label = group.enter(f"{what}({op.value}, {_describe(out.raw)})")
+    work = group.engine.reduce_scatter(out.raw.reshape(-1), flat, op, label)
+    return _finish(group, work, [output], async_op, [out.restore])
+
+
+def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
+    """Send item i of the input list to process i; item i of the output list is what process i sent.
+
+    Raises:
+        ValueError: lists of other lengths than the number of processes.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    engine, n = group.engine, group.size()
+    if len(output_tensor_list) != n or len(input_tensor_list) != n:
+        raise ValueError(f"all_to_all: got {len(input_tensor_list)} and {len(output_tensor_list)} tensors for {n} processes.")
+    joined = _joined(input_tensor_list, engine, "all_to_all")
+    in_counts = [_array_of(t, "all_to_all")._array.size for t in input_tensor_list]
+    out_counts = [_array_of(t, "all_to_all")._array.size for t in output_tensor_list]
+    out = xp_of(joined).empty(sum(out_counts), joined.dtype)
+    ends = np.cumsum(out_counts)
+
+    def hand_out():
+        for tensor, end, count in zip(output_tensor_list, ends, out_counts, strict=True):
+            mine = _array_of(tensor, "")
+            mine._array[...] = to_device(out[end - count : end], device_of(mine._array)).reshape(mine._array.shape)
+            mine._bump()
+
+    label = group.enter(f"all_to_all({as_dtype(joined.dtype).name})")
+    work = engine.all_to_all(out, joined, out_counts, in_counts, label)
+    return _finish(group, work, output_tensor_list, async_op, [hand_out])
+
+
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
+    """Cut `input` along its first axis, send part i to process i, and join what comes in `output`.
+
+    Args:
+        output_split_sizes, input_split_sizes: rows from and for each process; by default equal parts.
+
+    Raises:
+        ValueError: rows that don't divide evenly, or splits that don't add up to them.
+    """
+    group = resolve(group)
+    if group is None:
+        return None
+    sent = _Sent(input, group.engine, "all_to_all_single")
+    out = _Sent(output, group.engine, "all_to_all_single")
+
+    def counts(raw, splits, name):
+        rows = raw.shape[0] if raw.ndim else 1
+        if not splits:
+            if rows % group.size():
+                raise ValueError(f"all_to_all_single: {name} has {rows} rows, not divisible by {group.size()} processes.")
+            splits = [rows // group.size()] * group.size()
+        if sum(splits) != rows or len(splits) != group.size():
+            raise ValueError(f"all_to_all_single: {name}_split_sizes is {list(splits)}; {group.size()} numbers that add up to {rows} are wanted.")
+        return [s * (raw.size // max(rows, 1)) for s in splits]
+
+    out_counts, in_counts = counts(out.raw, output_split_sizes, "output"), counts(sent.raw, input_split_sizes, "input")
+    label = group.enter(f"all_to_all_single({as_dtype(sent.raw.dtype).name})")
+    work = group.engine.all_to_all(out.raw.reshape(-1), sent.raw.reshape(-1), out_counts, in_counts, label)
+    return _finish(group, work, [output], async_op, [out.restore])
+
+
+# -- between two ----------------------------------------------------------------------------------
+
+
+def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
+    """Begin to send a tensor to process `dst`; returns the Work."""
+    group = resolve(group)
+    if group is None:
+        return None
+    to = _root(group, dst, group_dst, "send")
+    sent = _Sent(tensor, group.engine, "send")
+    label = f"send({_describe(sent.raw)}) from rank {group.ranks[group.rank()]} to rank {group.ranks[to]}"
+    work = group.engine.send(sent.raw, to, tag, label)
+    work.explain = None
+    return _finish(group, work, [tensor], True)
+
+
+def irecv(tensor, src=None, group=None, tag=0, group_src=None):
+    """Begin to receive into `tensor` from process `src`, any if None; returns the Work."""
+    group = resolve(group)
+    if group is None:
+        return None
+    source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
+    out = _Sent(tensor, group.engine, "recv")
+    who = "any rank" if source is None else f"rank {group.ranks[source]}"
+    label = f"recv({_describe(out.raw)}) on rank {group.ranks[group.rank()]} from {who}"
+    work = group.engine.receive(out.raw, source, tag, label)
+    work.explain = None
+    return _finish(group, work, [tensor], True, [out.restore])
+
+
+def send(tensor, dst=None, group=None, tag=0, group_dst=None):
+    """Send a tensor to process `dst`; returns when its memory may be used again."""
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(tensor, src=None, group=None, tag=0, group_src=None):
+    """Receive into `tensor` from process `src`, any if None; returns the sender's rank."""
+    work = irecv(tensor, src, group, tag, group_src)
+    if work is None:
+        return -1
+    work.wait()
+    return resolve(group).ranks[work.source]
+
+
+class P2POp:
+    """A send or receive for `batch_isend_irecv`: op is `isend` or `irecv`."""
+
+    def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
+        if op not in (isend, irecv):
+            raise ValueError(f"P2POp: op must be isend or irecv, got {op!r}.")
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
+
+
+def batch_isend_irecv(p2p_op_list):
+    """Begin several sends and receives; returns their Works."""
+    return [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+
+
+# -- objects --------------------------------------------------------------------------------------
+
+
+def all_gather_object(object_list, obj, group=None):
+    """Fill `object_list`, one item for each process, with the objects of all: plain data and tensors.
+
+    Raises:
+        TypeError: an object that is neither; nothing is pickled.
+    """
+    group = resolve(group)
+    if group is None:
+        return
+    content = encode(obj)
+    label = group.enter("all_gather_object")
+    for i, one in enumerate(all_gather_bytes(group.engine, content, label)):
+        object_list[i] = decode(one)
+
+
+def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+    """Fill `object_gather_list`, on process `dst` (0 by default), with the objects of all."""
+    group = resolve(group)
+    if group is None:
+        return
+    root = _root(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
+    if group.rank() == root and object_gather_list is None:
+        raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
+    content = encode(obj)
+    label = group.enter("gather_object")
+    for i, one in enumerate(all_gather_bytes(group.engine, content, label)):
+        if group.rank() == root:
+            object_gather_list[i] = decode(one)
+
+
+def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
+    """Give the objects of process `src`'s (0 by default) list to all, in place: plain data and tensors.
+
+    Raises:
+        TypeError: an object that is neither; nothing is pickled.
+    """
+    group = resolve(group)
+    if group is None:
+        return
+    root = _root(group, 0 if src is None and group_src is None else src, group_src, "broadcast_object_list")
+    content = encode(list(object_list)) if group.rank() == root else b""
+    label = group.enter(f"broadcast_object_list({len(object_list)})")
+    received = decode(broadcast_bytes(group.engine, content, root, label))
+    if group.rank() != root:
+        object_list[:] = received
+
+
+def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
+    """Put this process's item of process `src`'s (0 by default) list in the first place of the output list."""
+    group = resolve(group)
+    if group is None:
+        return
+    root = _root(group, 0 if src is None and group_src is None else src, group_src, "scatter_object_list")
+    items = list(scatter_object_input_list) if group.rank() == root else [None] * group.size()
+    if len(items) != group.size():
+        raise ValueError(f"scatter_object_list: got {len(items)} objects for {group.size()} processes.")
+    content = encode(items) if group.rank() == root else b""
+    label = group.enter("scatter_object_list")
+    scatter_object_output_list[0] = decode(broadcast_bytes(group.engine, content, root, label))[group.rank()]
+
+
+__all__ = [
+    "P2POp",
+    "ReduceOp",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "irecv",
+    "isend",
+    "monitored_barrier",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+    "send",
+]

@@ -1,0 +1,66 @@
+"""What a launcher has put into the environment: who this process is, among how many, and where the first one listens.
+
+torchrun's variables are read first (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
+then those of Open MPI's and MPICH's mpiexec and of SLURM's srun, so a script runs under any of them.
+"""
+
+import os
+from typing import NamedTuple
+
+DEFAULT_ADDRESS = "127.0.0.1"
+DEFAULT_PORT = 13333
+
+# rank, number of processes, rank on this machine, number on this machine
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+)
+
+
+class Place(NamedTuple):
+    """This process among the others."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+
+def place():
+    """The Place that the environment gives; one process alone where it says nothing.
+
+    Raises:
+        ValueError: a rank that is not below the number of processes.
+    """
+    for names in _LAUNCHERS:
+        if names[0] in os.environ and names[1] in os.environ:
+            rank, size = int(os.environ[names[0]]), int(os.environ[names[1]])
+            local = int(os.environ.get(names[2], rank))
+            nearby = os.environ.get(names[3], str(size)).partition("(")[0].partition(",")[0]
+            if not 0 <= rank < size:
+                raise ValueError(f"{names[0]}={rank} and {names[1]}={size}: a rank must lie in [0, {size - 1}].")
+            return Place(rank, size, local, int(nearby))
+    return Place(0, 1, int(os.environ.get("LOCAL_RANK", 0)), 1)
+
+
+def master():
+    """(address, port) of the first process."""
+    address = os.environ.get("MASTER_ADDR") or os.environ.get("CUPYX_DISTRIBUTED_HOST") or DEFAULT_ADDRESS
+    port = os.environ.get("MASTER_PORT") or os.environ.get("CUPYX_DISTRIBUTED_PORT") or DEFAULT_PORT
+    return address, int(port)
+
+
+def seconds(timeout, default):
+    """A timeout as seconds: None is MYTORCHRUN_TIMEOUT or the default; a timedelta or a number is itself.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if timeout is None:
+        timeout = os.environ.get("MYTORCHRUN_TIMEOUT") or default
+    timeout = float(timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout)
+    if not timeout > 0:
+        raise ValueError(f"timeout is {timeout} seconds; expected a positive number.")
+    return timeout

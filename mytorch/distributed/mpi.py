@@ -1,0 +1,285 @@
+"""The MPI engine: collectives on the CPU through mpi4py.
+
+Every collective is started by MPI's nonblocking call, in the order of the program, and then asked for its
+progress: by `Work.wait` when the program waits, and meanwhile, if the program does something else, by one
+thread, for MPI moves nothing while nobody calls it. No call blocks inside MPI, so a rank that hangs costs
+the others their timeout and no more.
+
+MPI has no 16-bit floats: they are reduced as float32 and rounded once at the end.
+"""
+
+import atexit
+import collections
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+from .. import dtypes
+from .engine import Engine, ReduceOp, check_reducible
+from .work import Work
+
+_lock = threading.Lock()  # one thread in MPI at a time
+_HALVES = (dtypes.float16.numpy, dtypes.bfloat16.numpy)
+
+
+def load():
+    """mpi4py's MPI, initialised.
+
+    Raises:
+        RuntimeError: mpi4py or an MPI library is missing.
+    """
+    try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.finalize = False  # a rank that fails must not wait for the others in there; see _leave
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(
+            f"distributed: several processes on CPUs need MPI (pip install mytorch[mpi]): {error}"
+        ) from error
+    _leave_well()
+    return MPI
+
+
+_failed = False
+
+
+def _leave_well():
+    """Arrange that the program ends MPI if it ended well; if not, mpiexec shall notice at once."""
+    if _leave_well.__dict__.setdefault("done", False):
+        return
+    _leave_well.done = True
+    before = sys.excepthook
+
+    def note(kind, error, trace):
+        global _failed
+        _failed = True
+        before(kind, error, trace)
+
+    sys.excepthook = note
+    atexit.register(_leave)
+
+
+def _leave():
+    """MPI_Finalize, which waits for all processes: for five seconds at most, and not after an error."""
+    from mpi4py import MPI
+
+    _progress.stop()
+    if _failed or not MPI.Is_initialized() or MPI.Is_finalized() or os.getpid() != _owner:
+        return
+    last = threading.Thread(target=MPI.Finalize, daemon=True)
+    last.start()
+    last.join(5.0)
+
+
+_owner = os.getpid()
+
+
+class _Progress:
+    """The thread that asks for the progress of works while the program computes."""
+
+    def __init__(self):
+        self.incoming = collections.deque()
+        self.wake = threading.Event()
+        self.thread = None
+
+    def add(self, work):
+        """Look after a work until it has ended."""
+        self.incoming.append(work)
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="mytorch-mpi", daemon=True)
+            self.thread.start()
+        self.wake.set()
+
+    def stop(self):
+        """End the thread."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            self.wake.set()
+            thread.join(1.0)
+
+    def _run(self):
+        me = threading.current_thread()
+        works, pause = [], 1e-4
+        while self.thread is me:
+            while self.incoming:
+                works.append(self.incoming.popleft())
+                pause = 1e-4
+            works = [work for work in works if not work.progress()]
+            if works:
+                time.sleep(pause)
+                pause = min(pause * 1.2, 5e-4)
+            else:
+                self.wake.wait()
+                self.wake.clear()
+
+
+_progress = _Progress()
+
+
+class MPIWork(Work):
+    """A nonblocking MPI call.
+
+    Args:
+        request: MPI's handle.
+        keep: buffers that must outlive the call.
+    """
+
+    def __init__(self, request, keep, label, timeout, explain):
+        super().__init__(label, timeout, explain)
+        self.request = request
+        self.keep = keep
+        self.ended = False
+        self.status = None
+
+    def progress(self):
+        """Let MPI work; whether the call has ended."""
+        with _lock:
+            if not self.ended and self.request.Test(self.status):
+                self.ended = True
+                self.keep = None
+        return self.ended
+
+    poll = progress
+
+    @property
+    def source(self):
+        """Who a received message is from."""
+        return self.status.Get_source()
+
+
+class MPIEngine(Engine):
+    """Collectives over an MPI communicator.
+
+    Args:
+        comm: the communicator.
+        timeout: seconds that a collective may take.
+        explain: says after a timeout who is missing.
+    """
+
+    name = "mpi"
+    device_type = "cpu"
+
+    def __init__(self, comm, timeout=None, explain=None):
+        self.MPI = load()
+        super().__init__(comm.Get_rank(), comm.Get_size())
+        self.comm = comm
+        self.timeout = timeout
+        self.explain = explain
+        m = self.MPI
+        self.ops = {
+            ReduceOp.SUM: m.SUM, ReduceOp.AVG: m.SUM, ReduceOp.PRODUCT: m.PROD, ReduceOp.MIN: m.MIN, ReduceOp.MAX: m.MAX,
+            ReduceOp.BAND: m.BAND, ReduceOp.BOR: m.BOR, ReduceOp.BXOR: m.BXOR,
+        }  # fmt: skip
+
+    @classmethod
+    def world(cls, timeout=None):
+        """The engine over all processes that mpiexec has started."""
+        return cls(load().COMM_WORLD.Dup(), timeout)
+
+    def _start(self, call, keep, label, *args):
+        with _lock:
+            request = call(*args)
+        return MPIWork(request, keep, label, self.timeout, self.explain)
+
+    def watch(self, work):
+        """Have the thread drive a work that the program does not wait for at once."""
+        if not work.is_completed():
+            _progress.add(work)
+
+    # -- moving bytes ----------------------------------------------------------------------------
+
+    def _bytes(self, x):
+        return None if x is None else [x.reshape(-1).view(np.uint8), self.MPI.BYTE]
+
+    def barrier(self, label=""):
+        return self._start(self.comm.Ibarrier, None, label)
+
+    def broadcast(self, x, root, label=""):
+        return self._start(self.comm.Ibcast, x, label, self._bytes(x), root)
+
+    def all_gather(self, out, x, label=""):
+        return self._start(self.comm.Iallgather, (out, x), label, self._bytes(x), self._bytes(out))
+
+    def gather(self, out, x, root, label=""):
+        return self._start(self.comm.Igather, (out, x), label, self._bytes(x), self._bytes(out), root)
+
+    def scatter(self, out, x, root, label=""):
+        return self._start(self.comm.Iscatter, (out, x), label, self._bytes(x), self._bytes(out), root)
+
+    def all_to_all(self, out, x, out_counts, in_counts, label=""):
+        def part(array, counts):
+            counts = np.asarray(counts, np.int64) * array.itemsize
+            starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+            return [array.view(np.uint8), (counts.tolist(), starts.tolist()), self.MPI.BYTE]
+
+        return self._start(self.comm.Ialltoallv, (out, x), label, part(x, in_counts), part(out, out_counts))
+
+    def send(self, x, to, tag, label=""):
+        return self._start(self.comm.Isend, x, label, self._bytes(x), to, tag)
+
+    def receive(self, x, source, tag, label=""):
+        source = self.MPI.ANY_SOURCE if source is None else source
+        work = self._start(self.comm.Irecv, x, label, self._bytes(x), source, tag)
+        work.status = self.MPI.Status()
+        return work
+
+    # -- reducing --------------------------------------------------------------------------------
+
+    def _wide(self, x, op):
+        """(what MPI reduces instead of x, MPI's operation)."""
+        check_reducible(x.dtype, op)
+        if x.dtype in _HALVES:
+            return x.astype(np.float32), self.ops[op]
+        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
+            same = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}
+            return x.view(np.uint8), self.ops[same.get(op, op)]
+        return x, self.ops[op]
+
+    def _narrow(self, x, wide, op):
+        """Put the reduced `wide` into x, averaged if asked."""
+        if op is ReduceOp.AVG:
+            wide /= self.size
+        if wide.dtype != x.dtype and wide.dtype.itemsize != x.dtype.itemsize:
+            x[...] = wide.astype(x.dtype)
+
+    def all_reduce(self, x, op, label=""):
+        wide, how = self._wide(x, op)
+        work = self._start(self.comm.Iallreduce, (x, wide), label, self.MPI.IN_PLACE, wide, how)
+        return work.finish(lambda: self._narrow(x, wide, op))
+
+    def reduce(self, x, root, op, label=""):
+        wide, how = self._wide(x, op)
+        if self.rank != root:
+            return self._start(self.comm.Ireduce, (x, wide), label, wide, None, how, root)
+        work = self._start(self.comm.Ireduce, (x, wide), label, self.MPI.IN_PLACE, wide, how, root)
+        return work.finish(lambda: self._narrow(x, wide, op))
+
+    def reduce_scatter(self, out, x, op, label=""):
+        wide, how = self._wide(x, op)
+        if wide.dtype == np.uint8 and out.dtype == np.bool_:
+            into = out.view(np.uint8)
+        else:
+            into = out if wide.dtype == out.dtype else np.empty(out.shape, wide.dtype)
+        work = self._start(self.comm.Ireduce_scatter_block, (out, x, into), label, wide, into, how)
+        return work.finish(lambda: self._narrow(out, into, op))
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def split(self, ranks):
+        group = self.comm.Get_group().Incl(list(ranks))
+        self.barrier("new_group").wait()  # where the others' absence has a timeout
+        if self.rank not in ranks:
+            return None
+        with _lock:
+            comm = self.comm.Create_group(group)
+        return MPIEngine(comm, self.timeout, self.explain)
+
+    def close(self):
+        with _lock:
+            if not self.MPI.Is_finalized():
+                self.comm.Free()

@@ -1,0 +1,267 @@
+"""The NCCL engine: collectives between GPUs through CuPy's `cupy.cuda.nccl`.
+
+The unique id that the ranks meet by goes from rank 0 to the others over TCP (`rendezvous.py`). Transfers run
+on a stream of the engine's own: it waits for what the current stream has computed so far, and `Work.wait`
+lets the current stream wait for it, so the host never does. A thread watches for transfers that take
+longer than the timeout; since a hung NCCL kernel cannot be raised out of, it says so and ends the process.
+
+Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclCommunicator.html
+"""
+
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+from .. import dtypes
+from ..backend import cupy_ns
+from .engine import Engine, ReduceOp, check_reducible
+from .rendezvous import exchange
+from .work import DistBackendError, Work
+
+# NCCL's constants, as nccl.h has them; CuPy names those that its NCCL knows.
+_TYPES = {
+    np.dtype(np.int8): "NCCL_INT8", np.dtype(np.uint8): "NCCL_UINT8", np.dtype(np.bool_): "NCCL_UINT8",
+    np.dtype(np.int32): "NCCL_INT32", np.dtype(np.uint32): "NCCL_UINT32", np.dtype(np.int64): "NCCL_INT64",
+    np.dtype(np.uint64): "NCCL_UINT64", np.dtype(np.float16): "NCCL_FLOAT16", dtypes.bfloat16.numpy: "NCCL_BFLOAT16",
+    np.dtype(np.float32): "NCCL_FLOAT32", np.dtype(np.float64): "NCCL_FLOAT64",
+}  # fmt: skip
+_OPS = {
+    ReduceOp.SUM: "NCCL_SUM", ReduceOp.AVG: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD",
+    ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX",
+}  # fmt: skip
+
+
+def load():
+    """CuPy's module of NCCL.
+
+    Raises:
+        DeviceError: CuPy or a GPU is missing. RuntimeError: this CuPy has no NCCL.
+    """
+    nccl = getattr(cupy_ns().cuda, "nccl", None)
+    if nccl is None or not getattr(nccl, "available", True):
+        raise RuntimeError("distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12).")
+    return nccl
+
+
+class NCCLWork(Work):
+    """A transfer on the engine's stream.
+
+    Args:
+        event: recorded behind it.
+    """
+
+    def __init__(self, event, keep, label, timeout, explain):
+        super().__init__(label, timeout, explain)
+        self.event = event
+        self.keep = keep
+        self.started = time.monotonic()
+
+    def poll(self):
+        """Whether the GPU has done it."""
+        return self.event.done
+
+    def wait(self, timeout=None):
+        """Let the current stream wait for the transfer; the host goes on.
+
+        What must be done with the result is put on the current stream, behind the transfer.
+        """
+        if not self._done:
+            cupy_ns().cuda.get_current_stream().wait_event(self.event)
+            self._complete()
+        return True
+
+    synchronize = wait
+
+
+class NCCLEngine(Engine):
+    """Collectives over an NCCL communicator, on the current GPU.
+
+    Args:
+        rank, size: within the communicator.
+        unique_id: NCCL's, the same in all ranks.
+        timeout: seconds that a collective may take.
+        explain: says after a timeout who is missing.
+    """
+
+    name = "nccl"
+    device_type = "cuda"
+
+    def __init__(self, rank, size, unique_id, timeout=None, explain=None):
+        super().__init__(rank, size)
+        self.nccl = load()
+        self.timeout = timeout
+        self.explain = explain
+        self.stream = cupy_ns().cuda.Stream(non_blocking=True)
+        self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)
+        self.pending = []
+        self.closed = threading.Event()
+        threading.Thread(target=self._watch, name="mytorch-nccl", daemon=True).start()
+
+    @classmethod
+    def world(cls, rank, size, address, port, timeout=None):
+        """The engine over all ranks, which meet at (address, port)."""
+        mine = encode_id(load().get_unique_id()) if rank == 0 else None
+        return cls(rank, size, decode_id(exchange(mine, rank, size, address, port, timeout)), timeout)
+
+    def _watch(self):
+        """Name the transfer that takes longer than the timeout, and end the process."""
+        while not self.closed.wait(1.0):
+            self.pending = [work for work in self.pending if not work.event.done]
+            for work in self.pending:
+                if self.timeout is not None and time.monotonic() - work.started > self.timeout:
+                    who = f" {self.explain()}" if self.explain else ""
+                    sys.stderr.write(f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n")
+                    sys.stderr.flush()
+                    os._exit(1)
+
+    def _run(self, transfer, keep, label):
+        """Put `transfer(stream pointer)` on the engine's stream, behind the current one's work."""
+        xp = cupy_ns()
+        ready = xp.cuda.get_current_stream().record()
+        self.stream.wait_event(ready)
+        transfer(self.stream.ptr)
+        work = NCCLWork(self.stream.record(), keep, label, self.timeout, self.explain)
+        self.pending.append(work)
+        return work
+
+    def watch(self, work):
+        """Nothing: the GPU drives its works."""
+
+    def _type(self, x):
+        name = _TYPES.get(x.dtype)
+        if name is None:
+            raise TypeError(f"NCCL has no type for {x.dtype}; cast the tensor.")
+        return getattr(self.nccl, name)
+
+    def _op(self, x, op):
+        check_reducible(x.dtype, op)
+        if op not in _OPS:
+            raise ValueError(f"NCCL has no ReduceOp.{op.name}.")
+        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
+            op = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}.get(op, op)
+        return getattr(self.nccl, _OPS[op])
+
+    def _averaged(self, work, x, op):
+        """Divide by the size once the sum is there, on the stream that waits for it."""
+        if op is ReduceOp.AVG:
+            work.finish(lambda: cupy_ns().divide(x, self.size, out=x))
+        return work
+
+    # -- moving bytes ----------------------------------------------------------------------------
+
+    def barrier(self, label=""):
+        """All ranks are here; the host waits, too."""
+        x = cupy_ns().zeros(1, np.int32)
+        work = self.all_reduce(x, ReduceOp.SUM, label)
+        return work.finish(work.event.synchronize)
+
+    def broadcast(self, x, root, label=""):
+        byte = self.nccl.NCCL_UINT8
+        return self._run(lambda s: self.comm.broadcast(x.data.ptr, x.data.ptr, x.nbytes, byte, root, s), x, label)
+
+    def all_gather(self, out, x, label=""):
+        byte = self.nccl.NCCL_UINT8
+        return self._run(lambda s: self.comm.allGather(x.data.ptr, out.data.ptr, x.nbytes, byte, s), (out, x), label)
+
+    def _exchange(self, sends, receives, keep, label):
+        """One group of NCCL's sends and receives: (pointer, bytes, peer) each."""
+        byte = self.nccl.NCCL_UINT8
+
+        def transfer(stream):
+            self.nccl.groupStart()
+            for pointer, nbytes, peer in sends:
+                if nbytes:
+                    self.comm.send(pointer, nbytes, byte, peer, stream)
+            for pointer, nbytes, peer in receives:
+                if nbytes:
+                    self.comm.recv(pointer, nbytes, byte, peer, stream)
+            self.nccl.groupEnd()
+
+        return self._run(transfer, keep, label)
+
+    def gather(self, out, x, root, label=""):
+        receives = []
+        if self.rank == root:
+            receives = [(out.data.ptr + i * x.nbytes, x.nbytes, i) for i in range(self.size)]
+        return self._exchange([(x.data.ptr, x.nbytes, root)], receives, (out, x), label)
+
+    def scatter(self, out, x, root, label=""):
+        sends = []
+        if self.rank == root:
+            sends = [(x.data.ptr + i * out.nbytes, out.nbytes, i) for i in range(self.size)]
+        return self._exchange(sends, [(out.data.ptr, out.nbytes, root)], (out, x), label)
+
+    def all_to_all(self, out, x, out_counts, in_counts, label=""):
+        def parts(array, counts):
+            start = array.data.ptr
+            for peer, count in enumerate(counts):
+                yield start, count * array.itemsize, peer
+                start += count * array.itemsize
+
+        return self._exchange(list(parts(x, in_counts)), list(parts(out, out_counts)), (out, x), label)
+
+    def send(self, x, to, tag, label=""):
+        if tag:
+            raise ValueError(f"{label}: NCCL has no tags; got tag={tag}.")
+        return self._exchange([(x.data.ptr, x.nbytes, to)], [], x, label)
+
+    def receive(self, x, source, tag, label=""):
+        if tag or source is None:
+            raise ValueError(f"{label}: NCCL needs the source's rank, and has no tags.")
+        work = self._exchange([], [(x.data.ptr, x.nbytes, source)], x, label)
+        work.source = source
+        return work
+
+    # -- reducing --------------------------------------------------------------------------------
+
+    def all_reduce(self, x, op, label=""):
+        kind, how = self._type(x), self._op(x, op)
+        work = self._run(lambda s: self.comm.allReduce(x.data.ptr, x.data.ptr, x.size, kind, how, s), x, label)
+        return self._averaged(work, x, op)
+
+    def reduce(self, x, root, op, label=""):
+        kind, how = self._type(x), self._op(x, op)
+        out = x if self.rank == root else cupy_ns().empty_like(x)
+        work = self._run(lambda s: self.comm.reduce(x.data.ptr, out.data.ptr, x.size, kind, how, root, s), (x, out), label)
+        return self._averaged(work, x, op) if self.rank == root else work
+
+    def reduce_scatter(self, out, x, op, label=""):
+        kind, how = self._type(x), self._op(x, op)
+        work = self._run(
+            lambda s: self.comm.reduceScatter(x.data.ptr, out.data.ptr, out.size, kind, how, s), (out, x), label
+        )
+        return self._averaged(work, out, op)
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def split(self, ranks):
+        """NCCL's own way to a new communicator: a new unique id from the group's first rank to all."""
+        raw = encode_id(self.nccl.get_unique_id()) if self.rank == ranks[0] else bytes(256)
+        xp = cupy_ns()
+        shared = xp.asarray(np.frombuffer(raw.ljust(256, b"\0"), np.uint8).copy())
+        work = self.broadcast(shared, ranks[0], "new_group")
+        work.wait()
+        if self.rank not in ranks:
+            return None
+        unique = decode_id(xp.asnumpy(shared).tobytes())
+        return NCCLEngine(list(ranks).index(self.rank), len(ranks), unique, self.timeout, self.explain)
+
+    def close(self):
+        self.stream.synchronize()
+        self.closed.set()
+        self.comm.destroy()
+
+
+def encode_id(unique_id):
+    """NCCL's unique id as plain bytes, and one more: whether CuPy gave it as signed numbers (C's char is
+    signed on some machines and not on others, and it wants back what it gave)."""
+    return bytes(int(b) & 0xFF for b in unique_id) + bytes([min(unique_id) < 0])
+
+
+def decode_id(content):
+    """The tuple of numbers that `encode_id` got."""
+    signed = content[128]
+    return tuple(b - 256 if signed and b > 127 else b for b in content[:128])

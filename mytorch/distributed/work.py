@@ -1,0 +1,180 @@
+"""Work: a collective under way. Future: the value that it will have.
+
+A Work is made when its collective has been started. `wait` returns when the result is there, or raises after
+the group's timeout with the collective's name and, where it can be known, the ranks that did not come.
+"""
+
+import time
+
+SPIN = 2e-4  # seconds of asking without a pause: most small collectives end within them
+LONGEST_PAUSE = 1e-3
+
+
+class DistError(RuntimeError):
+    """Something went wrong between processes."""
+
+
+class DistBackendError(DistError):
+    """A collective failed, timed out, or was not the one that the other processes called."""
+
+
+class Work:
+    """A collective under way.
+
+    Args:
+        label: what it is, for messages.
+        timeout: seconds after which `wait` raises.
+        explain: a function that says, after a timeout, who is missing.
+
+    A subclass defines `poll`. `on_done` are called once, in order, by whoever sees the end first.
+    """
+
+    def __init__(self, label="", timeout=None, explain=None):
+        self.label = label
+        self.timeout = timeout
+        self.explain = explain
+        self.outputs = []
+        self.error = None
+        self._on_done = []
+        self._done = False
+        self._future = None
+
+    def poll(self):
+        """Whether the transfer has ended."""
+        return True
+
+    def finish(self, action):
+        """Call `action()` at the end, before anyone is told of it."""
+        self._on_done.append(action)
+        return self
+
+    def is_completed(self):
+        """Whether the result is there."""
+        if not self._done and self.poll():
+            self._complete()
+        return self._done
+
+    def _complete(self):
+        for action in self._on_done:
+            action()
+        self._on_done.clear()
+        self._done = True
+        if self._future is not None:
+            self._future.set_result(self.outputs)
+
+    def is_success(self):
+        """Whether it ended without an error."""
+        return self._done and self.error is None
+
+    def exception(self):
+        """The error that it ended with, or None."""
+        return self.error
+
+    def wait(self, timeout=None):
+        """Return True when the result is there.
+
+        Args:
+            timeout: a timedelta or seconds, by default the group's.
+
+        Raises:
+            DistBackendError: not in time; the message names the collective and who is missing.
+        """
+        if self.is_completed():
+            return True
+        limit = self.timeout if timeout is None else getattr(timeout, "total_seconds", lambda: timeout)()
+        start = time.monotonic()
+        pause = 2e-5
+        while not self.is_completed():
+            waited = time.monotonic() - start
+            if limit is not None and waited > limit:
+                self.error = DistBackendError(
+                    f"{self.label} timed out after {limit:g} seconds." + (f" {self.explain()}" if self.explain else "")
+                )
+                raise self.error
+            if waited > SPIN:
+                time.sleep(pause)
+                pause = min(pause * 1.5, LONGEST_PAUSE)
+        return True
+
+    synchronize = wait
+
+    def result(self):
+        """The output tensors."""
+        return self.outputs
+
+    def get_future(self):
+        """A Future whose value is the list of output tensors."""
+        if self._future is None:
+            self._future = Future(self)
+            if self._done:
+                self._future.set_result(self.outputs)
+        return self._future
+
+
+class Future:
+    """A value that will be there: of a Work, or of `then` on another Future.
+
+    Args:
+        work: what to wait for; None for a future that somebody sets.
+    """
+
+    def __init__(self, work=None, *, devices=None):
+        self._work = work
+        self._value = None
+        self._set = False
+        self._callbacks = []
+        self._source = None
+
+    def done(self):
+        """Whether the value is there."""
+        if not self._set and self._work is not None:
+            self._work.is_completed()
+        if not self._set and self._source is not None:
+            self._source.done()
+        return self._set
+
+    def set_result(self, value):
+        """Give it its value, and call what waits for it."""
+        self._value, self._set = value, True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def wait(self):
+        """The value, when it is there.
+
+        Raises:
+            DistBackendError: the collective behind it did not end in time.
+            RuntimeError: nothing will ever set it.
+        """
+        if not self._set and self._source is not None:
+            self._source.wait()
+        if not self._set and self._work is not None:
+            self._work.wait()
+        if not self._set:
+            raise RuntimeError("Future.wait: nothing is under way that would set its value.")
+        return self._value
+
+    def value(self):
+        """The value that is there.
+
+        Raises:
+            RuntimeError: it is not.
+        """
+        if not self._set:
+            raise RuntimeError("Future.value: the value is not there yet; call wait().")
+        return self._value
+
+    def then(self, callback):
+        """A Future of `callback(this future)`, called when this one's value is there."""
+        out = Future()
+        out._source = self
+        if self._set:
+            out.set_result(callback(self))
+        else:
+            self._callbacks.append(lambda future: out.set_result(callback(future)))
+        return out
+
+    def add_done_callback(self, callback):
+        """Call `callback(this future)` when the value is there."""
+        self.then(callback)
