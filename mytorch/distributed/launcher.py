@@ -1,0 +1,345 @@
+"""The launcher: starts the ranks of this machine, shows what they print, and ends them together.
+
+Ranks on CPUs are started through mpiexec, which MPI needs; ranks on GPUs, and a single one, as plain processes.
+Either way each rank has a parent of its own (`supervise.py`) that reports to the launcher over a socket, so
+exit codes, signals and output are the same. The first rank that fails is what the program has failed with: the
+others are asked to end (SIGTERM) and after a while made to, and its last words are shown again at the end.
+If the launcher is killed, the supervisors see their connection close and end the ranks.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .board import Board
+
+END_AFTER = 5.0  # seconds from asking ranks to end, after a failure, to killing them
+INTERRUPT_AFTER = 30.0  # the same after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
+START_WITHIN = 120.0
+_TAIL = 16384  # bytes of a rank's errors to remember
+
+
+def find_mpiexec():
+    """The mpiexec that belongs to this Python (the mpich wheel puts it beside), else the one on the PATH, else None."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    if beside.is_file() and os.access(beside, os.X_OK):
+        return str(beside)
+    return shutil.which("mpiexec")
+
+
+def mpiexec_command(n):
+    """mpiexec's command line for n processes on this machine.
+
+    Raises:
+        RuntimeError: there is no mpiexec.
+    """
+    mpiexec = find_mpiexec()
+    if mpiexec is None:
+        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mytorch[mpi].")
+    about = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    if "Open MPI" in about or "OpenRTE" in about:
+        return [mpiexec, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", str(n)]
+    return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH and its kin: not SLURM's srun, for one machine
+
+
+def free_port(address="127.0.0.1", wanted=0):
+    """`wanted` if nobody listens there, else any free port."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((address, port))
+                return probe.getsockname()[1]
+    raise RuntimeError(f"no free port on {address}")
+
+
+class Rank:
+    """What the launcher knows of one rank."""
+
+    def __init__(self, number):
+        self.number = number
+        self.connection = None
+        self.pid = None
+        self.code = None
+        self.partial = {b"o": b"", b"e": b""}
+        self.tail = b""
+
+    def send(self, kind, content=b""):
+        """A message to its supervisor, who may be gone."""
+        if self.connection is not None:
+            with contextlib.suppress(OSError):
+                self.connection.sendall(struct.pack("<cI", kind, len(content)) + content)
+
+
+class Job:
+    """The ranks of one program on this machine.
+
+    Args:
+        command: what each rank runs.
+        n: ranks here.
+        mpi: start them through mpiexec.
+        env: variables for all of them, beside the launcher's own.
+        first: the number of the first rank here; world: how many there are on all machines.
+        output: "all" shows every rank's lines with its number in front; "main" only rank 0's, as they are.
+    """
+
+    def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all"):
+        self.command = list(command)
+        self.n = n
+        self.mpi = mpi
+        self.first = first
+        self.world = n if world is None else world
+        self.output = output
+        self.env = {**os.environ, **env}
+        self.ranks = {first + i: Rank(first + i) for i in range(n)}
+        self.failed = None  # (rank, code) of the first that failed
+        self.reason = None  # of a failure that is no rank's
+        self.signal = None
+        self.deadline = None
+        self.processes = []
+        self.who, self.buffers = {}, {}  # by connection: the rank, and what has come of its next message
+        self.selector = selectors.DefaultSelector()
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def run(self):
+        """Run the program; returns its exit code."""
+        handlers = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        with contextlib.ExitStack() as stack:
+            stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
+            server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=self.n))
+            self.token = secrets.token_hex(16)
+            self.env.update(MYTORCHRUN_CONTROL=f"127.0.0.1:{server.getsockname()[1]}", MYTORCHRUN_CONTROL_TOKEN=self.token)
+            if self.world == self.n > 1:
+                board = Board.create(self.n)
+                stack.callback(lambda: os.path.exists(board) and os.remove(board))
+                self.env["MYTORCHRUN_BOARD"] = board
+            if self.world == self.n:
+                self.env["MYTORCHRUN_TOKEN"] = self.token
+            self.log = stack.enter_context(tempfile.TemporaryFile())
+            self.selector.register(server, selectors.EVENT_READ, self._accept)
+            stack.callback(self._end_processes)
+            self._start()
+            self._loop()
+            for rank in self.ranks.values():
+                self._flush(rank)
+            self._end_processes()
+            return self._report()
+
+    def _start(self):
+        supervise = [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervise.py")), *self.command]
+        self.started = time.monotonic()
+
+        def start(command, env):
+            self.processes.append(
+                subprocess.Popen(
+                    command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
+                )
+            )
+
+        common = {**self.env, "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.n)}
+        if self.mpi:
+            for name in ("RANK", "LOCAL_RANK"):
+                common.pop(name, None)
+            start([*mpiexec_command(self.n), *supervise], common)
+        else:
+            for i in range(self.n):
+                start(supervise, {**common, "RANK": str(self.first + i), "LOCAL_RANK": str(i)})
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def _loop(self):
+        while any(rank.code is None for rank in self.ranks.values()):
+            for key, _ in self.selector.select(0.1):
+                key.data(key.fileobj)
+            now = time.monotonic()
+            missing = [rank.number for rank in self.ranks.values() if rank.connection is None]
+            if missing and self.failed is None:
+                ended = all(p.poll() is not None for p in self.processes)
+                if ended or now - self.started > START_WITHIN:
+                    self.reason = f"rank {missing[0]} did not start"
+                    return
+            if missing and self.deadline is not None and now > self.deadline:
+                return
+            if self.deadline is not None and now > self.deadline:
+                self.deadline = now + 2.0
+                for rank in self.ranks.values():
+                    if rank.code is None:
+                        rank.send(b"k")
+
+    def _accept(self, server):
+        connection, _ = server.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffers[connection] = b""
+        self.selector.register(connection, selectors.EVENT_READ, self._read)
+
+    def _read(self, connection):
+        try:
+            content = connection.recv(1 << 17)
+        except OSError:
+            content = b""
+        buffer = self.buffers[connection] + content
+        while content and len(buffer) >= 5:
+            kind, length = struct.unpack("<cI", buffer[:5])
+            if len(buffer) < 5 + length:
+                break
+            message, buffer = buffer[5 : 5 + length], buffer[5 + length :]
+            if connection not in self.who:
+                if not self._welcome(connection, kind, message):
+                    content = b""
+            elif kind == b"x":
+                self._ended(self.who[connection], json.loads(message)["code"])
+            elif kind in (b"o", b"e"):
+                self._show(self.who[connection], kind, message)
+        self.buffers[connection] = buffer
+        if not content:
+            self.selector.unregister(connection)
+            connection.close()
+            rank = self.who.get(connection)
+            if rank is not None and rank.code is None:  # its supervisor is gone, and so is the rank
+                self._ended(rank, -signal.SIGKILL)
+
+    def _welcome(self, connection, kind, message):
+        """Whether this is the supervisor of a rank of ours: it must know the token."""
+        try:
+            hello = json.loads(message) if kind == b"h" else {}
+        except ValueError:
+            return False
+        rank = self.ranks.get(hello.get("rank"))
+        if rank is None or rank.connection is not None or not secrets.compare_digest(str(hello.get("token")), self.token):
+            return False
+        self.who[connection] = rank
+        rank.connection, rank.pid = connection, hello["pid"]
+        if self.deadline is not None:
+            rank.send(b"s", str(int(self.signal or signal.SIGTERM)).encode())
+        return True
+
+    # -- output ----------------------------------------------------------------------------------
+
+    def _show(self, rank, kind, content):
+        if kind == b"e":
+            rank.tail = (rank.tail + content)[-_TAIL:]
+        stream = (sys.stdout if kind == b"o" else sys.stderr).buffer
+        if self.output == "main" or self.world == 1:
+            if rank.number == 0:
+                stream.write(content)
+                stream.flush()
+            return
+        *lines, rank.partial[kind] = (rank.partial[kind] + content).split(b"\n")
+        for line in lines:
+            self._line(rank, stream, line)
+        stream.flush()
+
+    @staticmethod
+    def _line(rank, stream, line):
+        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar, what a terminal would still show
+        stream.write(b"[%d] " % rank.number + line + b"\n")
+
+    def _flush(self, rank):
+        for kind, stream in ((b"o", sys.stdout.buffer), (b"e", sys.stderr.buffer)):
+            if rank.partial[kind]:
+                self._line(rank, stream, rank.partial[kind])
+                rank.partial[kind] = b""
+            stream.flush()
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def _ended(self, rank, code):
+        rank.code = code
+        if code != 0 and self.failed is None:
+            self.failed = (rank.number, code)
+            self.end(END_AFTER if self.signal is None else 2 * END_AFTER, quietly=self.signal is not None)
+
+    def end(self, within, quietly=False):
+        """Ask the ranks to end, and see that they have ended after so many seconds.
+
+        Args:
+            quietly: without the request, as they have got a signal already.
+        """
+        limit = time.monotonic() + within
+        self.deadline = limit if self.deadline is None else min(limit, self.deadline)
+        if not quietly:
+            for rank in self.ranks.values():
+                if rank.code is None:
+                    rank.send(b"s", str(int(signal.SIGTERM)).encode())
+
+    def _interrupted(self, number, frame):
+        if self.signal is not None:  # the second time: at once
+            self.deadline = 0.0
+            return
+        self.signal = number
+        self.deadline = time.monotonic() + INTERRUPT_AFTER
+        for rank in self.ranks.values():
+            if rank.code is None:
+                rank.send(b"s", str(int(number)).encode())
+
+    def _end_processes(self):
+        """Wait for mpiexec and the supervisors, and kill what does not go."""
+        for rank in self.ranks.values():
+            rank.send(b"q")
+        until = time.monotonic() + 3.0
+        for process in self.processes:
+            try:
+                process.wait(max(until - time.monotonic(), 0.05))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _report(self):
+        """Say why it failed; the exit code."""
+        if self.failed is None and self.reason is None:
+            return 0
+        if self.failed is None:
+            self.log.seek(0)
+            sys.stderr.write(f"mytorchrun: {self.reason}.\n{self.log.read().decode(errors='replace')}")
+            sys.stderr.flush()
+            return 1
+        number, code = self.failed
+        if self.signal is not None and code in (-self.signal, 128 + self.signal):
+            text = f"ended by {signal.Signals(self.signal).name}.\n"
+        else:
+            text = f"rank {number} " + (f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}")
+            if self.world > 1:
+                last = last_words(self.ranks[number].tail)
+                text += "; the other ranks were ended." + (f" Its last words:\n{last}" if last else "\n")
+            else:
+                text += ".\n"
+        sys.stderr.write(f"mytorchrun: {text}")
+        sys.stderr.flush()
+        return code if code > 0 else 128 - code
+
+
+def signal_name(number):
+    """A signal's name, with what it often means."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"{name} (out of memory?)" if number == signal.SIGKILL else name
+
+
+def last_words(tail):
+    """The traceback at the end of what a rank wrote to its standard error, or the last twenty lines."""
+    text = tail.decode(errors="replace")
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not starts:
+        lines = lines[-20:]
+    else:
+        first = starts[-1]
+        for earlier in reversed(starts[:-1]):  # chained exceptions belong together
+            between = "\n".join(lines[earlier:first])
+            if "During handling of the above" not in between and "direct cause of the following" not in between:
+                break
+            first = earlier
+        lines = lines[first:]
+    return "".join(line + "\n" for line in lines)

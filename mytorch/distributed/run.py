@@ -1,0 +1,154 @@
+"""`python -m mytorch.distributed.run`: start a script as several processes, with torchrun's options and environment.
+
+    python -m mytorch.distributed.run --nproc_per_node 4 script.py --lr 0.1
+    python -m mytorch.distributed.launch --num_gpus 2 --master_addr 127.0.0.1 --master_port 13333 script.py
+    mytorchrun launch --cpu --nproc_per_node 2 script.py
+
+Each process finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT in its
+environment.
+"""
+
+import argparse
+import os
+import sys
+
+from ..backend import cuda_available
+from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
+from .launcher import Job, free_port
+
+
+def parser(prog="mytorchrun launch"):
+    """The options of the launcher; what follows the script is the script's."""
+    p = argparse.ArgumentParser(prog=prog, description="Start a script as several processes.", allow_abbrev=False)
+
+    def add(name, *others, **options):
+        p.add_argument(f"--{name}", *([f"--{name.replace('_', '-')}"] if "_" in name else []), *others, **options)
+
+    add("nproc_per_node", metavar="N", help='processes on this machine: a number, "gpu" (one for each GPU), "cpu" (one for each core) or "auto"')
+    add("num_gpus", metavar="N", type=int, help="processes on this machine, one for each GPU")
+    add("cpu", action="store_true", help="train on the CPU, over MPI, even if there are GPUs")
+    add("nnodes", type=int, help="machines (default 1)")
+    add("node_rank", type=int, help="number of this machine (default 0)")
+    add("master_addr", help=f"address of the first machine (default {DEFAULT_ADDRESS})")
+    add("master_port", type=int, help=f"a port there (default {DEFAULT_PORT}, or a free one if that is taken)")
+    add("standalone", action="store_true", help="this machine alone, at any free port")
+    add("timeout", type=float, metavar="SECONDS", help="how long a rank may wait in a collective before the program fails")
+    add("output", choices=["all", "main"], help="show what all ranks print, each line with its rank (default), or rank 0's alone")
+    p.add_argument("-m", "--module", action="store_true", help="the script is a module's name, as for python -m")
+    add("no_python", action="store_true", help="the script is a command, not a Python script")
+    p.add_argument("script", help="what to run")
+    p.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    return p
+
+
+def parse(argv, prog="mytorchrun launch"):
+    """The options; `--training_script SCRIPT ARGS…`, an older form, means SCRIPT ARGS…"""
+    argv = list(argv)
+    for i, word in enumerate(argv):
+        if word == "--training_script":
+            argv[i : i + 1] = []
+            break
+        if word.endswith(".py"):
+            break
+    return parser(prog).parse_args(argv)
+
+
+def gpus():
+    """How many GPUs this machine has."""
+    from .. import cuda
+
+    return cuda.device_count() if cuda_available() else 0
+
+
+def processes(args):
+    """(processes on this machine, whether they use the CPU).
+
+    Raises:
+        ValueError: a number that is not positive, or more than there are GPUs.
+    """
+    wanted = args.nproc_per_node
+    if wanted is not None and args.num_gpus is not None and str(wanted) != str(args.num_gpus):
+        raise ValueError(f"--nproc_per_node is {wanted} and --num_gpus {args.num_gpus}; give one of them.")
+    wanted = args.num_gpus if wanted is None else wanted
+    there = 0 if args.cpu else gpus()
+    if wanted in (None, "auto", "gpu", "cpu"):
+        if wanted == "gpu" and not there:
+            raise ValueError('--nproc_per_node is "gpu", and there is none.')
+        if wanted == "cpu":
+            return os.cpu_count() or 1, True
+        n = there if there else (os.cpu_count() or 1 if wanted == "auto" else 1)
+        return max(n, 1), not there
+    try:
+        n = int(wanted)
+    except ValueError:
+        raise ValueError(f'--nproc_per_node is {wanted!r}; expected a number, "gpu", "cpu" or "auto".') from None
+    if n < 1:
+        raise ValueError(f"{n} processes were asked for; expected at least 1.")
+    if args.cpu or not there:
+        if args.num_gpus is not None and not args.cpu and n > 1:
+            raise ValueError(f"--num_gpus is {n}, and no GPU is usable here; use --cpu --nproc_per_node {n} to train on the CPU.")
+        return n, True
+    if n > there:
+        raise ValueError(f"{n} processes were asked for, and there are {there} GPUs; NCCL needs one for each (or use --cpu).")
+    return n, False
+
+
+def job(args, env=None):
+    """The Job that the options describe.
+
+    Raises:
+        ValueError: options that contradict each other or the machine.
+        RuntimeError: mpiexec is needed and missing.
+    """
+    n, cpu = processes(args)
+    nodes, node = args.nnodes or 1, args.node_rank or 0
+    if not 0 <= node < nodes:
+        raise ValueError(f"--node_rank is {node} and --nnodes {nodes}; expected a number in [0, {nodes - 1}].")
+    if nodes > 1 and cpu:
+        raise ValueError(
+            "--nnodes: CPUs of several machines are joined by MPI itself; run `mpiexec -hosts a,b -n N python script.py`, or "
+            "`srun -n N python script.py`. The script finds its rank there."
+        )
+    if nodes > 1 and (args.standalone or not args.master_addr or not args.master_port):
+        raise ValueError("--nnodes: every machine must be given the same --master_addr and --master_port.")
+    if args.timeout is not None and not args.timeout > 0:
+        raise ValueError(f"--timeout is {args.timeout}; expected a positive number of seconds.")
+    address = args.master_addr or DEFAULT_ADDRESS
+    port = args.master_port
+    if port is None:
+        port = free_port(address if nodes == 1 else "", 0 if args.standalone else DEFAULT_PORT)
+    env = {
+        **(env or {}),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "NODE_RANK": str(node),
+        "GROUP_RANK": str(node),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if n > 1 and "OMP_NUM_THREADS" not in os.environ:
+        env["OMP_NUM_THREADS"] = str(max((os.cpu_count() or 1) // n, 1))  # or the ranks take each other's cores
+    if args.timeout is not None:
+        env["MYTORCHRUN_TIMEOUT"] = str(args.timeout)
+    if cpu:
+        env["MYTORCHRUN_CPU"] = "1"
+    if args.no_python:
+        command = [args.script, *args.args]
+    else:
+        command = [sys.executable, *(["-m"] if args.module else []), args.script, *args.args]
+    return Job(
+        command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all"
+    )
+
+
+def main(argv=None, prog="python -m mytorch.distributed.run"):
+    """Start the script that the command line names; its exit code."""
+    args = parse(sys.argv[1:] if argv is None else argv, prog)
+    try:
+        return job(args).run()
+    except (ValueError, RuntimeError) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

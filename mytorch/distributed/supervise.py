@@ -1,0 +1,152 @@
+"""The parent of one rank: starts it, sends its output to the launcher, and ends it when the launcher says so or is gone.
+
+Run by path, so that it costs no import of the library: `python supervise.py command …`. It finds the launcher
+at MYTORCHRUN_CONTROL and proves itself with MYTORCHRUN_CONTROL_TOKEN. Started by mpiexec, it takes its rank from MPI's
+variables, and the rank inherits MPI's connection. Messages both ways are a letter, a length, and bytes:
+
+    h {"rank", "pid", …}   the rank has started         s number   send the rank a signal
+    o bytes, e bytes       its output and errors        k          end it and all that it started
+    x {"code"}             it has ended                 q          nothing more to do
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+_RANKS = (
+    ("RANK", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_LOCALID"),
+)
+
+
+def send(connection, lock, kind, content=b""):
+    """Send a message; the launcher may be gone."""
+    with lock:
+        try:
+            connection.sendall(struct.pack("<cI", kind, len(content)) + content)
+        except OSError:
+            pass
+
+
+def receive(connection):
+    """The next message, (letter, bytes); (b"", b"") at the end."""
+    content = b""
+    while len(content) < 5:
+        try:
+            part = connection.recv(5 - len(content))
+        except OSError:
+            part = b""
+        if not part:
+            return b"", b""
+        content += part
+    kind, length = struct.unpack("<cI", content)
+    content = b""
+    while len(content) < length:
+        part = connection.recv(length - len(content))
+        if not part:
+            return b"", b""
+        content += part
+    return kind, content
+
+
+def die_with_parent():
+    """On Linux, have the kernel kill this process when its parent dies, however that dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def environment():
+    """The rank's environment: torchrun's variables, whoever started us.
+
+    Raises:
+        SystemExit: nobody says which rank this is.
+    """
+    env = dict(os.environ)
+    for rank, local in _RANKS:
+        if rank in env:
+            env["RANK"] = env[rank]
+            env["LOCAL_RANK"] = env.get(local, env[rank])
+            return env
+    sys.exit("supervise: neither RANK nor MPI's variables are set.")
+
+
+def kill_group(child, number):
+    """Send a signal to the rank and to all that it started."""
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def main():
+    """Supervise the rank that the command line starts."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the launcher decides
+    host, _, port = os.environ["MYTORCHRUN_CONTROL"].rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    env = environment()
+    lock = threading.Lock()
+
+    def prepare():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        die_with_parent()
+
+    child = subprocess.Popen(
+        sys.argv[1:],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        close_fds=False,  # MPI's connection to mpiexec
+        start_new_session=True,
+        preexec_fn=prepare,
+    )
+    hello = {"rank": int(env["RANK"]), "pid": child.pid, "token": os.environ["MYTORCHRUN_CONTROL_TOKEN"]}
+    send(connection, lock, b"h", json.dumps(hello).encode())
+
+    def forward(pipe, kind):
+        while True:
+            content = os.read(pipe.fileno(), 1 << 16)
+            if not content:
+                return
+            send(connection, lock, kind, content)
+
+    readers = [threading.Thread(target=forward, args=pair, daemon=True) for pair in ((child.stdout, b"o"), (child.stderr, b"e"))]
+    for reader in readers:
+        reader.start()
+
+    def wait():
+        code = child.wait()
+        readers[1].join(1.0)
+        kill_group(child, signal.SIGTERM)  # workers that it has left behind hold its output open
+        for reader in readers:
+            reader.join(1.0)
+        kill_group(child, signal.SIGKILL)
+        send(connection, lock, b"x", json.dumps({"code": code}).encode())
+
+    threading.Thread(target=wait, daemon=True).start()
+    while True:
+        kind, content = receive(connection)
+        if kind == b"s":
+            if child.poll() is None:
+                os.kill(child.pid, int(content))
+        elif kind == b"k":
+            kill_group(child, signal.SIGKILL)
+        else:  # all is done, or the launcher is gone
+            kill_group(child, signal.SIGKILL)
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
