@@ -65,15 +65,23 @@ def _leave_well():
 
 
 def _leave():
-    """MPI_Finalize, which waits for all processes: for five seconds at most, and not after an error."""
+    """MPI_Finalize, if all processes come to it; not after an error.
+
+    mpiexec takes an end without it for a failure, so under plain mpiexec this waits as MPI programs do. Under
+    our launcher nobody has to: a rank that calls sys.exit(1) shall end while the others are in a collective.
+    """
     from mpi4py import MPI
 
     _progress.stop()
     if _failed or not MPI.Is_initialized() or MPI.Is_finalized() or os.getpid() != _owner:
         return
-    last = threading.Thread(target=MPI.Finalize, daemon=True)
-    last.start()
-    last.join(5.0)
+    everyone = MPI.COMM_WORLD.Ibarrier()
+    until = time.monotonic() + (1.0 if "MYTORCHRUN_CONTROL" in os.environ else float("inf"))
+    while not everyone.Test():
+        if time.monotonic() > until:
+            return
+        time.sleep(1e-3)
+    MPI.Finalize()
 
 
 _owner = os.getpid()
