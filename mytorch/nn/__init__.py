@@ -1,6 +1,6 @@
 """Layers: modules that hold parameters and call ops."""
 
-from . import functional, init, utils
+from . import functional, init, parallel, utils
 from .activation import (
     CELU,
     ELU,

@@ -1,0 +1,1 @@
+"""What changes how gradients are exchanged, by PyTorch's module paths."""

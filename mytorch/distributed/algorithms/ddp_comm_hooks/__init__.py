@@ -1,0 +1,3 @@
+"""Communication hooks for DistributedDataParallel."""
+
+from . import default_hooks

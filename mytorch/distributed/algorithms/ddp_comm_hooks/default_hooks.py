@@ -1,0 +1,69 @@
+"""Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` sends half the bytes."""
+
+from .... import dtypes
+from ...collectives import ReduceOp, all_reduce
+from ...group import resolve
+
+
+def allreduce_hook(process_group, bucket):
+    """The average of the buckets; what happens without a hook."""
+    work = all_reduce(bucket.buffer(), ReduceOp.AVG, process_group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+
+def _compressed(process_group, bucket, dtype):
+    buffer = bucket.buffer()
+    small = buffer.to(dtype) / resolve(process_group).size()  # divided before, so that the sum stays in range
+    work = all_reduce(small, group=process_group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0].to(buffer.dtype))
+
+
+def fp16_compress_hook(process_group, bucket):
+    """Gradients travel in float16 and come back in their own dtype."""
+    return _compressed(process_group, bucket, dtypes.float16)
+
+
+def bf16_compress_hook(process_group, bucket):
+    """Gradients travel in bfloat16 and come back in their own dtype."""
+    return _compressed(process_group, bucket, dtypes.bfloat16)
+
+
+def fp16_compress_wrapper(hook):
+    """A hook that runs another one on the bucket in float16."""
+    return _wrapper(hook, dtypes.float16)
+
+
+def bf16_compress_wrapper(hook):
+    """A hook that runs another one on the bucket in bfloat16."""
+    return _wrapper(hook, dtypes.bfloat16)
+
+
+class _HalfBucket:
+    """A bucket seen in half precision."""
+
+    def __init__(self, bucket, dtype):
+        self._bucket = bucket
+        self._half = bucket.buffer().to(dtype)
+
+    def buffer(self):
+        return self._half
+
+    def set_buffer(self, buffer):
+        self._half = buffer
+
+    def __getattr__(self, name):
+        return getattr(self._bucket, name)
+
+
+def _wrapper(hook, dtype):
+    def wrapped(state, bucket):
+        full = bucket.buffer().dtype
+        future = hook(state, _HalfBucket(bucket, dtype))
+
+        def widen(done):
+            value = done.value()
+            return (value[0] if isinstance(value, (list, tuple)) else value).to(full)
+
+        return future.then(widen)
+
+    return wrapped

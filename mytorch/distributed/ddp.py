@@ -1,0 +1,467 @@
+"""DistributedDataParallel: every process computes on its own data, and gradients are averaged while backward runs.
+
+Parameters are laid into buckets in reverse order, as backward will reach them. When a parameter's gradient is
+complete, a hook on its leaf writes it into its bucket; a full bucket's all-reduce is started at once and runs
+while backward goes on with the layers before. `p.grad` is a view of the bucket, so nothing is copied back.
+Buckets are started in the same order in all processes, whatever order their gradients come in.
+
+Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020.
+"""
+
+import contextlib
+import hashlib
+
+import numpy as np
+
+from .._array import Array
+from ..autograd.mode import get_mode
+from ..autograd.node import Leaf
+from ..backend import device_of, on
+from ..dtypes import as_dtype
+from ..nn import Module
+from ..tensor import Tensor
+from . import collectives
+from .engine import ReduceOp
+from .group import resolve
+from .objects import all_gather_bytes, decode, encode
+from .work import Future
+
+MB = 1 << 20
+FIRST_BUCKET = MB  # the first is small, so that communication begins early
+BROADCAST_CHUNK = 250 * MB
+
+
+class GradBucket:
+    """What a communication hook is given: a bucket of gradients that are complete in this process."""
+
+    def __init__(self, bucket, index, is_last):
+        self._bucket = bucket
+        self._index = index
+        self._is_last = is_last
+
+    def index(self):
+        """The bucket's number, in the order of communication."""
+        return self._index
+
+    def buffer(self):
+        """All its gradients as one flat tensor."""
+        return self._bucket.tensor
+
+    def set_buffer(self, buffer):
+        """Replace the contents of the flat tensor."""
+        self._bucket.flat[...] = buffer._data._array
+
+    def gradients(self):
+        """Its gradients, as views of the flat tensor."""
+        return [Tensor._of(view) for view in self._bucket.views]
+
+    def parameters(self):
+        """The parameters they belong to."""
+        return list(self._bucket.params)
+
+    def is_last(self):
+        """Whether it is the last bucket of the step."""
+        return self._is_last
+
+
+class _Bucket:
+    """Some parameters' gradients in one flat array."""
+
+    def __init__(self, params):
+        self.params = params
+        first = params[0]._data._array
+        xp, there = on(device_of(first))
+        with there:
+            self.flat = xp.zeros(sum(p._data._array.size for p in params), first.dtype)
+        self.tensor = Tensor._wrap(self.flat)
+        self.views, start = [], 0
+        for p in params:
+            raw = p._data._array
+            self.views.append(Array._wrap(self.flat[start : start + raw.size].reshape(raw.shape)))
+            start += raw.size
+        self.waiting = len(params)
+        self.future = None
+
+
+def make_buckets(params, cap_bytes, first_bytes=FIRST_BUCKET):
+    """The parameters, last first, in buckets of one dtype and device and of about `cap_bytes`.
+
+    A parameter larger than that gets a bucket of its own.
+    """
+    buckets, open_, sizes = [], {}, {}
+    limits = {}
+    for p in reversed(params):
+        raw = p._data._array
+        key = (raw.dtype, str(device_of(raw)))
+        limit = limits.get(key, min(first_bytes, cap_bytes))
+        group = open_.setdefault(key, [])
+        if group and sizes[key] + raw.nbytes > limit:
+            buckets.append(open_.pop(key))
+            group = open_[key] = []
+            sizes[key] = 0
+            limits[key] = cap_bytes
+        group.append(p)
+        sizes[key] = sizes.get(key, 0) + raw.nbytes
+    buckets.extend(open_.values())
+    return [_Bucket(b) for b in buckets]
+
+
+class Reducer:
+    """Averages gradients over a process group, bucket by bucket.
+
+    Args:
+        named: (name, parameter) of those that require gradients.
+        group: the process group.
+        cap_bytes: the size of a bucket.
+        find_unused: look, after each forward, for parameters that it has not used.
+        views: leave `p.grad` a view of its bucket; else it gets memory of its own.
+
+    Attributes:
+        sync: whether the next backward communicates.
+    """
+
+    def __init__(self, named, group, cap_bytes, find_unused=False, views=True):
+        self.group = group
+        self.find_unused = find_unused
+        self.views = views
+        self.sync = True
+        self.hook = None
+        self.names = {id(p): name for name, p in named}
+        params = [p for _, p in named]
+        self.buckets = make_buckets(params, cap_bytes)
+        self.where = {id(p): (b, i) for b in self.buckets for i, p in enumerate(b.params)}
+        self.number = {id(p): i for i, p in enumerate(params)}
+        self.used = np.zeros(len(params), np.int32)  # since the last communication, in this process
+        self.ready = set()
+        self.reachable = None  # ids of parameters that the outputs depend on
+        self.next = 0
+        self.handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in params]
+
+    # -- before backward -------------------------------------------------------------------------
+
+    def check_finished(self):
+        """Refuse a new step while the last one's gradients are not all there.
+
+        Raises:
+            RuntimeError: naming the parameters that got none.
+        """
+        if not self.ready:
+            return
+        missing = [name for i, name in self.names.items() if i not in self.ready]
+        raise RuntimeError(
+            "Expected to have finished reduction in the prior iteration before starting a new one. These parameters got no "
+            f"gradient: {', '.join(missing[:10])}{' …' if len(missing) > 10 else ''}. Give find_unused_parameters=True to "
+            "DistributedDataParallel, and make sure that all outputs of forward go into the loss."
+        )
+
+    def look_for_unused(self, outputs):
+        """Note which parameters the outputs of a forward depend on; several forwards before a backward add up."""
+        leaves, seen = set(), set()
+        todo = [t.edge for t in _tensors(outputs) if t.edge is not None]
+        while todo:
+            edge = todo.pop()
+            if edge in seen:
+                continue
+            seen.add(edge)
+            if type(edge) is Leaf:
+                leaves.add(edge)
+            todo.extend(parent for parent in edge.parents if parent is not None)
+        found = {id(p) for b in self.buckets for p in b.params if p._edge in leaves}
+        self.reachable = found if self.reachable is None else self.reachable | found
+
+    # -- during backward -------------------------------------------------------------------------
+
+    def _on_gradient(self, p):
+        """The hook on a leaf: its gradient is complete."""
+        bucket, i = self.where[id(p)]
+        self._into_bucket(p, bucket.views[i])
+        self.used[self.number[id(p)]] = 1
+        if not self.sync:
+            return
+        if self.find_unused and not self.ready and self.reachable is not None:
+            unused = [q for b in self.buckets for q in b.params if id(q) not in self.reachable]
+            for q in unused:
+                self._mark(q)
+        self._mark(p)
+        if self.next == len(self.buckets):
+            self._finish()
+
+    @staticmethod
+    def _into_bucket(p, view):
+        grad = p.grad
+        if grad is view:
+            return
+        view._array[...] = (grad._data if isinstance(grad, Tensor) else grad)._array
+        view._bump()
+        p._edge.grad = view
+
+    def _mark(self, p):
+        """Count a parameter as ready; start the buckets whose turn it is."""
+        bucket, i = self.where[id(p)]
+        if id(p) in self.ready:
+            raise RuntimeError(
+                f"Expected to mark a variable ready only once: {self.names[id(p)]} got a second gradient in one backward. "
+                "A parameter must not be used in several checkpointed parts, nor be left out of forward's outputs when "
+                "find_unused_parameters is set."
+            )
+        self.ready.add(id(p))
+        if p.grad is None:
+            bucket.views[i]._array[...] = 0
+        elif p.grad is not bucket.views[i]:
+            bucket.views[i]._array[...] = (p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array
+        bucket.waiting -= 1
+        while self.next < len(self.buckets) and self.buckets[self.next].waiting == 0:
+            self._start(self.next)
+            self.next += 1
+
+    def _start(self, i):
+        bucket = self.buckets[i]
+        if self.hook is None:
+            bucket.future = collectives.all_reduce(bucket.tensor, ReduceOp.AVG, self.group, async_op=True)
+            return
+        state, hook = self.hook
+        bucket.future = hook(state, GradBucket(bucket, i, i == len(self.buckets) - 1))
+        if not isinstance(bucket.future, Future):
+            raise RuntimeError(f"comm hook: expected a Future, got {type(bucket.future).__name__}.")
+
+    def _finish(self):
+        """Wait for all buckets and leave the averages in the parameters' gradients."""
+        used = None
+        if self.find_unused:
+            used = Tensor._wrap(self._on_device(self.used.copy()))
+            collectives.all_reduce(used, ReduceOp.MAX, self.group)
+            used = np.asarray(used._data)
+        for bucket in self.buckets:
+            result = bucket.future.wait()
+            bucket.future = None
+            if self.hook is not None:
+                result = result[0] if isinstance(result, (list, tuple)) else result
+                if result is not bucket.tensor:
+                    bucket.flat[...] = result._data._array.reshape(-1)
+            bucket.waiting = len(bucket.params)
+            for p, view in zip(bucket.params, bucket.views, strict=True):
+                if used is None or used[self.number[id(p)]]:
+                    view._bump()
+                    p._edge.grad = view if self.views else view.__deepcopy__({})
+        self.used[:] = 0
+        self.ready.clear()
+        self.reachable = None
+        self.next = 0
+
+    def _on_device(self, host):
+        xp, there = on(device_of(self.buckets[0].flat))
+        with there:
+            return xp.asarray(host)
+
+    def remove(self):
+        """Take the hooks away."""
+        for handle in self.handles:
+            handle.remove()
+
+
+class DistributedDataParallel(Module):
+    """A module whose gradients are averaged over the processes of a group during backward.
+
+    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are
+    given to all. Afterwards each process works on its own part of the data; equal gradients keep the
+    parameters equal.
+
+    Args:
+        module: the model, on its device.
+        device_ids: the one GPU it is on, to which inputs are moved.
+        broadcast_buffers: give process 0's buffers (running means) to all before each forward that counts.
+        init_sync: check and broadcast at the start.
+        process_group: the default group if None.
+        bucket_cap_mb: size of a bucket in MB; 25 if None.
+        find_unused_parameters: for models that do not use all parameters in each step; costs a walk of the
+            graph. Parameters that no process used keep their gradient as it was.
+        gradient_as_bucket_view: `p.grad` is a view of its bucket; False gives it memory of its own.
+        static_graph: accepted; unused parameters are looked for, as find_unused_parameters does.
+
+    Raises:
+        RuntimeError: no parameter requires a gradient, or the processes hold different parameters.
+    """
+
+    def __init__(
+        self,
+        module,
+        device_ids=None,
+        output_device=None,
+        dim=0,
+        broadcast_buffers=True,
+        init_sync=True,
+        process_group=None,
+        bucket_cap_mb=None,
+        find_unused_parameters=False,
+        check_reduction=False,
+        gradient_as_bucket_view=True,
+        static_graph=False,
+    ):
+        super().__init__()
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError(f"DistributedDataParallel: one process drives one device; device_ids is {list(device_ids)}.")
+        if output_device is not None and (not device_ids or output_device != device_ids[0]):
+            raise ValueError("DistributedDataParallel: outputs stay where the module is; leave output_device out.")
+        if bucket_cap_mb is not None and not bucket_cap_mb > 0:
+            raise ValueError(f"DistributedDataParallel: bucket_cap_mb is {bucket_cap_mb}; expected a positive number.")
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+            )
+        self.module = module
+        self.dim = dim
+        self.device = named[0][1].device
+        self.device_ids = None if device_ids is None else list(device_ids)
+        self.process_group = resolve(process_group)
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = static_graph
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MB)
+        self.require_backward_grad_sync = True
+        if init_sync:
+            check_same_shapes(module, self.process_group)
+            state = [*module.parameters(), *module.buffers()]
+            broadcast_coalesced(state, 0, self.process_group)
+        self.reducer = Reducer(
+            named, self.process_group, self.bucket_bytes_cap, find_unused_parameters or static_graph, gradient_as_bucket_view
+        )
+
+    def forward(self, *inputs, **kwargs):
+        """The module's forward."""
+        counts = get_mode().grad and self.require_backward_grad_sync
+        if get_mode().grad:
+            self.reducer.sync = self.require_backward_grad_sync
+        if counts:
+            self.reducer.check_finished()
+            if self.broadcast_buffers and self.training and self.process_group.size() > 1:
+                broadcast_coalesced(list(self.module.buffers()), 0, self.process_group)
+        if self.device_ids:
+            inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
+        out = self.module(*inputs, **kwargs)
+        if get_mode().grad and self.reducer.find_unused:
+            self.reducer.look_for_unused(out)
+        return out
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """A block whose backward passes add up gradients in this process alone; the next one outside averages."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def register_comm_hook(self, state, hook):
+        """Let `hook(state, bucket)` communicate; it returns a Future of the averaged flat tensor.
+
+        Raises:
+            RuntimeError: there is one already. TypeError: it is not callable.
+        """
+        if self.reducer.hook is not None:
+            raise RuntimeError("register_comm_hook can only be called once.")
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        self.reducer.hook = (state, hook)
+
+    def __getstate__(self):
+        raise TypeError("DistributedDataParallel can't be pickled; save module.state_dict().")
+
+
+def _tensors(x):
+    """The Tensors in nested containers."""
+    if isinstance(x, Tensor):
+        yield x
+    elif isinstance(x, dict):
+        for value in x.values():
+            yield from _tensors(value)
+    elif isinstance(x, (list, tuple)):
+        for item in x:
+            yield from _tensors(item)
+    elif hasattr(x, "__dict__") and not isinstance(x, (type, Module)):  # a dataclass of outputs
+        for value in vars(x).values():
+            if isinstance(value, (Tensor, dict, list, tuple)):
+                yield from _tensors(value)
+
+
+def _moved(x, device):
+    if isinstance(x, Tensor):
+        return x.to(device)
+    if isinstance(x, dict):
+        return {key: _moved(value, device) for key, value in x.items()}
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)(_moved(item, device) for item in x)
+    return x
+
+
+def check_same_shapes(module, group):
+    """Compare names, shapes and dtypes of parameters and buffers over the group.
+
+    Raises:
+        RuntimeError: in all processes, naming the first difference.
+    """
+    if group.size() == 1:
+        return
+    mine = [
+        [name, list(t.shape), t.dtype.name, bool(t.requires_grad)]
+        for members in (module.named_parameters(), module.named_buffers())
+        for name, t in members
+    ]
+    group.enter("DistributedDataParallel: check of parameters")
+    digest = hashlib.sha256(encode(mine)).digest()
+    if len(set(all_gather_bytes(group.engine, digest))) == 1:
+        return
+    everyone = [decode(content) for content in all_gather_bytes(group.engine, encode(mine))]
+    first = everyone[0]
+    for rank, other in zip(group.ranks, everyone, strict=True):
+        for a, b in zip(first, other, strict=False):
+            if a != b:
+                raise RuntimeError(
+                    f"DistributedDataParallel: rank {rank} holds {_told(b)}, where rank {group.ranks[0]} holds {_told(a)}; "
+                    "the model must be the same in all processes."
+                )
+        if len(first) != len(other):
+            raise RuntimeError(
+                f"DistributedDataParallel: rank {rank} holds {len(other)} parameters and buffers, rank {group.ranks[0]} "
+                f"{len(first)}; the model must be the same in all processes."
+            )
+
+
+def _told(entry):
+    name, shape, dtype, grad = entry
+    return f"{name} of shape {tuple(shape)}, {dtype}{'' if grad else ', without gradient'}"
+
+
+def broadcast_coalesced(tensors, src, group=None):
+    """Give process src's (a number within the group) tensors to all, in place, many at a time."""
+    group = resolve(group)
+    if group.size() == 1:
+        return
+    for chunk in _chunks(tensors):
+        raws = [t._data._array for t in chunk]
+        xp, there = on(device_of(raws[0]))
+        with there:
+            flat = xp.concatenate([r.reshape(-1) for r in raws])
+        collectives.broadcast(Tensor._wrap(flat), group=group, group_src=src)
+        start = 0
+        for t, r in zip(chunk, raws, strict=True):
+            r[...] = flat[start : start + r.size].reshape(r.shape)
+            t._data._bump()
+            start += r.size
+
+
+def _chunks(tensors):
+    """Lists of tensors of one dtype and device, of about BROADCAST_CHUNK bytes."""
+    by_kind = {}
+    for t in tensors:
+        by_kind.setdefault((as_dtype(t.dtype).name, str(t.device)), []).append(t)
+    for kind in sorted(by_kind):
+        chunk, size = [], 0
+        for t in by_kind[kind]:
+            if chunk and size + t.nbytes > BROADCAST_CHUNK:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(t)
+            size += t.nbytes
+        yield chunk

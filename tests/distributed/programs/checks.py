@@ -1,0 +1,29 @@
+"""What the programs share: run every function named check_… in all ranks, and write down what came of it."""
+
+import json
+import sys
+import traceback
+
+import mytorch.distributed as dist
+
+
+def run(namespace, path):
+    """Run the checks; rank 0 writes {name: None or the traceback of the first rank that failed}."""
+    dist.init_process_group()
+    results = {}
+    for name, check in list(namespace.items()):
+        if not name.startswith("check_"):
+            continue
+        try:
+            check()
+            mine = None
+        except Exception:
+            mine = traceback.format_exc()
+        everyone = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, mine)
+        results[name] = next((f"rank {r}: {text}" for r, text in enumerate(everyone) if text), None)
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            json.dump(results, file)
+    dist.destroy_process_group()
+    sys.exit(any(results.values()))
