@@ -149,6 +149,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .parallel import DataParallel
 from .parameter import (
     Buffer,
     Parameter,
