@@ -128,7 +128,7 @@ def main():
 
     def wait():
         code = child.wait()
-        readers[1].join(1.0)
+        readers[1].join(0.2)
         kill_group(child, signal.SIGTERM)  # workers that it has left behind hold its output open
         for reader in readers:
             reader.join(1.0)

@@ -1,0 +1,190 @@
+"""The launcher: what it gives to ranks, what it shows, and how it ends them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mytorch.distributed import run
+from mytorch.distributed.launcher import last_words
+
+from .launching import PROGRAMS, ROOT, environment, launch, needs_mpi
+
+
+def alive(pid):
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids(path):
+    return [int(p) for file in path.glob("*.pids") for p in file.read_text().split()]
+
+
+def assert_no_orphans(path):
+    until = time.monotonic() + 5
+    while any(alive(p) for p in pids(path)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(pids(path)) >= 2
+    assert [p for p in pids(path) if alive(p)] == []
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "cause", "limit"),
+    [
+        ("kill", 137, "rank 1 was killed by SIGKILL", 10),
+        ("raise", 1, "KeyError: 'the cause'", 10),
+        ("exit", 7, "rank 1 failed with exit code 7", 10),
+        ("sleep", 1, "rank 1 is missing", 13),
+        ("stubborn", 137, "rank 1 was killed by SIGKILL", 12),
+    ],
+)
+def test_the_first_failure_ends_all_ranks(how, code, cause, limit, tmp_path):
+    start = time.monotonic()
+    done = launch(3, PROGRAMS / "failing.py", how, tmp_path, timeout=3)
+    took = time.monotonic() - start
+    assert done.returncode == code, done.stderr
+    end = done.stderr[done.stderr.index("mytorchrun:") :]
+    assert cause in end
+    if how == "raise":
+        assert end.rstrip().endswith(cause)
+    assert took < limit
+    assert_no_orphans(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_passed_on(number, tmp_path):
+    needs_mpi()
+    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", PROGRAMS / "failing.py", "graceful", tmp_path]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
+    for line in process.stdout:
+        if "step 3" in line:
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "[0] saved by 0" in out
+    assert "[1] saved by 1" in out
+    assert f"ended by {signal.Signals(number).name}" in err
+    assert_no_orphans(tmp_path)
+
+
+def test_killing_the_launcher_leaves_nothing_behind(tmp_path):
+    needs_mpi()
+    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", PROGRAMS / "failing.py", "graceful", tmp_path]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
+    for line in process.stdout:
+        if "step 3" in line:
+            break
+    process.kill()
+    process.communicate(timeout=30)
+    assert_no_orphans(tmp_path)
+
+
+SHOW = """
+import os, sys
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+print(*[os.environ[n] for n in names], *sys.argv[1:])
+print("no newline", end="")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "show.py"
+    path.write_text(SHOW)
+    return path
+
+
+def test_torchruns_environment_and_output_by_rank(script):
+    args = ["--num_gpus", "3", "--config", "x", "-m", "--master_port", "1"]  # the script's own
+    done = launch(2, script, *args, options=("--master_addr", "127.0.0.1", "--master_port", "13456"))
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    assert lines == sorted(
+        [f"[{r}] {r} {r} 2 2 0 127.0.0.1 13456 {' '.join(args)}" for r in range(2)] + [f"[{r}] no newline" for r in range(2)]
+    )
+    assert done.stderr == ""
+
+
+def test_output_of_rank_0_alone(script):
+    done = launch(2, script, options=("--output", "main", "--master_port", "13457"))
+    assert done.stdout == "0 0 2 2 0 127.0.0.1 13457\nno newline"
+
+
+def test_one_process_is_shown_as_it_is(script):
+    done = launch(1, script, module="mytorch.distributed.launch")
+    assert done.stdout.startswith("0 0 1 1 0 127.0.0.1 ")
+    assert done.stdout.endswith("\nno newline")
+
+
+def test_the_older_form_and_modules(script):
+    command = [sys.executable, "-m", "mytorch.distributed.launch", "--cpu", "--training_script", script, "--lr", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False)
+    assert "--lr 1" in done.stdout
+    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "-m", "show", "hi"]
+    env = environment()
+    env["PYTHONPATH"] += os.pathsep + str(script.parent)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=60, check=False)
+    assert " hi\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--nproc_per_node", "zero"], "expected a number"),
+        (["--nproc_per_node", "0"], "at least 1"),
+        (["--nproc_per_node", "2", "--num_gpus", "3"], "give one of them"),
+        (["--cpu", "--nproc_per_node", "2", "--nnodes", "2"], "mpiexec -hosts"),
+        (["--node_rank", "1"], "in \\[0, 0\\]"),
+        (["--timeout", "0"], "positive number of seconds"),
+    ],
+)
+def test_wrong_options(options, message, capsys):
+    assert run.main([*options, "script.py"]) == 2
+    import re
+
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_ranks_of_several_machines_are_numbered(monkeypatch):
+    monkeypatch.setattr(run, "gpus", lambda: 4)
+    args = run.parse(["--nproc-per-node", "gpu", "--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port", "5", "s.py", "--nnodes", "9"])
+    job = run.job(args)
+    assert (list(job.ranks), job.world, job.mpi) == ([4, 5, 6, 7], 8, False)
+    assert (job.env["MASTER_ADDR"], job.env["MASTER_PORT"], job.env["NODE_RANK"]) == ("a", "5", "1")
+    assert job.command[-2:] == ["--nnodes", "9"]
+    with pytest.raises(ValueError, match="there are 4 GPUs"):
+        run.job(run.parse(["--num_gpus", "5", "s.py"]))
+    with pytest.raises(ValueError, match="same --master_addr"):
+        run.job(run.parse(["--num_gpus", "4", "--nnodes", "2", "s.py"]))
+
+
+def test_a_port_that_is_taken_is_not_the_default():
+    import socket
+
+    from mytorch.distributed.launcher import free_port
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        assert free_port(wanted=taken) != taken
+
+
+def test_a_command_that_does_not_exist():
+    done = launch(1, "there_is_no_such.py")
+    assert done.returncode == 2
+    assert "there_is_no_such.py" in done.stderr
+
+
+def test_last_words_keep_chained_tracebacks_together():
+    chained = "noise\nTraceback (most recent call last):\nA\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\nB\n"
+    assert last_words(chained.encode()) == chained[6:]
+    assert last_words(b"Traceback (most recent call last):\nold\nx\nTraceback (most recent call last):\nB\n").endswith("last):\nB\n")
+    assert last_words(b"old\nTraceback (most recent call last):\nB") == "Traceback (most recent call last):\nB\n"
+    assert last_words(b"a\nb\n") == "a\nb\n"
