@@ -7,11 +7,16 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from .._array import Array
 from ..amp import GradScaler, autocast
+from ..distributed.environment import master
 from ..dtypes import bfloat16, float16, float32
 from ..nn import Module
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
+from ..ops.creation import full
+from ..ops.movement import cat
 from ..optim import Optimizer
 from ..serialization import save, save_state_dict
 from ..tensor import Tensor
@@ -49,11 +54,17 @@ class Accelerator:
         total_limit: how many numbered checkpoints `save_state` keeps beside each other; None for all.
         device: where to compute; by default this process's GPU, or the CPU where there is none. cpu=True: the CPU.
         scaler_options: arguments for `amp.GradScaler`.
+        ddp_options: for several processes: a dict with any of bucket_cap_mb, find_unused_parameters,
+            broadcast_buffers and comm_hook, as DistributedDataParallel has them.
         num_gpus, rank, master_addr, master_port: by default what the launcher has put in the environment.
+
+    Under a launcher every process makes an Accelerator and runs the same loop on its part of the data: gradients
+    are averaged over processes in the last backward of a step. The prepared model is the model itself, not a
+    wrapper.
 
     Raises:
         ValueError: another mixed_precision, or fewer than one accumulation step.
-        RuntimeError: several processes.
+        RuntimeError: num_gpus is not the number of processes that were started.
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class Accelerator:
         device=None,
         cpu=False,
         scaler_options=None,
+        ddp_options=None,
     ):
         chosen = os.environ.get("MYTORCHRUN_MIXED_PRECISION", "").lower()
         if chosen not in ("", "no"):
@@ -80,12 +92,17 @@ class Accelerator:
                 f"Accelerator: mixed_precision is {mixed_precision!r}; expected False, True, 'no', 'fp16' or 'bf16'."
             )
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self.state = ProcessState("cpu" if cpu else device, rank, num_gpus)
-        self.master_addr = master_addr or os.environ.get("CUPYX_DISTRIBUTED_HOST", "127.0.0.1")
-        self.master_port = int(master_port or os.environ.get("CUPYX_DISTRIBUTED_PORT", 13333))
+        self.state = ProcessState("cpu" if cpu else device, rank, num_gpus, master_addr, master_port)
+        address, port = master()
+        self.master_addr = master_addr or address
+        self.master_port = int(master_port or port)
+        self.ddp_options = dict(ddp_options or {})
+        unknown = set(self.ddp_options) - {"bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "comm_hook"}
+        if unknown:
+            raise ValueError(f"Accelerator: ddp_options has {', '.join(sorted(unknown))}, which it does not know.")
         self.half = _PRECISIONS[mixed_precision]
         self.scaler = GradScaler(self.device.type, **(scaler_options or {})) if self.half is float16 else None
-        self.log_wandb = log_wandb
+        self.log_wandb = log_wandb or os.environ.get("MYTORCHRUN_LOG_WANDB") == "1"
         self.project_dir = project_dir
         self.total_limit = total_limit
         self.step_counter = 0  # backward passes so far
@@ -94,6 +111,9 @@ class Accelerator:
         self._unscaled, self._stepped = set(), set()
         self._tracker = None
         self._trigger = False
+        self._reducers = {}  # by id of the model
+        self._quiet = 0  # depth of no_sync blocks
+        self._loader = None  # the one that is being iterated over
 
     # -- who and where ----------------------------------------------------------------------------
 
@@ -212,7 +232,35 @@ class Accelerator:
             object.__setattr__(model, "forward", forward)
         if not any(model is m for m in self._models):
             self._models.append(model)
+            self._replicate(model)
         return model
+
+    def _replicate(self, model):
+        """Make the model the same in all processes, and have its gradients averaged."""
+        from ..distributed.ddp import DistributedDataParallel, replicate
+        from ..distributed.group import resolve
+
+        if self.num_processes == 1 or isinstance(model, DistributedDataParallel):
+            return
+        if not any(p.requires_grad for p in model.parameters()):
+            return
+        options = self.ddp_options
+        reducer = replicate(
+            model,
+            resolve(None),
+            cap_bytes=int(options.get("bucket_cap_mb", 25) * (1 << 20)),
+            find_unused=options.get("find_unused_parameters", False),
+            buffers=options.get("broadcast_buffers", True),
+        )
+        if options.get("comm_hook") is not None:
+            reducer.hook = (None, options["comm_hook"])
+        self._reducers[id(model)] = reducer
+        model.register_forward_pre_hook(lambda module, args: reducer.before_forward(self._completes_step(), module.training))
+        model.register_forward_hook(lambda module, args, out: reducer.after_forward(out))
+
+    def _completes_step(self):
+        """Whether the next backward is the last of a step, in which processes exchange gradients."""
+        return (self.step_counter + 1) % self._accumulation == 0 and not self._quiet
 
     def prepare_optimizer(self, optimizer):
         """The optimizer, stepping only when a step's gradients are complete."""
@@ -225,7 +273,7 @@ class Accelerator:
     def prepare_data_loader(self, loader):
         """The loader, its batches on this process's device."""
         if not isinstance(loader, AcceleratedLoader):
-            loader = AcceleratedLoader(loader, self.device)
+            loader = AcceleratedLoader(loader, self.device, self.state, lambda begun: setattr(self, "_loader", begun))
         if not any(loader is x for x in self._loaders):
             self._loaders.append(loader)
         return loader
@@ -241,7 +289,9 @@ class Accelerator:
         return scheduler
 
     def unwrap_model(self, model, keep_fp32_wrapper=True):
-        """The model itself; with its own forward again if `keep_fp32_wrapper` is False."""
+        """The model itself, out of a DistributedDataParallel; with its own forward again if `keep_fp32_wrapper` is False."""
+        if type(model).__name__ == "DistributedDataParallel":
+            model = model.module
         if not keep_fp32_wrapper and "_full_forward" in model.__dict__:
             del model.__dict__["forward"], model.__dict__["_full_forward"]
         return model
@@ -261,8 +311,11 @@ class Accelerator:
 
     def free_memory(self, *objects):
         """Forget all prepared objects; returns a None for each given."""
-        for kept in (self._models, self._optimizers, self._schedulers, self._loaders, self._custom):
+        for reducer in self._reducers.values():
+            reducer.remove()
+        for kept in (self._models, self._optimizers, self._schedulers, self._loaders, self._custom, self._reducers):
             kept.clear()
+        self._loader = None
         self.step_counter = 0
         return [None for _ in objects]
 
@@ -282,7 +335,11 @@ class Accelerator:
     @contextlib.contextmanager
     def no_sync(self, model=None):
         """A block whose gradients are not yet exchanged; alone, nothing is to be left out."""
-        yield
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
 
     def backward(self, loss, **kwargs):
         """Gradients of loss / gradient_accumulation_steps, added up; scaled if in float16."""
@@ -292,6 +349,8 @@ class Accelerator:
             loss = loss / self._accumulation
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
+        for reducer in self._reducers.values():
+            reducer.sync = self._completes_step()
         loss.backward(**kwargs)
         self.step_counter += 1
 
@@ -349,11 +408,22 @@ class Accelerator:
 
     def gather_for_metrics(self, input_data, use_gather_object=False):
         """A single number's mean over processes as a float; batches joined, without the last one's padding."""
-        if isinstance(input_data, (float, int)):
-            return float(input_data)
-        if isinstance(input_data, (Tensor, Array)) and input_data.numel() == 1 and input_data.ndim == 0:
-            return float(self.reduce(input_data, "mean").item())
-        return self.gather(input_data)
+        if use_gather_object:
+            parts = self.state.gather_objects(input_data)
+            gathered = [item for part in parts for item in part] if isinstance(input_data, list) else parts
+            return gathered[: self._real(len(gathered))]
+        if isinstance(input_data, (float, int)) or (isinstance(input_data, (Tensor, Array)) and input_data.ndim == 0):
+            number = Array._wrap(np.array(float(input_data), np.float64))
+            if self.num_processes > 1 and self.device.type == "cuda":
+                number = Array(number, device=self.device)
+            return float(self.state.all_reduce(number, "mean").item())
+        gathered = self.gather(input_data)
+        return _map(lambda t: t[: self._real(t.shape[0])], gathered) if self._real(1 << 62) < 1 << 62 else gathered
+
+    def _real(self, n):
+        """How many of n gathered items are no padding."""
+        loader = self._loader
+        return min(n, loader.remainder) if loader is not None and loader.end_of_dataloader and loader.remainder else n
 
     def reduce(self, tensor, reduction="sum", scale=1.0):
         """The sum or mean of the processes' tensors, times scale, through nested containers."""
@@ -365,13 +435,45 @@ class Accelerator:
         return _map(one, tensor)
 
     def pad_across_processes(self, tensor, dim=0, pad_index=0, pad_first=False):
-        """The tensor padded to the largest size among processes; alone, itself."""
-        return tensor
+        """The tensor padded along `dim` to the largest size among processes; alone, itself."""
+        if self.num_processes == 1:
+            return tensor
+
+        def one(t):
+            if t.ndim <= dim:
+                return t
+            size = max(self.state.gather_objects(t.shape[dim]))
+            if size == t.shape[dim]:
+                return t
+            shape = [size - n if i == dim else n for i, n in enumerate(t.shape)]
+            padding = full(shape, pad_index, dtype=t.dtype, device=t.device)
+            whole = Tensor._of(_data(t))
+            return cat([padding, whole] if pad_first else [whole, padding], dim)
+
+        return _map(one, tensor)
 
     @contextlib.contextmanager
     def split_between_processes(self, inputs, apply_padding=False):
-        """This process's share of a list, dict of lists or tensor; alone, all of it."""
-        yield inputs
+        """This process's share of a list, tuple, dict of these, or tensor; alone, all of it.
+
+        The first processes get one item more where it does not divide; with apply_padding the others repeat
+        their last.
+        """
+        if self.num_processes == 1:
+            yield inputs
+            return
+
+        def share(x):
+            size, more = divmod(len(x), self.num_processes)
+            start = self.rank * size + min(self.rank, more)
+            end = start + size + (self.rank < more)
+            mine = x[start:end]
+            if apply_padding and more and self.rank >= more:
+                last = x[max(end - 1, 0) : max(end, 1)]
+                mine = cat([mine, last]) if isinstance(x, Tensor) else mine + last
+            return mine
+
+        yield {key: share(value) for key, value in inputs.items()} if isinstance(inputs, dict) else share(inputs)
 
     def wait_for_everyone(self):
         """Wait until every process is here."""
@@ -406,6 +508,9 @@ class Accelerator:
     def check_trigger(self):
         """Whether any process has set the mark; takes it away."""
         seen, self._trigger = self._trigger, False
+        if self.num_processes > 1:
+            flag = Array(np.array([seen], np.int32), device=self.device)
+            seen = bool(self.state.all_reduce(flag, "max").item())
         return seen
 
     # -- telling ----------------------------------------------------------------------------------
@@ -469,9 +574,10 @@ class Accelerator:
             The directory, as a Path.
         """
         path = Path(output_dir)
+        ranks = None if save_model_only else checkpoint.collect(self)
         if self.is_main_process:
             self.print(f"Saving Checkpoint to {output_dir}")
-            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, save_model_only))
+            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, ranks))
             limit = self.total_limit if total_limit is None else total_limit
             if limit is not None:
                 checkpoint.keep_newest(path, limit)

@@ -73,7 +73,7 @@ def replace_directory(path, write):
 
 
 _OURS = re.compile(
-    r"(model|optimizer|scheduler|dataloader|random_states|custom_checkpoint)(_\d+)?\.(bin|safetensors)|mp_config\.bin|"
+    r"(model|optimizer|scheduler|dataloader|random_states|custom_checkpoint)(_\d+)*\.(bin|safetensors)|mp_config\.bin|"
     + re.escape(META)
 )
 
@@ -128,27 +128,48 @@ def set_random_states(states):
 # -- what is in it --------------------------------------------------------------------------------
 
 
-def write_state(accelerator, directory, model_only):
-    """Write everything that `read_state` restores."""
+def collect(accelerator):
+    """What only the processes themselves know, of all of them: random states and loaders' positions."""
+    for optimizer in accelerator._optimizers:
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if hasattr(inner, "consolidate_state_dict"):  # its state is spread over the processes
+            inner.consolidate_state_dict(to=0)
+    mine = {"random": random_states(), "loaders": [loader.state_dict() for loader in accelerator._loaders]}
+    return accelerator.state.gather_objects(mine)
+
+
+def dataloader_file(i, rank):
+    """The name of the i-th loader's position in a process."""
+    return f"dataloader_{i}_{rank}.bin" if rank else f"dataloader_{i}.bin"
+
+
+def write_state(accelerator, directory, ranks):
+    """Write everything that `read_state` restores.
+
+    Args:
+        ranks: what `collect` gave; None for the weights alone.
+    """
     for i, model in enumerate(accelerator._models):
         save_state_dict(model.state_dict(), directory / numbered("model", i, ".safetensors"))
-    if not model_only:
+    if ranks is not None:
         for i, optimizer in enumerate(accelerator._optimizers):
             save(optimizer.state_dict(), directory / numbered("optimizer", i, ".bin"))
         for i, scheduler in enumerate(accelerator._schedulers):
             save(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
-        for i, loader in enumerate(accelerator._loaders):
-            save(loader.state_dict(), directory / f"dataloader_{i}.bin")
         for i, thing in enumerate(accelerator._custom):
             save(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
         if accelerator.scaler is not None:
             save(accelerator.scaler.state_dict(), directory / "mp_config.bin")
-        save(random_states(), directory / f"random_states_{accelerator.rank}.bin")
+        for rank, own in enumerate(ranks):
+            save(own["random"], directory / f"random_states_{rank}.bin")
+            for i, position in enumerate(own["loaders"]):
+                save(position, directory / dataloader_file(i, rank))
     meta = {
         "version": VERSION,
         "time": time.time(),
-        "model_only": model_only,
+        "model_only": ranks is None,
         "micro_steps": accelerator.step_counter,
+        "processes": accelerator.num_processes,
         "files": sorted(entry.name for entry in directory.iterdir()),
     }
     write_json(directory / META, meta)
@@ -176,13 +197,24 @@ def read_state(accelerator, directory):
         optimizer.load_state_dict(load(_expect(directory, numbered("optimizer", i, ".bin"))))
     for i, scheduler in enumerate(accelerator._schedulers):
         scheduler.load_state_dict(load(_expect(directory, numbered("scheduler", i, ".bin"))))
+    before = meta.get("processes", 1)
+    if before != accelerator.num_processes:
+        accelerator.print(
+            f"The checkpoint is of {before} processes, and there are {accelerator.num_processes}: the data goes on where it was, "
+            "random numbers are drawn anew."
+        )
     for i, loader in enumerate(accelerator._loaders):
-        loader.load_state_dict(load(_expect(directory, f"dataloader_{i}.bin")))
+        mine = before == accelerator.num_processes
+        position = load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0)))
+        if not mine:
+            position["batches"] = position["batches"] * before // accelerator.num_processes
+        loader.load_state_dict(position)
     for i, thing in enumerate(accelerator._custom):
         thing.load_state_dict(load(_expect(directory, f"custom_checkpoint_{i}.bin")))
     if accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(load(_expect(directory, "mp_config.bin")))
-    set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))
+    if before == accelerator.num_processes:
+        set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))
     accelerator.step_counter = meta.get("micro_steps", 0)
 
 

@@ -1,12 +1,14 @@
 """Who this process is among how many, and what processes say to each other.
 
-`ProcessState` reads the launcher's environment (RANK, WORLD_SIZE, LOCAL_RANK). Everything that processes
-exchange goes through the few methods at its end, so that another state may answer them over a network.
+`ProcessState` reads the launcher's environment and joins the process group (`mytorch.distributed`), unless the
+program has joined it already. Everything that processes exchange goes through the few methods at its end.
 """
 
 import os
 
+from .._array import Array
 from ..backend import as_device, cuda_available
+from ..tensor import Tensor
 
 
 class Flag(int):
@@ -23,28 +25,47 @@ class Flag(int):
 
 
 class ProcessState:
-    """One process, alone.
+    """This process and the others.
 
     Args:
         device: where it computes; by default the GPU of its local rank if there is one, else the CPU.
-        rank, num_processes: by default the environment's RANK and WORLD_SIZE.
+        rank, num_processes: by default what the launcher has put into the environment.
+        address, port: where the first process listens; by default the launcher's.
 
     Raises:
-        RuntimeError: the environment announces several processes.
+        RuntimeError: several processes are wanted that no launcher has started.
     """
 
-    def __init__(self, device=None, rank=None, num_processes=None):
-        self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
-        self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
-        self.num_processes = int(os.environ.get("WORLD_SIZE", 1)) if num_processes is None else num_processes
-        if self.num_processes != 1:
+    def __init__(self, device=None, rank=None, num_processes=None, address=None, port=None):
+        from .. import distributed
+        from ..distributed import environment
+
+        here = environment.place()
+        if distributed.is_initialized():
+            here = here._replace(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+        if num_processes is not None and num_processes != here.world_size:
             raise RuntimeError(
-                f"Accelerator: {self.num_processes} processes were announced (WORLD_SIZE), but only one is supported; "
-                "start the script with plain `python`."
+                f"Accelerator: num_gpus is {num_processes}, but {here.world_size} "
+                f"{'process was' if here.world_size == 1 else 'processes were'} started; start the script with "
+                f"`mytorchrun launch --num_gpus {num_processes}`."
             )
+        self.rank = here.rank if rank is None else rank
+        self.local_rank = here.local_rank
+        self.num_processes = here.world_size
         if device is None:
-            device = f"cuda:{self.local_rank}" if cuda_available() else "cpu"
+            on_gpu = cuda_available() and "MYTORCHRUN_CPU" not in os.environ
+            device = f"cuda:{self.local_rank}" if on_gpu else "cpu"
         self.device = as_device(device)
+        if self.device.type == "cuda":
+            from .. import cuda
+
+            cuda.set_device(self.device)
+        if self.num_processes > 1 and not distributed.is_initialized():
+            if address is not None:
+                os.environ["MASTER_ADDR"] = str(address)
+            if port is not None:
+                os.environ["MASTER_PORT"] = str(port)
+            distributed.init_process_group("nccl" if self.device.type == "cuda" else "mpi", rank=self.rank, world_size=self.num_processes)
 
     @property
     def is_main_process(self):
@@ -56,17 +77,59 @@ class ProcessState:
 
     # -- what processes exchange; alone, each is its own answer -----------------------------------------
 
+    @property
+    def together(self):
+        """`mytorch.distributed` if there are several processes, else None."""
+        if self.num_processes == 1:
+            return None
+        from .. import distributed
+
+        return distributed
+
     def barrier(self):
         """Wait until every process is here."""
+        if self.together:
+            self.together.barrier()
 
     def all_reduce(self, array, op="sum"):
-        """The sum (or "mean", "max") over processes of an Array, in place; returns it."""
+        """The sum (or "mean", "max", "min") over processes of an Array, in place; returns it."""
+        if self.together:
+            self.together.all_reduce(Tensor._of(array), op)
         return array
 
     def gather(self, array):
-        """The Arrays of all processes, joined along the first axis."""
-        return array
+        """The Arrays of all processes, joined along the first axis; numbers become an axis."""
+        if not self.together:
+            return array
+        whole = (1, *array.shape) if array.ndim == 0 else tuple(array.shape)
+        out = Array._wrap(_empty((self.num_processes * whole[0], *whole[1:]), array._array))
+        self.together.all_gather_into_tensor(Tensor._of(out), Tensor._of(array))
+        return out
 
     def broadcast(self, array, source=0):
         """The Array of one process, to all; in place; returns it."""
+        if self.together:
+            self.together.broadcast(Tensor._of(array), source)
         return array
+
+    def gather_objects(self, obj):
+        """The objects (plain data and tensors) of all processes, in a list; the same on every process."""
+        out = [obj] * self.num_processes
+        if self.together:
+            self.together.all_gather_object(out, obj)
+        return out
+
+    def broadcast_object(self, obj, source=0):
+        """The object of one process, on every process."""
+        box = [obj]
+        if self.together:
+            self.together.broadcast_object_list(box, source)
+        return box[0]
+
+
+def _empty(shape, like):
+    from ..backend import device_of, on
+
+    xp, there = on(device_of(like))
+    with there:
+        return xp.empty(shape, like.dtype)

@@ -115,13 +115,15 @@ class Reducer:
         cap_bytes: the size of a bucket.
         find_unused: look, after each forward, for parameters that it has not used.
         views: leave `p.grad` a view of its bucket; else it gets memory of its own.
+        buffers: what `before_forward` broadcasts.
 
     Attributes:
         sync: whether the next backward communicates.
     """
 
-    def __init__(self, named, group, cap_bytes, find_unused=False, views=True):
+    def __init__(self, named, group, cap_bytes, find_unused=False, views=True, buffers=()):
         self.group = group
+        self.buffers = list(buffers)
         self.find_unused = find_unused
         self.views = views
         self.sync = True
@@ -138,6 +140,21 @@ class Reducer:
         self.handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in params]
 
     # -- before backward -------------------------------------------------------------------------
+
+    def before_forward(self, sync, training=True):
+        """What precedes a forward whose backward will communicate if `sync`: rank 0's buffers to all."""
+        if not get_mode().grad:
+            return
+        self.sync = sync
+        if sync:
+            self.check_finished()
+            if training and self.buffers:
+                broadcast_coalesced(self.buffers, 0, self.group)
+
+    def after_forward(self, outputs):
+        """What follows a forward: the search for unused parameters, if asked for."""
+        if self.find_unused and get_mode().grad:
+            self.look_for_unused(outputs)
 
     def check_finished(self):
         """Refuse a new step while the last one's gradients are not all there.
@@ -320,28 +337,23 @@ class DistributedDataParallel(Module):
         self.static_graph = static_graph
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MB)
         self.require_backward_grad_sync = True
-        if init_sync:
-            check_same_shapes(module, self.process_group)
-            state = [*module.parameters(), *module.buffers()]
-            broadcast_coalesced(state, 0, self.process_group)
-        self.reducer = Reducer(
-            named, self.process_group, self.bucket_bytes_cap, find_unused_parameters or static_graph, gradient_as_bucket_view
+        self.reducer = replicate(
+            module,
+            self.process_group,
+            init_sync=init_sync,
+            cap_bytes=self.bucket_bytes_cap,
+            find_unused=find_unused_parameters or static_graph,
+            views=gradient_as_bucket_view,
+            buffers=broadcast_buffers,
         )
 
     def forward(self, *inputs, **kwargs):
         """The module's forward."""
-        counts = get_mode().grad and self.require_backward_grad_sync
-        if get_mode().grad:
-            self.reducer.sync = self.require_backward_grad_sync
-        if counts:
-            self.reducer.check_finished()
-            if self.broadcast_buffers and self.training and self.process_group.size() > 1:
-                broadcast_coalesced(list(self.module.buffers()), 0, self.process_group)
+        self.reducer.before_forward(self.require_backward_grad_sync, self.training)
         if self.device_ids:
             inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
         out = self.module(*inputs, **kwargs)
-        if get_mode().grad and self.reducer.find_unused:
-            self.reducer.look_for_unused(out)
+        self.reducer.after_forward(out)
         return out
 
     @contextlib.contextmanager
@@ -393,6 +405,19 @@ def _moved(x, device):
     if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
         return type(x)(_moved(item, device) for item in x)
     return x
+
+
+def replicate(module, group, *, init_sync=True, cap_bytes=25 * MB, find_unused=False, views=True, buffers=True):
+    """Make the module the same in all processes of the group; returns the Reducer of its gradients.
+
+    Raises:
+        RuntimeError: the processes hold different parameters.
+    """
+    if init_sync:
+        check_same_shapes(module, group)
+        broadcast_coalesced([*module.parameters(), *module.buffers()], 0, group)
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    return Reducer(named, group, cap_bytes, find_unused, views, module.buffers() if buffers else ())
 
 
 def check_same_shapes(module, group):

@@ -1,0 +1,36 @@
+"""The Accelerator under the launcher: equal to one process, and resumed after a crash bit for bit."""
+
+import re
+
+import pytest
+
+from .launching import PROGRAMS, checks_in, launch, results_of
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def results(request, tmp_path_factory):
+    return results_of(request.param, "accelerating.py", tmp_path_factory.mktemp("accelerating") / "results.json", timeout=30)
+
+
+@pytest.mark.parametrize("name", checks_in("accelerating.py"))
+def test_accelerator(results, name):
+    assert results[name] is None, results[name]
+
+
+def losses_of(done):
+    return dict(re.findall(r"LOSS (\d+) (\S+)", done.stdout))
+
+
+def test_training_goes_on_after_a_crash_bit_for_bit(tmp_path):
+    whole = launch(2, PROGRAMS / "train.py", tmp_path / "whole", 20)
+    assert whole.returncode == 0, whole.stderr
+    undisturbed = losses_of(whole)
+    assert len(undisturbed) == 40
+    killed = launch(2, PROGRAMS / "train.py", tmp_path / "killed", 20, 1, 27)  # between two micro-steps
+    assert killed.returncode == 137
+    assert sorted(p.name for p in (tmp_path / "killed").iterdir()) == ["checkpoint_10", "checkpoint_20"]
+    resumed = launch(2, PROGRAMS / "train.py", tmp_path / "killed", 20)
+    assert resumed.returncode == 0, resumed.stderr
+    later = losses_of(resumed)
+    assert list(later) == [str(i) for i in range(21, 41)]
+    assert {**losses_of(killed), **later} == undisturbed
