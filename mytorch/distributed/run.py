@@ -41,7 +41,7 @@ def parser(prog="mytorchrun launch"):
     return p
 
 
-def parse(argv, prog="mytorchrun launch"):
+def parse(argv, prog="mytorchrun launch", make_parser=parser):
     """The options; `--training_script SCRIPT ARGS…`, an older form, means SCRIPT ARGS…"""
     argv = list(argv)
     for i, word in enumerate(argv):
@@ -50,7 +50,7 @@ def parse(argv, prog="mytorchrun launch"):
             break
         if word.endswith(".py"):
             break
-    return parser(prog).parse_args(argv)
+    return make_parser(prog).parse_args(argv)
 
 
 def gpus():

@@ -1,0 +1,26 @@
+"""`mytorchrun`: configure, launch, test and describe training on this machine.
+
+    mytorchrun config             ask how to train here, and remember it
+    mytorchrun launch script.py   start a script as several processes
+    mytorchrun test               check that it works, with a table
+    mytorchrun env                versions and devices, for bug reports
+
+Each command is a module here with `main(argv)`, which returns the exit code.
+"""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env"}
+
+
+def main(argv=None):
+    """Run the command that the command line names."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if argv[0] not in COMMANDS:
+        print(f"mytorchrun: {argv[0]!r} is no command; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
+        return 2
+    return import_module(f".{COMMANDS[argv[0]]}", __name__).main(argv[1:])

@@ -1,0 +1,94 @@
+"""`mytorchrun env`: versions, devices and settings, to paste into a bug report."""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+
+from ..backend import cuda_available, cupy_ns
+from ..distributed.launcher import find_mpiexec
+from ..distributed.run import gpus
+from .configuration import Configuration, default_path
+
+PACKAGES = (
+    "mytorch numpy ml_dtypes safetensors tqdm numba triton cupy-cuda12x cupy-cuda13x mpi4py mpich openmpi wandb tiktoken"
+).split()
+VARIABLES = ("MYTORCH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NCCL_", "TRITON_", "WANDB_MODE")
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+
+
+def _version(package):
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        if package == "mytorch":
+            from .. import __version__
+
+            return f"{__version__} (not installed)"
+        return None
+
+
+def _memory():
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+    except (OSError, ValueError, AttributeError):
+        return "unknown"
+
+
+def _mpi():
+    path = find_mpiexec()
+    if path is None:
+        return "no mpiexec"
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    lines = [line.strip() for line in done.stdout.splitlines() if "ersion" in line or "Open MPI" in line]
+    return f"{path} ({lines[0] if lines else 'unknown version'})"
+
+
+def _gpus():
+    if not cuda_available():
+        from .. import backend
+
+        yield "GPUs", backend._cupy_problem
+        return
+    runtime = cupy_ns().cuda.runtime
+    yield "CUDA", f"driver {runtime.driverGetVersion()}, runtime {runtime.runtimeGetVersion()}"
+    nccl = getattr(cupy_ns().cuda, "nccl", None)
+    yield "NCCL", str(nccl.get_version()) if nccl is not None and getattr(nccl, "available", True) else "missing"
+    for i in range(gpus()):
+        p = runtime.getDeviceProperties(i)
+        yield f"GPU {i}", f"{p['name'].decode()}, {p['totalGlobalMem'] / 2**30:.1f} GiB, compute capability {p['major']}.{p['minor']}"
+
+
+def report():
+    """(name, value) pairs."""
+    yield "Python", f"{platform.python_version()} ({sys.executable})"
+    yield "Platform", platform.platform()
+    yield "CPU", f"{os.cpu_count()} cores, {platform.machine()}"
+    yield "Memory", _memory()
+    for package in PACKAGES:
+        version = _version(package)
+        if version is not None:
+            yield package, version
+    yield "MPI", _mpi()
+    yield from _gpus()
+    for name in sorted(os.environ):
+        if name.startswith(VARIABLES) and not any(word in name for word in _SECRET):
+            yield name, os.environ[name]
+    path = default_path()
+    if path.is_file():
+        try:
+            yield "Configuration", f"{path}\n  " + Configuration.read(path).text().rstrip().replace("\n", "\n  ")
+        except ValueError as error:
+            yield "Configuration", f"wrong: {error}"
+    else:
+        yield "Configuration", f"none ({path})"
+
+
+def main(argv):
+    """Run the command; 0."""
+    argparse.ArgumentParser(prog="mytorchrun env", description=__doc__).parse_args(argv)
+    for name, value in report():
+        print(f"{name}: {value}")
+    return 0

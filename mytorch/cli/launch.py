@@ -1,0 +1,67 @@
+"""`mytorchrun launch`: the launcher, with what `mytorchrun config` has written as its defaults."""
+
+import os
+import sys
+
+from ..distributed import run
+from .configuration import PRECISIONS, Configuration, default_path
+
+
+def parser(prog):
+    """The launcher's options and the configuration's."""
+    p = run.parser(prog)
+    p.add_argument("--config", "--config_file", "--config-file", metavar="FILE", help=f"settings to use (default {default_path()}, if it is there)")
+    p.add_argument("--mixed_precision", "--mixed-precision", choices=PRECISIONS, help="instead of the configured precision")
+    return p
+
+
+def configured(args):
+    """The configuration to use: of --config, or the user's, or None.
+
+    Raises:
+        FileNotFoundError: --config names no file. ValueError: it is wrong.
+    """
+    if args.config is not None:
+        return Configuration.read(args.config)
+    return Configuration.read(default_path()) if default_path().is_file() else None
+
+
+def job(args):
+    """The Job that the command line describes, and where it is silent the configuration.
+
+    Raises:
+        FileNotFoundError, ValueError, RuntimeError: as `configured` and `run.job`.
+    """
+    settings = configured(args)
+    env = {}
+    if settings is not None:
+        env = settings.environment()
+        asked = args.num_gpus is not None or args.nproc_per_node is not None
+        if not asked:
+            args.nproc_per_node = str(settings.num_processes)
+        args.cpu = args.cpu or (settings.device == "cpu" and args.num_gpus is None)
+        if settings.device == "gpu" and settings.gpu_indices and not args.cpu and "CUDA_VISIBLE_DEVICES" not in os.environ:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, settings.gpu_indices))
+        if args.nnodes is None and not args.standalone:
+            args.nnodes = settings.num_machines
+        if args.node_rank is None and args.nnodes and args.nnodes > 1:
+            args.node_rank = settings.machine_rank
+        if not args.standalone:
+            args.master_addr = args.master_addr or settings.master_addr
+            if settings.num_machines > 1 or settings.master_port != run.DEFAULT_PORT:
+                args.master_port = args.master_port or settings.master_port
+        if args.timeout is None and settings.timeout:
+            args.timeout = settings.timeout
+    if args.mixed_precision is not None:
+        env["MYTORCHRUN_MIXED_PRECISION"] = args.mixed_precision
+    return run.job(args, env)
+
+
+def main(argv, prog="mytorchrun launch"):
+    """Run the command; the script's exit code."""
+    args = run.parse(argv, prog, parser)
+    try:
+        return job(args).run()
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
