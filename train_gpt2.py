@@ -1,6 +1,7 @@
 """Train a GPT-2, as nanoGPT trains its own.
 
     python train_gpt2.py --path_to_data data/shakespeare --model_size small --context_length 256 …
+    mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
 
 Everything that belongs to a run lies in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`,
 `final_checkpoint`, `model_meta.json`, `tokenizer.json`, `log.jsonl`, `loss.png`. Ctrl-C (or SIGTERM) finishes the
@@ -149,6 +150,15 @@ class Interrupt:
             raise KeyboardInterrupt
         self.signal = number
 
+    def seen(self, accelerator):
+        """Whether any process got a signal; all processes ask at the same place, so they stop together."""
+        if accelerator.num_processes > 1:
+            mine = mytorch.tensor([self.signal or 0], device=accelerator.device)
+            number = int(accelerator.gather(mine).max())
+            self.signal = number or self.signal  # one that came just now is seen next time
+            return number > 0
+        return self.signal is not None
+
     def restore(self):
         for number, handler in self.before.items():
             signal.signal(number, handler)
@@ -179,9 +189,11 @@ def find_checkpoint(folder, wanted):
 class Log:
     """log.jsonl: a JSON object for each line of log and each evaluation."""
 
-    def __init__(self, path, iteration):
+    def __init__(self, path, iteration, writes=True):
         self.path = path
         self.records = []
+        if not writes:
+            return
         if iteration and path.is_file():
             lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
             self.records = [r for r in lines if r["iteration"] <= iteration]
@@ -217,12 +229,13 @@ def evaluate(model, batches, accelerator, interrupt):
     model.eval()
     total = 0.0
     for i in range(len(batches)):
-        if interrupt.signal is not None:
-            break
+        if interrupt.seen(accelerator):
+            model.train()
+            return None
         x, y = (mytorch.from_numpy(part).to(accelerator.device) for part in batches[i])
         total += accelerator.gather_for_metrics(model(x, y))
     model.train()
-    return None if interrupt.signal is not None else total / len(batches)
+    return total / len(batches)
 
 
 def main(argv=None):
@@ -261,11 +274,10 @@ def main(argv=None):
         parser.error(f"--warmup_steps {args.warmup_steps} exceeds --train_iterations {args.train_iterations}")
 
     accumulation = args.gradient_accumulation_steps
-    seed = args.seed + 1_000_003 * accelerator.rank
-    blocks = RandomBlocks(
-        data / "train.bin", args.context_length, args.micro_batch_size, args.train_iterations * accumulation, seed
-    )
-    validation = RandomBlocks(data / "val.bin", args.context_length, args.micro_batch_size, args.eval_iterations, seed + 1)
+    own_seed = args.seed + 1_000_003 * accelerator.rank
+    micro_batches = args.train_iterations * accumulation * accelerator.num_processes  # processes take them in turn
+    blocks = RandomBlocks(data / "train.bin", args.context_length, args.micro_batch_size, micro_batches, args.seed)
+    validation = RandomBlocks(data / "val.bin", args.context_length, args.micro_batch_size, args.eval_iterations, own_seed + 1)
     loader = DataLoader(blocks, batch_size=None, num_workers=args.num_workers, worker_init_fn=ignore_interrupts)
     optimizer = AdamW(
         model.parameter_groups(args.weight_decay),
@@ -277,11 +289,13 @@ def main(argv=None):
     progress = Progress()
     model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
     accelerator.register_for_checkpointing(progress)
+    if accelerator.rank:
+        mytorch.manual_seed(own_seed)  # dropout of its own
     if args.resume_from_checkpoint:
         accelerator.load_state(find_checkpoint(folder, args.resume_from_checkpoint))
         accelerator.print(f"Resuming after {progress.iteration} iterations.")
     folder.mkdir(parents=True, exist_ok=True)
-    log = Log(folder / "log.jsonl", progress.iteration)
+    log = Log(folder / "log.jsonl", progress.iteration, writes=accelerator.is_main_process)
     if accelerator.is_main_process:
         if (data / "tokenizer.json").is_file():
             shutil.copyfile(data / "tokenizer.json", folder / "tokenizer.json")
@@ -305,7 +319,7 @@ def main(argv=None):
     batches = iter(loader)
     since, done, shown = time.perf_counter(), 0, 0.0
     try:
-        while progress.iteration < args.train_iterations and interrupt.signal is None:
+        while progress.iteration < args.train_iterations and not interrupt.seen(accelerator):
             step_loss = 0.0
             for _ in range(accumulation):
                 x, y = next(batches)
@@ -364,7 +378,8 @@ def main(argv=None):
     if progress.iteration < args.train_iterations:
         if saved != progress.iteration:
             save(f"checkpoint_{progress.iteration}", None if args.always_save_checkpoint else 1)
-        log.plot(folder / "loss.png")
+        if accelerator.is_main_process:
+            log.plot(folder / "loss.png")
         accelerator.end_training()
         accelerator.print(
             f"Interrupted after {progress.iteration} iterations; the same command with "
@@ -372,7 +387,8 @@ def main(argv=None):
         )
         return 128 + interrupt.signal
     save("final_checkpoint")
-    log.plot(folder / "loss.png")
+    if accelerator.is_main_process:
+        log.plot(folder / "loss.png")
     accelerator.end_training()
     accelerator.print("Completed Training!!!")
     return 0

@@ -1,0 +1,87 @@
+"""train_gpt2.py under the launcher equals one process that sees the same data, and can be interrupted and resumed."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.accelerate.checkpoint import newest_checkpoint
+from mytorch.utils.data.tokens import write_tokens
+from mytorch.utils.tokenizer import CharTokenizer, save_tokenizer
+
+from .launching import ROOT, environment, launch, needs_mpi
+
+
+@pytest.fixture
+def data(tmp_path):
+    text = "the cat sat on the mat, and the dog sat on the log. " * 60
+    tokenizer = CharTokenizer.from_text(text)
+    tokens = np.array(tokenizer.encode(text))
+    folder = tmp_path / "data"
+    write_tokens(folder / "train.bin", tokens[:2500], tokenizer.vocab_size)
+    write_tokens(folder / "val.bin", tokens[2500:], tokenizer.vocab_size)
+    save_tokenizer(tokenizer, folder / "tokenizer.json")
+    return folder
+
+
+def flags(data, name, **changes):
+    options = {
+        "project_name": name, "working_directory": data.parent / "work", "path_to_data": data, "model_size": "demo",
+        "context_length": 16, "batch_size": 8, "gradient_accumulation_steps": 2, "train_iterations": 12, "warmup_steps": 2,
+        "eval_interval": 6, "eval_iterations": 2, "log_iter": 1, "max_lr": 3e-3, **changes,
+    }  # fmt: skip
+    return [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+
+
+def folder(data, name):
+    return data.parent / "work" / name
+
+
+def losses(data, name):
+    records = [json.loads(line) for line in (folder(data, name) / "log.jsonl").read_text().splitlines()]
+    return {r["iteration"]: r["loss"] for r in records if "loss" in r}
+
+
+def weights(path):
+    return {name: np.asarray(t.data) for name, t in mytorch.load(path / "model.safetensors").items()}
+
+
+def test_two_ranks_equal_one_process(data):
+    two = launch(2, ROOT / "train_gpt2.py", *flags(data, "two"))
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("Completed Training!!!") == 1
+    one = launch(1, ROOT / "train_gpt2.py", *flags(data, "one", batch_size=16, gradient_accumulation_steps=4))
+    assert one.returncode == 0, one.stderr
+    a, b = losses(data, "two"), losses(data, "one")
+    assert list(a) == list(b) == list(range(1, 13))
+    assert max(abs(a[i] - b[i]) for i in a) < 1e-4  # float32
+    mine, single = (weights(folder(data, n) / "final_checkpoint") for n in ("two", "one"))
+    assert max(abs(mine[n] - single[n]).max() for n in mine) < 1e-3
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(data):
+    needs_mpi()
+    options = {"train_iterations": 40, "eval_interval": 1000, "dropout_p": 0.1}
+    assert launch(2, ROOT / "train_gpt2.py", *flags(data, "whole", **options)).returncode == 0
+    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", ROOT / "train_gpt2.py"]
+    process = subprocess.Popen(
+        [*command, *flags(data, "cut", **options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+    )
+    for line in process.stdout:
+        if "Iter:      5" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert re.search(r"Interrupted after \d+ iterations", out)
+    assert newest_checkpoint(folder(data, "cut")) is not None
+    again = launch(2, ROOT / "train_gpt2.py", *flags(data, "cut", resume_from_checkpoint="latest", **options))
+    assert again.returncode == 0, again.stderr
+    assert losses(data, "cut") == losses(data, "whole")
+    mine, whole = (weights(folder(data, n) / "final_checkpoint") for n in ("cut", "whole"))
+    assert all(np.array_equal(mine[n], whole[n]) for n in whole)
