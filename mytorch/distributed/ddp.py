@@ -16,7 +16,7 @@ import numpy as np
 from .._array import Array
 from ..autograd.mode import get_mode
 from ..autograd.node import Leaf
-from ..backend import device_of, on
+from ..backend import device_of, on, xp_of
 from ..dtypes import as_dtype
 from ..nn import Module
 from ..tensor import Tensor
@@ -190,10 +190,14 @@ class Reducer:
 
     def _on_gradient(self, p):
         """The hook on a leaf: its gradient is complete."""
-        bucket, i = self.where[id(p)]
-        self._into_bucket(p, bucket.views[i])
         self.used[self.number[id(p)]] = 1
         if not self.sync:
+            bucket, i = self.where[id(p)]
+            view = bucket.views[i]
+            if p.grad is not view:
+                view._array[...] = _raw(p.grad)
+                view._bump()
+                p._edge.grad = view
             return
         if self.find_unused and not self.ready and self.reachable is not None:
             unused = [q for b in self.buckets for q in b.params if id(q) not in self.reachable]
@@ -202,15 +206,6 @@ class Reducer:
         self._mark(p)
         if self.next == len(self.buckets):
             self._finish()
-
-    @staticmethod
-    def _into_bucket(p, view):
-        grad = p.grad
-        if grad is view:
-            return
-        view._array[...] = (grad._data if isinstance(grad, Tensor) else grad)._array
-        view._bump()
-        p._edge.grad = view
 
     def _mark(self, p):
         """Count a parameter as ready; start the buckets whose turn it is."""
@@ -222,10 +217,17 @@ class Reducer:
                 "find_unused_parameters is set."
             )
         self.ready.add(id(p))
+        view = bucket.views[i]
         if p.grad is None:
-            bucket.views[i]._array[...] = 0
-        elif p.grad is not bucket.views[i]:
-            bucket.views[i]._array[...] = (p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array
+            view._array[...] = 0
+        elif self.hook is None and self.group.size() > 1:  # divided on the way, so that the sum is the average
+            g = _raw(p.grad)
+            xp_of(g).multiply(g, g.dtype.type(1 / self.group.size()), out=view._array)
+        elif p.grad is not view:
+            view._array[...] = _raw(p.grad)
+        if p.grad is not None:
+            view._bump()
+            p._edge.grad = view
         bucket.waiting -= 1
         while self.next < len(self.buckets) and self.buckets[self.next].waiting == 0:
             self._start(self.next)
@@ -234,7 +236,7 @@ class Reducer:
     def _start(self, i):
         bucket = self.buckets[i]
         if self.hook is None:
-            bucket.future = collectives.all_reduce(bucket.tensor, ReduceOp.AVG, self.group, async_op=True)
+            bucket.future = collectives.all_reduce(bucket.tensor, ReduceOp.SUM, self.group, async_op=True)
             return
         state, hook = self.hook
         bucket.future = hook(state, GradBucket(bucket, i, i == len(self.buckets) - 1))
@@ -379,6 +381,10 @@ class DistributedDataParallel(Module):
 
     def __getstate__(self):
         raise TypeError("DistributedDataParallel can't be pickled; save module.state_dict().")
+
+
+def _raw(grad):
+    return (grad._data if isinstance(grad, Tensor) else grad)._array
 
 
 def _tensors(x):

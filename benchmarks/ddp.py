@@ -1,0 +1,197 @@
+"""A training step on several processes: gradients exchanged while backward runs, after it, and not at all.
+
+    python benchmarks/ddp.py [--nproc 2] [--gbit 10] [--output ddp.json]
+
+Processes of one machine share its memory and its cores, so there an exchange is work for the same cores and
+little is to be gained. With --gbit the exchange takes at least as long as a link of that speed between machines
+would need (bytes on the wire of a ring: 2 (n - 1) / n of the gradients), during which the cores are free; that
+is where overlap counts. PyTorch's DDP over gloo, where it is installed, is measured on the same machine without
+such a link.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def model_of(lib, width, depth):
+    """`depth` linear layers with GELU between."""
+    layers = []
+    for _ in range(depth):
+        layers += [lib.nn.Linear(width, width), lib.nn.GELU()]
+    return lib.nn.Sequential(*layers)
+
+
+class Link:
+    """Makes an engine's all-reduces take as long as a link of so many Gbit/s would; one after another."""
+
+    def __init__(self, engine, gbit):
+        self.free = 0.0
+        self.seconds_per_byte = 2 * (engine.size - 1) / engine.size * 8 / (gbit * 1e9)
+        self.real = engine.all_reduce
+        engine.all_reduce = self.all_reduce
+
+    def all_reduce(self, x, op, label=""):
+        work = self.real(x, op, label)
+        self.free = due = max(self.free, time.monotonic()) + x.nbytes * self.seconds_per_byte
+        real = work.poll
+        work.poll = lambda: real() and time.monotonic() >= due
+        return work
+
+
+def timed(steps, barrier, rounds):
+    """{name: milliseconds}: medians of several rounds in which the steps take turns, after two to warm up."""
+    times = {name: [] for name in steps}
+    for i in range(rounds + 2):
+        for name, step in steps.items():
+            barrier()
+            start = time.perf_counter()
+            step()
+            barrier()
+            if i >= 2:
+                times[name].append(time.perf_counter() - start)
+    return {name: round(sorted(t)[len(t) // 2] * 1e3, 2) for name, t in times.items()}
+
+
+def measure(args):
+    """In each process: the three times; rank 0 writes them."""
+    import mytorch
+    import mytorch.distributed as dist
+
+    dist.init_process_group("mpi")
+    mytorch.manual_seed(0)
+    model = mytorch.nn.parallel.DistributedDataParallel(model_of(mytorch, args.width, args.depth), bucket_cap_mb=args.bucket)
+    optimizer = mytorch.optim.SGD(model.parameters(), lr=1e-3)
+    x = mytorch.randn(args.batch, args.width)
+    if args.gbit:
+        Link(dist.group.WORLD.engine, args.gbit)
+
+    def compute():
+        model(x).pow(2).mean().backward()
+
+    def after():
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    def overlapped():
+        compute()
+        after()
+
+    def alone():
+        with model.no_sync():
+            compute()
+        after()
+
+    def sequential():
+        with model.no_sync():
+            compute()
+        works = [dist.all_reduce(b.tensor, dist.ReduceOp.AVG, async_op=True) for b in model.reducer.buckets]
+        for work in works:
+            work.wait()
+        after()
+
+    row = timed({"none": alone, "after": sequential, "overlapped": overlapped}, dist.barrier, args.rounds)
+    if dist.get_rank() == 0:
+        row["buckets"] = len(model.reducer.buckets)
+        Path(args.result).write_text(json.dumps(row))
+    dist.barrier()
+
+
+def measure_torch(args):
+    """The same step in PyTorch over gloo."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(
+        model_of(torch, args.width, args.depth), bucket_cap_mb=args.bucket, gradient_as_bucket_view=True
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(args.batch, args.width)
+
+    def step(sync=True):
+        if sync:
+            model(x).pow(2).mean().backward()
+        else:
+            with model.no_sync():
+                model(x).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    row = timed({"none": lambda: step(False), "overlapped": step}, dist.barrier, args.rounds)
+    if dist.get_rank() == 0:
+        Path(args.result).write_text(json.dumps(row))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def launch(args, *options):
+    """Run this file in every process; the row that rank 0 wrote."""
+    root = Path(__file__).resolve().parents[1]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "row.json"
+        shared = [f"--{name}={getattr(args, name)}" for name in ("width", "depth", "batch", "bucket", "rounds")]
+        command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", str(args.nproc), __file__]
+        subprocess.run([*command, *shared, "--result", str(result), *options], env=env, check=True)
+        return json.loads(result.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nproc", type=int, default=2, help="processes")
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--depth", type=int, default=8, help="layers")
+    parser.add_argument("--batch", type=int, default=64, help="rows in each process")
+    parser.add_argument("--bucket", type=float, default=4.0, help="MB in a bucket")
+    parser.add_argument("--gbit", type=float, default=10.0, help="speed of the emulated link; 0 for none")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--output", help="also write the JSON to this file")
+    parser.add_argument("--result", help=argparse.SUPPRESS)
+    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.result:
+        (measure_torch if args.torch else measure)(args)
+        return
+    from importlib.util import find_spec
+
+    from gpt2 import machine
+
+    rows = [{"library": "mytorch", "link": "shared memory", **launch(args, "--gbit=0")}]
+    if args.gbit:
+        rows.append({"library": "mytorch", "link": f"{args.gbit:g} Gbit/s, emulated", **launch(args, f"--gbit={args.gbit}")})
+    if find_spec("torch") is not None:
+        rows.append({"library": "torch, gloo", "link": "shared memory", **launch(args, "--torch")})
+    for row in rows:
+        cost = row["after"] - row["none"] if "after" in row else 0
+        if cost > 0:
+            row["hidden"] = round((row["after"] - row["overlapped"]) / cost, 2)
+        row["ratio"] = round(row["overlapped"] / row["none"], 2)
+    print(f"{'library':12} {'link':22} {'none':>8} {'after':>8} {'overlapped':>10}  hidden")
+    for row in rows:
+        print(f"{row['library']:12} {row['link']:22} {row['none']:8.1f} {row.get('after', float('nan')):8.1f} {row['overlapped']:10.1f}  {row.get('hidden', '')}")
+    megabytes = round(args.depth * args.width * (args.width + 1) * 4 / 1e6, 1)
+    record = {
+        "benchmark": "ddp",
+        "unit": "milliseconds per step",
+        "machine": machine(),
+        "processes": args.nproc,
+        "gradients_MB": megabytes,
+        "bucket_MB": args.bucket,
+        "rows": rows,
+    }
+    if args.output:
+        Path(args.output).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
