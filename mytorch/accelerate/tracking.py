@@ -1,5 +1,6 @@
-"""Where logged numbers go: Weights & Biases, or a file of JSON lines."""
+"""Where logged numbers go: Weights & Biases, or files: JSON lines and a CSV table."""
 
+import csv
 import json
 import math
 import os
@@ -21,8 +22,37 @@ def plain(value):
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
+class Table:
+    """A CSV file of what is logged, for spreadsheets: a row for each call, a column for each name.
+
+    A name that was not there before is a new column, for which the file is written anew.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.columns, self.rows = ["step", "time"], []
+        if self.path.is_file():
+            with open(self.path, newline="", encoding="utf-8") as file:
+                reader = csv.DictReader(file)
+                self.rows = list(reader)
+                self.columns = list(reader.fieldnames or self.columns)
+
+    def add(self, row):
+        """Write a row, a dict of plain values."""
+        row = {k: json.dumps(v) if isinstance(v, (dict, list)) else v for k, v in row.items()}
+        self.rows.append(row)
+        new = [name for name in row if name not in self.columns]
+        anew = new or not self.path.is_file()
+        self.columns += new
+        with open(self.path, "w" if anew else "a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.columns)
+            if anew:
+                writer.writeheader()
+            writer.writerows(self.rows if anew else [row])
+
+
 class JSONLinesTracker:
-    """One JSON object a line: {"step": …, "time": …, and what was logged}."""
+    """One JSON object a line: {"step": …, "time": …, and what was logged}; beside it the same as a CSV table."""
 
     name = "jsonl"
 
@@ -30,6 +60,7 @@ class JSONLinesTracker:
         self.path = Path(directory) / f"{run_name or project_name}.jsonl".replace(os.sep, "_")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.file = open(self.path, "a", encoding="utf-8")
+        self.table = Table(self.path.with_suffix(".csv"))
         if config:
             self._write({"config": plain(config)})
 
@@ -39,7 +70,9 @@ class JSONLinesTracker:
 
     def log(self, values, step=None):
         """Write a line."""
-        self._write({"step": step, "time": round(time.time(), 3), **plain(values)})
+        record = {"step": step, "time": round(time.time(), 3), **plain(values)}
+        self._write(record)
+        self.table.add(record)
 
     def finish(self):
         """Close the file."""

@@ -374,3 +374,15 @@ def test_without_log_wandb_log_does_nothing():
     accelerator.init_tracker("project")
     accelerator.log({"loss": 1}, step=1)
     assert accelerator.get_tracker() is None
+
+
+def test_the_table_grows_columns_and_goes_on_where_it_was(tmp_path):
+    from mytorch.accelerate.tracking import Table
+
+    table = Table(tmp_path / "run.csv")
+    table.add({"step": 0, "time": 1.0, "loss": 0.5})
+    table.add({"step": 1, "time": 2.0, "loss": 0.25, "parts": {"a": 1}})
+    again = Table(tmp_path / "run.csv")
+    again.add({"step": 2, "time": 3.0, "parts": [1, 2]})
+    lines = (tmp_path / "run.csv").read_text().splitlines()
+    assert lines == ["step,time,loss,parts", "0,1.0,0.5,", '1,2.0,0.25,"{""a"": 1}"', '2,3.0,,"[1, 2]"']
