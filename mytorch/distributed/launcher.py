@@ -82,6 +82,90 @@ class Rank:
                 self.connection.sendall(struct.pack("<cI", kind, len(content)) + content)
 
 
+class Link:
+    """The connection between the launchers of several machines: a failure on one ends the ranks on all.
+
+    The first machine's launcher listens on the port after MASTER_PORT, the others connect to it. All that is
+    said is one line: "done" when all ranks of a machine have ended well, anything else (or a connection that
+    breaks) when they have not. A connection begins with the user's MYTORCHRUN_TOKEN, if there is one.
+    """
+
+    def __init__(self, node, nodes, address, port):
+        self.node, self.nodes = node, nodes
+        self.address, self.port = address, port + 1
+        self.token = os.environ.get("MYTORCHRUN_TOKEN", "").encode()
+        self.others = {}  # connection -> what has come
+        self.job = None
+        self.said = False
+        self.server = None
+
+    def attach(self, job, stack):
+        """Listen, or connect, and take part in the job's loop."""
+        self.job = job
+        if self.node == 0:
+            self.server = stack.enter_context(socket.create_server(("", self.port), backlog=self.nodes))
+            job.selector.register(self.server, selectors.EVENT_READ, self._accept)
+            return
+        until = time.monotonic() + START_WITHIN
+        while True:
+            try:
+                connection = socket.create_connection((self.address, self.port), timeout=5.0)
+                break
+            except OSError as error:
+                if time.monotonic() > until or job.signal is not None:
+                    raise RuntimeError(f"machine {self.node} did not reach the launcher at {self.address}:{self.port}: {error}") from None
+                time.sleep(0.2)
+        connection.sendall(self.token + b"\n")
+        self._add(connection, known=True)
+
+    def _accept(self, server):
+        self._add(server.accept()[0], known=False)
+
+    def _add(self, connection, known):
+        connection.settimeout(None)
+        self.others[connection] = [known, b""]
+        self.job.selector.register(connection, selectors.EVENT_READ, self._read)
+
+    def _read(self, connection):
+        state = self.others[connection]
+        try:
+            content = connection.recv(4096)
+        except OSError:
+            content = b""
+        state[1] += content
+        *lines, state[1] = state[1].split(b"\n")
+        for line in lines:
+            if not state[0]:
+                state[0] = secrets.compare_digest(line, self.token)
+                if not state[0]:
+                    content = b""
+                    break
+            elif line == b"done":
+                state[0] = None  # it may close now
+            else:
+                self._failed(line.decode(errors="replace"))
+        if not content:
+            self.job.selector.unregister(connection)
+            connection.close()
+            if self.others.pop(connection)[0]:
+                self._failed("a machine was lost")
+
+    def _failed(self, what):
+        if self.job.failed is None and self.job.reason is None:
+            self.job.reason = what
+            self.tell(what)  # the first machine tells the others
+            self.job.end(END_AFTER)
+
+    def tell(self, what):
+        """Say a line to the other launchers, the first time."""
+        if self.said:
+            return
+        self.said = True
+        for connection in self.others:
+            with contextlib.suppress(OSError):
+                connection.sendall(what.encode() + b"\n")
+
+
 class Job:
     """The ranks of one program on this machine.
 
@@ -92,15 +176,17 @@ class Job:
         env: variables for all of them, beside the launcher's own.
         first: the number of the first rank here; world: how many there are on all machines.
         output: "all" shows every rank's lines with its number in front; "main" only rank 0's, as they are.
+        link: the Link to the launchers of the other machines, or None.
     """
 
-    def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all"):
+    def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all", link=None):
         self.command = list(command)
         self.n = n
         self.mpi = mpi
         self.first = first
         self.world = n if world is None else world
         self.output = output
+        self.link = link
         self.env = {**os.environ, **env}
         self.ranks = {first + i: Rank(first + i) for i in range(n)}
         self.failed = None  # (rank, code) of the first that failed
@@ -129,12 +215,16 @@ class Job:
                 self.env["MYTORCHRUN_TOKEN"] = self.token
             self.log = stack.enter_context(tempfile.TemporaryFile())
             self.selector.register(server, selectors.EVENT_READ, self._accept)
+            if self.link is not None:
+                self.link.attach(self, stack)
             stack.callback(self._end_processes)
             self._start()
             self._loop()
             for rank in self.ranks.values():
                 self._flush(rank)
             self._end_processes()
+            if self.link is not None:
+                self.link.tell("done" if self.failed is None and self.reason is None else f"a rank of machine {self.link.node} failed")
             return self._report()
 
     def _start(self):
@@ -258,7 +348,9 @@ class Job:
     def _ended(self, rank, code):
         rank.code = code
         if code != 0 and self.failed is None:
-            self.failed = (rank.number, code)
+            self.failed = (rank.number, code) if self.reason is None else None
+            if self.link is not None and self.reason is None:
+                self.link.tell(f"rank {rank.number} failed on machine {self.link.node}")
             self.end(END_AFTER if self.signal is None else 2 * END_AFTER, quietly=self.signal is not None)
 
     def end(self, within, quietly=False):

@@ -14,7 +14,7 @@ import sys
 
 from ..backend import cuda_available
 from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
-from .launcher import Job, free_port
+from .launcher import Job, Link, free_port
 
 
 def parser(prog="mytorchrun launch"):
@@ -135,8 +135,9 @@ def job(args, env=None):
         command = [args.script, *args.args]
     else:
         command = [sys.executable, *(["-m"] if args.module else []), args.script, *args.args]
+    link = Link(node, nodes, address, port) if nodes > 1 else None
     return Job(
-        command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all"
+        command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all", link=link
     )
 
 

@@ -188,3 +188,42 @@ def test_last_words_keep_chained_tracebacks_together():
     assert last_words(b"Traceback (most recent call last):\nold\nx\nTraceback (most recent call last):\nB\n").endswith("last):\nB\n")
     assert last_words(b"old\nTraceback (most recent call last):\nB") == "Traceback (most recent call last):\nB\n"
     assert last_words(b"a\nb\n") == "a\nb\n"
+
+
+MACHINE = """
+import sys
+from mytorch.distributed import launcher
+node, port, how = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+script = "import os, sys, time; print('rank', os.environ['RANK'], flush=True); "
+script += "time.sleep(1); sys.exit(3)" if how == "fail" and node == 1 else "time.sleep(2 if sys.argv[1] == 'well' else 60)"
+link = launcher.Link(node, 3, "127.0.0.1", port)
+env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+sys.exit(launcher.Job([sys.executable, "-c", script, how], 2, mpi=False, env=env, first=2 * node, world=6, link=link).run())
+"""
+
+
+@pytest.mark.parametrize(("how", "codes"), [("well", [0, 0, 0]), ("fail", [1, 3, 1]), ("lost", [1, -9, 1])])
+def test_launchers_of_several_machines_end_together(how, codes):
+    from mytorch.distributed.launcher import free_port
+
+    port = free_port()
+    machines = [
+        subprocess.Popen(
+            [sys.executable, "-c", MACHINE, str(node), str(port), how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+        )
+        for node in range(3)
+    ]
+    if how == "lost":
+        for line in machines[1].stdout:
+            if "rank 3" in line:
+                break
+        time.sleep(0.5)
+        machines[1].kill()
+    start = time.monotonic()
+    told = [m.communicate(timeout=30) for m in machines]
+    assert time.monotonic() - start < 12
+    assert [m.returncode for m in machines] == codes
+    if how == "fail":
+        assert "rank 2 failed with exit code 3" in told[1][1] or "rank 3 failed with exit code 3" in told[1][1]
+        assert "failed on machine 1" in told[0][1]
+        assert "failed on machine 1" in told[2][1]
