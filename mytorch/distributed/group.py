@@ -69,6 +69,22 @@ class ProcessGroup:
         return f"<ProcessGroup {self.backend}, ranks {self.ranks}>"
 
 
+class Backend(str):
+    """A backend's name in small letters: `Backend("NCCL")`, `Backend.NCCL`.
+
+    Raises:
+        ValueError: an unknown one.
+    """
+
+    UNDEFINED, NCCL, MPI, GLOO = "undefined", "nccl", "mpi", "gloo"
+    backend_list = [UNDEFINED, *BACKENDS]
+
+    def __new__(cls, name):
+        if str(name).lower() not in BACKENDS:
+            raise ValueError(f"Invalid backend: {name!r}; expected one of {', '.join(BACKENDS)}.")
+        return super().__new__(cls, str(name).lower())
+
+
 class _World:
     """What `init_process_group` makes; there is one or none."""
 
@@ -134,6 +150,12 @@ def is_mpi_available():
 def is_gloo_available():
     """Whether backend="gloo" is accepted: where MPI is, which it runs over."""
     return is_mpi_available()
+
+
+def is_backend_available(backend):
+    """Whether `init_process_group(backend)` would find what it needs."""
+    checks = {"nccl": is_nccl_available, "mpi": is_mpi_available, "gloo": is_gloo_available}
+    return checks.get(str(backend).lower(), lambda: False)()
 
 
 def is_initialized():
@@ -413,6 +435,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
 
 
 __all__ = [
+    "Backend",
     "GroupMember",
     "ProcessGroup",
     "destroy_process_group",
@@ -426,6 +449,7 @@ __all__ = [
     "group",
     "init_process_group",
     "is_available",
+    "is_backend_available",
     "is_gloo_available",
     "is_initialized",
     "is_mpi_available",

@@ -182,3 +182,11 @@ def test_a_rank_that_does_not_come_is_named():
         rendezvous.exchange(b"id", 0, 2, "127.0.0.1", free_port(), 0.2)
     with pytest.raises(dist.DistBackendError, match="rank 1 did not reach rank 0"):
         rendezvous.exchange(None, 1, 2, "127.0.0.1", free_port(), 0.3)
+
+
+def test_backends():
+    assert dist.Backend("NCCL") == dist.Backend.NCCL == "nccl"
+    with pytest.raises(ValueError, match="Invalid backend: 'ucc'"):
+        dist.Backend("ucc")
+    assert dist.is_backend_available("gloo") == dist.is_mpi_available()
+    assert not dist.is_backend_available("ucc")
