@@ -68,7 +68,7 @@ def test_signals_are_passed_on(number, tmp_path):
             break
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + number, err
     assert "[0] saved by 0" in out
     assert "[1] saved by 1" in out
     assert f"ended by {signal.Signals(number).name}" in err
