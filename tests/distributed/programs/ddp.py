@@ -243,6 +243,35 @@ def check_buffers_follow_rank_0():
     assert out[0]["1.num_batches_tracked"].item() == 4
 
 
+def check_batch_norm_over_all_processes():
+    rank, n = dist.get_rank(), dist.get_world_size()
+    draw = np.random.default_rng(3)
+    for shape in ((4, 5), (4, 5, 3, 2)):
+        x = draw.normal(2.0, 3.0, (4 * n, *shape[1:]))
+        g = draw.normal(size=x.shape)
+        mytorch.manual_seed(0)
+        single = nn.Sequential(nn.BatchNorm1d(5) if len(shape) == 2 else nn.BatchNorm2d(5)).double()
+        single[0].weight.data = mytorch.from_numpy(draw.normal(size=5)).data
+        import copy
+
+        model = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(single)))
+        assert isinstance(model.module[0], nn.SyncBatchNorm)
+        part = slice(4 * rank, 4 * rank + 4)
+        for _ in range(2):
+            whole, mine = (mytorch.from_numpy(a.copy()).requires_grad_() for a in (x, x[part]))
+            a, b = single(whole), model(mine)
+            a.backward(mytorch.from_numpy(g))
+            b.backward(mytorch.from_numpy(g[part]))
+            assert abs(np.asarray(a.detach())[part] - np.asarray(b.detach())).max() < 1e-12
+            assert abs(np.asarray(whole.grad)[part] - np.asarray(mine.grad)).max() < 1e-12
+        for p, q in zip(single.parameters(), model.parameters(), strict=True):
+            assert abs(np.asarray(p.grad) / n - np.asarray(q.grad)).max() < 1e-12  # DDP averages
+        for p, q in zip(single.buffers(), model.buffers(), strict=True):
+            assert abs(np.asarray(p) - np.asarray(q)).max() < 1e-12
+    model.eval()
+    assert abs(np.asarray(single.eval()(whole).detach())[part] - np.asarray(model(mine).detach())).max() < 1e-12
+
+
 def check_compression_hooks():
     for hook, dtype, tolerance in (
         (default_hooks.fp16_compress_hook, mytorch.float16, 2e-3),

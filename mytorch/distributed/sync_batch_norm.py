@@ -1,0 +1,69 @@
+"""Batch normalisation by the statistics of all processes' batches; nn.SyncBatchNorm calls it."""
+
+import numpy as np
+
+from ..autograd.function import Function
+from ..backend import xp_of
+from ..tensor import Tensor
+from .collectives import all_reduce
+
+
+def _sum_over_ranks(raw, group):
+    """The sum over processes of a raw array."""
+    total = Tensor._wrap(xp_of(raw).ascontiguousarray(raw))
+    all_reduce(total, group=group)
+    return total._data._array
+
+
+class SyncBatchNormFunction(Function):
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel, mean and var over all processes.
+
+    Gradients of weight and bias are this process's part, as DistributedDataParallel expects them. Two small
+    all-reduces forward (the mean first, so that the variance is not a difference of large numbers), one back.
+    """
+
+    @staticmethod
+    def forward(ctx, input, weight, bias, running_mean, running_var, momentum, eps, group):
+        x = input._data._array
+        xp = xp_of(x)
+        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        axes = (0, *range(2, x.ndim))
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        channels = x.shape[1]
+        count = x.size // channels
+        first = _sum_over_ranks(xp.concatenate([x.sum(axis=axes), xp.full((1,), count, x.dtype)]), group)
+        count = float(first[-1])
+        if count < 2:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(x.shape)}")
+        mean = first[:-1] / x.dtype.type(count)
+        centred = x - mean.reshape(shape)
+        var = _sum_over_ranks((centred * centred).sum(axis=axes), group) / x.dtype.type(count)
+        if running_mean is not None:
+            for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
+                raw = running._data._array
+                raw[...] = (1 - momentum) * raw + momentum * new
+                running._data._bump()
+        inverse = 1 / xp.sqrt(var + x.dtype.type(eps))
+        scale = inverse if weight is None else inverse * weight._data._array
+        out = centred * scale.reshape(shape).astype(x.dtype)
+        if bias is not None:
+            out += bias._data._array.reshape(shape)
+        ctx.parts = (centred, inverse.reshape(shape), axes, shape, count, group)
+        ctx.weight = None if weight is None else weight._data._array
+        ctx.has_bias = bias is not None
+        return Tensor._wrap(out.astype(input._data._array.dtype))
+
+    @staticmethod
+    def backward(ctx, grad):
+        centred, inverse, axes, shape, count, group = ctx.parts
+        g = grad._data._array.astype(centred.dtype)
+        xp = xp_of(g)
+        normal = centred * inverse
+        sum_g, sum_gx = g.sum(axis=axes), (g * normal).sum(axis=axes)
+        both = _sum_over_ranks(xp.concatenate([sum_g, sum_gx]), group) / g.dtype.type(count)
+        mean_g, mean_gx = both[: len(sum_g)].reshape(shape), both[len(sum_g) :].reshape(shape)
+        scale = inverse if ctx.weight is None else inverse * ctx.weight.reshape(shape)
+        gx = (g - mean_g - normal * mean_gx) * scale.astype(g.dtype)
+        gw = None if ctx.weight is None else Tensor._wrap(sum_gx)
+        gb = Tensor._wrap(sum_g) if ctx.has_bias else None
+        return Tensor._wrap(gx), gw, gb, None, None, None, None, None
