@@ -201,7 +201,8 @@ class Job:
 
     def run(self):
         """Run the program; returns its exit code."""
-        handlers = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        wanted = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]  # nohup
+        handlers = {s: signal.signal(s, self._interrupted) for s in wanted}
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=self.n))
@@ -303,11 +304,13 @@ class Job:
     def _welcome(self, connection, kind, message):
         """Whether this is the supervisor of a rank of ours: it must know the token."""
         try:
-            hello = json.loads(message) if kind == b"h" else {}
+            hello = json.loads(message) if kind == b"h" else None
         except ValueError:
             return False
-        rank = self.ranks.get(hello.get("rank"))
-        if rank is None or rank.connection is not None or not secrets.compare_digest(str(hello.get("token")), self.token):
+        if not isinstance(hello, dict) or not secrets.compare_digest(str(hello.get("token")).encode(), self.token.encode()):
+            return False
+        rank = self.ranks.get(hello["rank"])
+        if rank is None or rank.connection is not None:
             return False
         self.who[connection] = rank
         rank.connection, rank.pid = connection, hello["pid"]
