@@ -8,6 +8,7 @@ longer than the timeout; since a hung NCCL kernel cannot be raised out of, it sa
 Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclCommunicator.html
 """
 
+import collections
 import os
 import sys
 import threading
@@ -96,7 +97,8 @@ class NCCLEngine(Engine):
         self.explain = explain
         self.stream = cupy_ns().cuda.Stream(non_blocking=True)
         self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)
-        self.pending = []
+        self.pending = collections.deque()  # works whose memory must stay, the oldest first
+        self.lock = threading.Lock()
         self.closed = threading.Event()
         threading.Thread(target=self._watch, name="mytorch-nccl", daemon=True).start()
 
@@ -109,13 +111,19 @@ class NCCLEngine(Engine):
     def _watch(self):
         """Name the transfer that takes longer than the timeout, and end the process."""
         while not self.closed.wait(1.0):
-            self.pending = [work for work in self.pending if not work.event.done]
-            for work in self.pending:
-                if self.timeout is not None and time.monotonic() - work.started > self.timeout:
-                    who = f" {self.explain()}" if self.explain else ""
-                    sys.stderr.write(f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n")
-                    sys.stderr.flush()
-                    os._exit(1)
+            self._forget_done()
+            work = self.pending[0] if self.pending else None
+            if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
+                who = f" {self.explain()}" if self.explain else ""
+                sys.stderr.write(f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n")
+                sys.stderr.flush()
+                os._exit(1)
+
+    def _forget_done(self):
+        """Let go of the memory of transfers that have ended; a stream works in order."""
+        with self.lock:
+            while self.pending and self.pending[0].event.done:
+                self.pending.popleft()
 
     def _run(self, transfer, keep, label):
         """Put `transfer(stream pointer)` on the engine's stream, behind the current one's work."""
@@ -125,6 +133,7 @@ class NCCLEngine(Engine):
         transfer(self.stream.ptr)
         work = NCCLWork(self.stream.record(), keep, label, self.timeout, self.explain)
         self.pending.append(work)
+        self._forget_done()
         return work
 
     def watch(self, work):
@@ -132,8 +141,8 @@ class NCCLEngine(Engine):
 
     def _type(self, x):
         name = _TYPES.get(x.dtype)
-        if name is None:
-            raise TypeError(f"NCCL has no type for {x.dtype}; cast the tensor.")
+        if name is None or not hasattr(self.nccl, name):
+            raise TypeError(f"This NCCL has no type for {x.dtype}; cast the tensor.")
         return getattr(self.nccl, name)
 
     def _op(self, x, op):

@@ -165,6 +165,7 @@ def test_waiting_is_the_streams(engine):
     work.wait()
     assert len(current.waited) == before[1] + 1
     engine.barrier().wait()
+    assert not engine.pending
 
 
 def test_a_group_gets_an_id_of_its_own(engine):
