@@ -113,7 +113,7 @@ class Accelerator:
         self._trigger = False
         self._reducers = {}  # by id of the model
         self._quiet = 0  # depth of no_sync blocks
-        self._loader = None  # the one that is being iterated over
+        self._active = []  # loaders that are being iterated over, the innermost last
 
     # -- who and where ----------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Accelerator:
     def prepare_data_loader(self, loader):
         """The loader, its batches on this process's device."""
         if not isinstance(loader, AcceleratedLoader):
-            loader = AcceleratedLoader(loader, self.device, self.state, lambda begun: setattr(self, "_loader", begun))
+            loader = AcceleratedLoader(loader, self.device, self.state, self._active)
         if not any(loader is x for x in self._loaders):
             self._loaders.append(loader)
         return loader
@@ -315,7 +315,6 @@ class Accelerator:
             reducer.remove()
         for kept in (self._models, self._optimizers, self._schedulers, self._loaders, self._custom, self._reducers):
             kept.clear()
-        self._loader = None
         self.step_counter = 0
         return [None for _ in objects]
 
@@ -329,7 +328,12 @@ class Accelerator:
 
     @contextlib.contextmanager
     def accumulate(self, *models):
-        """A block that is one of the backward passes of a step."""
+        """A block that is one of the backward passes of a step; the one on a loader's last batch completes it.
+
+        Without this block, a step that an epoch's end leaves incomplete goes on in the next one.
+        """
+        if self._active and self._active[-1].end_of_dataloader:
+            self.step_counter += -(self.step_counter + 1) % self._accumulation
         yield
 
     @contextlib.contextmanager
@@ -422,7 +426,7 @@ class Accelerator:
 
     def _real(self, n):
         """How many of n gathered items are no padding."""
-        loader = self._loader
+        loader = self._active[-1] if self._active else None
         return min(n, loader.remainder) if loader is not None and loader.end_of_dataloader and loader.remainder else n
 
     def reduce(self, tensor, reduction="sum", scale=1.0):

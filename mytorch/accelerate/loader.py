@@ -163,6 +163,7 @@ class AcceleratedLoader:
         loader: a DataLoader.
         device: where batches go.
         state: the ProcessState; None for one process.
+        active: a list that the loader is in while it is being iterated over.
 
     Attributes:
         end_of_dataloader: whether the batch handed out last is the epoch's last.
@@ -170,11 +171,11 @@ class AcceleratedLoader:
             it is not known.
     """
 
-    def __init__(self, loader, device, state=None, begun=None):
+    def __init__(self, loader, device, state=None, active=None):
         self.whole = loader
         self.loader = loader if state is None else share(loader, state)
         self.device = device
-        self.begun = begun
+        self.active = [] if active is None else active
         self.end_of_dataloader = False
         self.remainder = 0 if state is None else self._remainder(state.num_processes)
 
@@ -200,14 +201,15 @@ class AcceleratedLoader:
             return None
 
     def __iter__(self):
-        if self.begun is not None:
-            self.begun(self)
+        self.active.append(self)
         self.end_of_dataloader = False
         length = self._length()
-        for batch in self.loader:
-            self.end_of_dataloader = self.loader._position["batches"] == length
-            yield send_to(batch, self.device)
-        self.end_of_dataloader = True
+        try:
+            for batch in self.loader:
+                self.end_of_dataloader = self.loader._position["batches"] == length
+                yield send_to(batch, self.device)
+        finally:
+            self.active.remove(self)
 
     def __len__(self):
         return len(self.loader)

@@ -112,7 +112,8 @@ class NCCLEngine(Engine):
         """Name the transfer that takes longer than the timeout, and end the process."""
         while not self.closed.wait(1.0):
             self._forget_done()
-            work = self.pending[0] if self.pending else None
+            with self.lock:
+                work = self.pending[0] if self.pending else None
             if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
                 who = f" {self.explain()}" if self.explain else ""
                 sys.stderr.write(f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n")

@@ -376,6 +376,25 @@ def test_without_log_wandb_log_does_nothing():
     assert accelerator.get_tracker() is None
 
 
+def test_the_last_batch_of_a_loader_completes_a_step_in_an_accumulate_block():
+    accelerator = Accelerator(gradient_accumulation_steps=4)
+    model = nn.Linear(2, 1)
+    optimizer = mytorch.optim.SGD(model.parameters(), lr=0.1)
+    data = mytorch.utils.data.TensorDataset(mytorch.randn(6, 2))
+    loader = mytorch.utils.data.DataLoader(data, batch_size=1)
+    model, optimizer, loader, other = accelerator.prepare(model, optimizer, loader, mytorch.utils.data.DataLoader(data))
+    complete = []
+    for _ in range(2):
+        for (x,) in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(model(x).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+            complete.append(bool(accelerator.sync_gradients))
+            list(other)  # an evaluation in between changes nothing
+    assert complete == [False, False, False, True, False, True] * 2
+
+
 def test_the_table_grows_columns_and_goes_on_where_it_was(tmp_path):
     from mytorch.accelerate.tracking import Table
 
