@@ -238,7 +238,7 @@ class Accelerator:
     def _replicate(self, model):
         """Make the model the same in all processes, and have its gradients averaged."""
         from ..distributed.ddp import DistributedDataParallel, replicate
-        from ..distributed.group import resolve
+        from ..distributed.process_group import resolve
 
         if self.num_processes == 1 or isinstance(model, DistributedDataParallel):
             return

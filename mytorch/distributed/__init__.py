@@ -9,7 +9,7 @@ Two engines move the bytes: NCCL between GPUs (`nccl.py`), MPI between CPUs (`mp
 from .collectives import *  # noqa: F403
 from .collectives import _all_gather_base, _reduce_scatter_base
 from .engine import ReduceOp
-from .group import *  # noqa: F403
+from .process_group import *  # noqa: F403
 from .work import DistBackendError, DistError, Future, Work
 
 reduce_op = ReduceOp

@@ -11,8 +11,8 @@ from .._array import Array
 from ..backend import CPU, device_of, to_device, xp_of
 from ..dtypes import as_dtype
 from .engine import ReduceOp
-from .group import resolve
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
+from .process_group import resolve
 
 
 class _Sent:

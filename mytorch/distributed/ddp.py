@@ -22,8 +22,8 @@ from ..nn import Module
 from ..tensor import Tensor
 from . import collectives
 from .engine import ReduceOp
-from .group import resolve
 from .objects import all_gather_bytes, decode, encode
+from .process_group import resolve
 from .work import Future
 
 MB = 1 << 20

@@ -23,8 +23,15 @@ def encode(obj):
 
 
 def decode(content):
-    """The object that `encode` was given; tensors come back on the CPU."""
-    return load(io.BytesIO(bytes(content)))
+    """The object that `encode` was given; tensors come back on the CPU.
+
+    Raises:
+        ValueError: it is something else, such as a file of PyTorch's, which holds a pickle.
+    """
+    content = bytes(content)
+    if content[:4] == b"PK\x03\x04":
+        raise ValueError("distributed: a process sent an archive where an object was expected; it is not read.")
+    return load(io.BytesIO(content))
 
 
 def _where(engine):

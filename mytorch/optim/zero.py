@@ -26,7 +26,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     def __init__(
         self, params, optimizer_class, process_group=None, parameters_as_bucket_view=False, overlap_with_ddp=False, **defaults
     ):
-        from ..distributed.group import is_initialized, resolve
+        from ..distributed.process_group import is_initialized, resolve
 
         if not is_initialized():
             raise RuntimeError("ZeroRedundancyOptimizer needs a process group; call init_process_group first.")

@@ -184,6 +184,32 @@ def test_a_rank_that_does_not_come_is_named():
         rendezvous.exchange(None, 1, 2, "127.0.0.1", free_port(), 0.3)
 
 
+def test_pickles_are_not_read_even_if_they_are_sent():
+    import io
+    import pickle
+    import zipfile
+
+    from mytorch.distributed.objects import decode, encode
+
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("archive/data.pkl", pickle.dumps([1]))
+    for content in (archive.getvalue(), pickle.dumps([1]), b"junk"):
+        with pytest.raises(ValueError):
+            decode(content)
+    assert decode(encode([1, {"a": None}])) == [1, {"a": None}]
+
+
+def test_none_is_mpi_where_the_launcher_was_told_cpu(monkeypatch):
+    from mytorch.distributed import process_group as group
+
+    monkeypatch.setattr(group, "cuda_available", lambda: True)
+    assert group._backend_of(None) == ("nccl", "nccl")
+    monkeypatch.setenv("MYTORCHRUN_CPU", "1")
+    assert group._backend_of(None) == ("mpi", "mpi")
+    assert group._backend_of("cuda:nccl") == ("nccl", "nccl")
+
+
 def test_backends():
     assert dist.Backend("NCCL") == dist.Backend.NCCL == "nccl"
     with pytest.raises(ValueError, match="Invalid backend: 'ucc'"):

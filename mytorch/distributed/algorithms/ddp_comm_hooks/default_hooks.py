@@ -2,7 +2,7 @@
 
 from .... import dtypes
 from ...collectives import ReduceOp, all_reduce
-from ...group import resolve
+from ...process_group import resolve
 
 
 def allreduce_hook(process_group, bucket):

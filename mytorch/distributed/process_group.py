@@ -175,7 +175,7 @@ def _backend_of(name):
         ValueError: an unknown name.
     """
     if name is None or name == "cpu:gloo,cuda:nccl":
-        chosen = "nccl" if cuda_available() else "mpi"
+        chosen = "nccl" if cuda_available() and "MYTORCHRUN_CPU" not in os.environ else "mpi"
         return chosen, chosen
     name = str(name).lower()
     if ":" in name:  # "cuda:nccl"
