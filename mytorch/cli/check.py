@@ -176,14 +176,28 @@ def accelerator_step(device, rank, n):
 
 @check("fused kernels")
 def fused_kernels(device, rank, n):
-    """Results equal the reference's."""
-    x = mytorch.randn(64, 256, device=device)
-    with mytorch.fused(False):
-        wanted = nn.functional.softmax(x, -1)
-    with mytorch.fused(True):
-        got = nn.functional.softmax(x, -1)
-    expect(got, np.asarray(wanted.cpu().data), "fused softmax")
-    return "softmax equals the reference"
+    """Results and gradients equal the reference's, to single precision."""
+    F = nn.functional
+    labels = mytorch.randint(0, 256, (64,), device=device)
+    ops = {
+        "softmax": lambda x: F.softmax(x, -1),
+        "layer_norm": lambda x: F.layer_norm(x, (256,)),
+        "gelu": F.gelu,
+        "cross_entropy": lambda x: F.cross_entropy(x, labels),
+    }
+    data, upstream = mytorch.randn(64, 256, device=device), mytorch.randn(64, 256, device=device)
+    for name, op in ops.items():
+        results = []
+        for fused in (False, True):
+            x = data.clone().requires_grad_()
+            with mytorch.fused(fused):
+                out = op(x)
+                (out * upstream if out.ndim else out).sum().backward()
+            results.append((np.asarray(out.detach().cpu()), np.asarray(x.grad)))
+        for got, wanted in zip(results[1], results[0], strict=True):
+            if not np.allclose(got, wanted, rtol=1e-4, atol=1e-5):
+                raise AssertionError(f"fused {name} differs from the reference by {abs(got - wanted).max():.1e}")
+    return f"{', '.join(ops)} equal the reference"
 
 
 @check("bandwidth")
