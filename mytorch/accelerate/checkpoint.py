@@ -207,7 +207,8 @@ def read_state(accelerator, directory):
         mine = before == accelerator.num_processes
         position = load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0)))
         if not mine:
-            position["batches"] = position["batches"] * before // accelerator.num_processes
+            done = (position["drawn"] - len(position["pending"]) or sum(position["handed"])) * before // accelerator.num_processes
+            position.update(drawn=done, pending=[], handed=[done] + [0] * (len(position["handed"]) - 1))
         loader.load_state_dict(position)
     for i, thing in enumerate(accelerator._custom):
         thing.load_state_dict(load(_expect(directory, f"custom_checkpoint_{i}.bin")))

@@ -1,9 +1,8 @@
 """A DataLoader whose batches arrive on the process's device."""
 
-import numpy as np
-
 from ..tensor import Tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
+from ..utils.data._utils import resume
 
 
 def send_to(x, device):
@@ -27,10 +26,12 @@ class ShardedSampler:
     left out.
     """
 
-    def __init__(self, sampler, state, generators, batched):
+    def __init__(self, loader, state):
+        batched = loader.batch_sampler is not None
+        sampler = loader.batch_sampler if batched else loader.sampler
         self.sampler = sampler
         self.state = state
-        self.generators = generators
+        self.find_generators = lambda: resume._sources(loader)[0]
         self.batch_size = getattr(sampler, "batch_size", None) if batched else 1
         self.batched = batched
         self.drop_last = getattr(sampler, "drop_last", False)
@@ -40,15 +41,17 @@ class ShardedSampler:
         return n // self.state.num_processes if self.drop_last else -(-n // self.state.num_processes)
 
     def _in_common_order(self):
-        """The sampler's items, drawn from rank 0's random state; one's own default generator is left alone."""
-        mine = [g.get_state() for g in self.generators]
-        common = self.state.broadcast_object([_to_text(s) for s in mine])
-        for g, text in zip(self.generators, common, strict=True):
-            g.set_state(_from_text(text))
+        """The sampler's items, drawn from rank 0's random states; one's own global generators are left alone."""
+        generators = self.find_generators()
+        mine = resume._states(generators)
+        common = self.state.broadcast_object(mine)
+        for path, generator in generators.items():
+            resume._set_state(generator, common[path])
         items = iter(self.sampler)
         first = next(items, None)  # the samplers draw their order here
-        if self.generators and _to_text(mine[0]) != common[0]:
-            self.generators[0].set_state(mine[0])
+        for path, generator in resume._GLOBAL.items():
+            if mine[path] != common[path]:
+                resume._set_state(generator, mine[path])
         if first is not None:
             yield first
             yield from items
@@ -115,14 +118,6 @@ class ShardedStream(IterableDataset):
             yield from turn[rank * self.size : (rank + 1) * self.size]
 
 
-def _to_text(state):
-    return state.numpy().tobytes().hex()
-
-
-def _from_text(text):
-    return np.frombuffer(bytes.fromhex(text), np.uint8)
-
-
 def share(loader, state):
     """A DataLoader of this process's part of a loader's batches; the loader itself if it is a part already."""
     if state.num_processes == 1 or isinstance(loader.sampler, DistributedSampler):
@@ -144,13 +139,8 @@ def share(loader, state):
         stream = ShardedStream(loader.dataset, state, loader.batch_size, loader.drop_last)
         return DataLoader(stream, batch_size=loader.batch_size, drop_last=loader.drop_last, **options)
     if loader.batch_sampler is None:
-        return DataLoader(
-            loader.dataset, batch_size=None, sampler=ShardedSampler(loader.sampler, state, loader._generators(), False), **options
-        )
-    sharded = ShardedSampler(loader.batch_sampler, state, loader._generators(), True)
-    mine = DataLoader(loader.dataset, batch_sampler=sharded, **options)
-    mine.sampler = loader.sampler  # whose generator is part of the loader's position
-    return mine
+        return DataLoader(loader.dataset, batch_size=None, sampler=ShardedSampler(loader, state), **options)
+    return DataLoader(loader.dataset, batch_sampler=ShardedSampler(loader, state), **options)
 
 
 class AcceleratedLoader:
@@ -206,7 +196,7 @@ class AcceleratedLoader:
         length = self._length()
         try:
             for batch in self.loader:
-                self.end_of_dataloader = self.loader._position["batches"] == length
+                self.end_of_dataloader = sum(self.loader._progress.handed) == length
                 yield send_to(batch, self.device)
         finally:
             self.active.remove(self)
