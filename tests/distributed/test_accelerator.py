@@ -34,3 +34,12 @@ def test_training_goes_on_after_a_crash_bit_for_bit(tmp_path):
     later = losses_of(resumed)
     assert list(later) == [str(i) for i in range(21, 41)]
     assert {**losses_of(killed), **later} == undisturbed
+
+
+def test_training_goes_on_with_another_number_of_processes(tmp_path):
+    first = launch(2, PROGRAMS / "train.py", tmp_path, 10)
+    assert first.returncode == 0, first.stderr
+    again = launch(1, PROGRAMS / "train.py", tmp_path, 20)
+    assert again.returncode == 0, again.stderr
+    assert "The checkpoint is of 2 processes, and there are 1" in again.stdout
+    assert list(losses_of(again)) == [str(i) for i in range(21, 41)]
