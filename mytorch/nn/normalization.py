@@ -234,7 +234,7 @@ class SyncBatchNorm(_BatchNorm):
             return super().forward(input)
         from ..distributed.sync_batch_norm import SyncBatchNormFunction
 
-        self._check(input)
+        self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.track_running_stats:
             self.num_batches_tracked.add_(1)
