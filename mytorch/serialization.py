@@ -310,6 +310,21 @@ def _build(x, take):
     return plain[mark](value)
 
 
+def save_tree(obj, f):
+    """Write an object as safetensors, with its containers as JSON in the metadata: no pickle, whatever the name; for `load`.
+
+    Args:
+        obj: tensors, arrays, numbers, strings, None, and dicts, lists and tuples of them.
+        f: a file name (the file is replaced atomically), or a binary file.
+
+    Raises:
+        TypeError: something in obj is of another kind.
+    """
+    writer = _Writer()
+    tree = writer.tree(obj, "")
+    save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
+
+
 def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True):
     """Write an object to a file, atomically, in PyTorch's format: `torch.load(f, weights_only=True)` reads it.
 
@@ -336,9 +351,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     if hasattr(f, "write"):
         zipformat.write(obj, f)
     elif str(f).endswith(".safetensors"):
-        writer = _Writer()
-        tree = writer.tree(obj, "")
-        save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
+        save_tree(obj, f)
     else:
         with atomic_file(f) as file:
             zipformat.write(obj, file, zipformat.root_name(f))

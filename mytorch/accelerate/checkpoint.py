@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..ops.random import get_rng_state, set_rng_state
-from ..serialization import load, load_safetensors, save, save_state_dict, sync_directory, write_json
+from ..serialization import load, load_safetensors, save_state_dict, save_tree, sync_directory, write_json
 
 META = "accelerator.json"  # written last: a directory that has it is complete
 VERSION = 1
@@ -153,17 +153,17 @@ def write_state(accelerator, directory, ranks):
         save_state_dict(model.state_dict(), directory / numbered("model", i, ".safetensors"))
     if ranks is not None:
         for i, optimizer in enumerate(accelerator._optimizers):
-            save(optimizer.state_dict(), directory / numbered("optimizer", i, ".bin"))
+            save_tree(optimizer.state_dict(), directory / numbered("optimizer", i, ".bin"))
         for i, scheduler in enumerate(accelerator._schedulers):
-            save(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
+            save_tree(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
         for i, thing in enumerate(accelerator._custom):
-            save(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
+            save_tree(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
         if accelerator.scaler is not None:
-            save(accelerator.scaler.state_dict(), directory / "mp_config.bin")
+            save_tree(accelerator.scaler.state_dict(), directory / "mp_config.bin")
         for rank, own in enumerate(ranks):
-            save(own["random"], directory / f"random_states_{rank}.bin")
+            save_tree(own["random"], directory / f"random_states_{rank}.bin")
             for i, position in enumerate(own["loaders"]):
-                save(position, directory / dataloader_file(i, rank))
+                save_tree(position, directory / dataloader_file(i, rank))
     meta = {
         "version": VERSION,
         "time": time.time(),

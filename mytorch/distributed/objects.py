@@ -1,6 +1,6 @@
 """Python objects between processes: as JSON, with tensors as they are; never as pickles.
 
-What `mytorch.save` can write can be sent: numbers, strings, None, dicts, lists, tuples, tensors, arrays.
+What `serialization.save_tree` can write can be sent: numbers, strings, None, dicts, lists, tuples, tensors, arrays.
 """
 
 import io
@@ -8,7 +8,7 @@ import io
 import numpy as np
 
 from ..backend import CPU, as_device, on, to_device
-from ..serialization import load, save
+from ..serialization import load, save_tree
 
 
 def encode(obj):
@@ -18,7 +18,7 @@ def encode(obj):
         TypeError: it holds something that is neither plain data nor a tensor.
     """
     file = io.BytesIO()
-    save(obj, file)
+    save_tree(obj, file)
     return file.getvalue()
 
 
