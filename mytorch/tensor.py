@@ -25,7 +25,8 @@ class Tensor:
     """A multi-dimensional array that remembers how it was computed.
 
     Args:
-        data: numbers, nested lists, a NumPy or CuPy array, an Array, or a Tensor.
+        data: numbers, nested lists, a NumPy or CuPy array, an Array, or a Tensor. Integers (or a Size) given one
+            by one, with nothing else, are the sizes of an uninitialised tensor: `Tensor(2, 3)`.
         requires_grad: record what is computed from it, so that `backward()` fills its `.grad`.
         device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
             the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
@@ -38,7 +39,12 @@ class Tensor:
     __array_priority__ = 1000
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
 
-    def __init__(self, data=(), requires_grad=False, device=None, dtype=None):
+    def __init__(self, data=(), requires_grad=False, device=None, dtype=None, *sizes):
+        if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
+            data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
+        elif type(data) is int and type(requires_grad) is not bool:
+            given = (data, requires_grad, device, dtype, *sizes)
+            data, requires_grad, device, dtype = ndarray([n for n in given if n is not None], float), False, None, None
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:

@@ -5,9 +5,12 @@ and where. `attach` then walks the list once, when `mytorch/__init__.py` imports
 that it binds are the very callers of the records, so a method costs no more than the op.
 """
 
+import functools
+import inspect
+
 from .._array import Array
 from ..tensor import Tensor
-from .core import Op
+from .core import SPELLINGS, Op
 from .inplace import in_place
 from .out import takes_out
 
@@ -29,7 +32,7 @@ def public(*, name=None, names=(), method=True, function=True, inplace=True, dun
     """
 
     def register(definition):
-        caller = definition.caller if isinstance(definition, Op) else definition
+        caller = definition.caller if isinstance(definition, Op) else _spelled(definition)
         all_names = (name or definition.__name__, *names)
         for n in all_names:
             if function:
@@ -54,6 +57,25 @@ def public(*, name=None, names=(), method=True, function=True, inplace=True, dun
 _AUGMENTED = {
     f"__{word}__" for word in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
 }
+
+
+def _spelled(function):
+    """A function that also takes NumPy's names of its arguments, as PyTorch's do: `axis` for `dim` and its kin."""
+    names = inspect.signature(function).parameters
+    other = {n: own for n, own in SPELLINGS.items() if own in names and n not in names}
+    if not {"axis", "keepdims"} & other.keys():
+        return function
+
+    @functools.wraps(function)
+    def spelled(*args, **kwargs):
+        if kwargs:
+            for name in other.keys() & kwargs.keys():
+                if other[name] in kwargs:
+                    raise TypeError(f"{function.__name__}() got both '{name}' and '{other[name]}', which mean the same.")
+                kwargs[other[name]] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return spelled
 
 
 def _reflected(caller):

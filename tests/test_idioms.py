@@ -1,0 +1,41 @@
+"""Spellings and habits of published PyTorch programs, each checked against PyTorch."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+
+
+def test_sizes_make_an_uninitialised_tensor(torch):
+    for sizes in ((3,), (3, 4), (2, 3, 4), (1, 2, 3, 4, 5), (mytorch.Size([2, 3]),), ()):
+        found = mytorch.Tensor(*sizes)
+        expected = torch.Tensor(*[torch.Size(s) if isinstance(s, tuple) else s for s in sizes])
+        assert tuple(found.shape) == tuple(expected.shape)
+        assert found.dtype is mytorch.float32
+    assert mytorch.Tensor(3.5).item() == 3.5
+    assert mytorch.Tensor([2, 3]).tolist() == [2.0, 3.0]
+    assert mytorch.Tensor([2.0], True).requires_grad
+    with pytest.raises(TypeError):
+        mytorch.Tensor(3, "a")
+
+
+@pytest.mark.parametrize(
+    "name", "sum mean prod amax amin cumsum cumprod logsumexp sort argsort median unsqueeze softmax std_mean count_nonzero".split()
+)
+def test_axis_is_dim(name, torch):
+    for call in (lambda L, x: getattr(L, name)(x, axis=1), lambda L, x: getattr(x, name)(axis=1)):
+        found, expected = (call(L, L.tensor(X)) for L in (mytorch, torch))
+        if isinstance(expected, tuple):
+            found, expected = found[0], expected[0]
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+        if name == "std_mean":
+            break  # no method
+
+
+def test_keepdims_is_keepdim(torch):
+    for name in ("prod", "amax", "logsumexp"):
+        assert getattr(mytorch.tensor(X), name)(axis=0, keepdims=True).shape == (1, 4)
+    with pytest.raises(TypeError):
+        mytorch.tensor(X).cumprod(dim=0, axis=1)
