@@ -13,7 +13,7 @@ import types
 
 import numpy as np
 
-from . import dtypes, functional, jit, linalg
+from . import autograd, dtypes, functional, jit, linalg
 from .autograd.mode import get_mode
 from .kernels import threads
 from .nn import functional as F
@@ -298,6 +298,21 @@ class _Typed:
         return isinstance(obj, Tensor) and obj.dtype is self.own_dtype
 
 
+class _VariableType(type):
+    """The type of `autograd.Variable`, of which every Tensor is an instance."""
+
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """What tensors with gradients were wrapped in before PyTorch 0.4; `Variable(t)` is `t.detach()`."""
+
+    def __new__(cls, data=None, requires_grad=False, volatile=False):
+        out = empty(0) if data is None else as_tensor(data).detach()
+        return out.requires_grad_() if requires_grad else out
+
+
 _TYPES = {
     "Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16, "Long": dtypes.int64,
     "Int": dtypes.int32, "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_,
@@ -324,8 +339,9 @@ def _module(name, contents, doc):
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
     own = {k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__}
-    for skip in ("install", "install_as_torch"):
+    for skip in ("install", "install_as_torch", "Variable"):
         own.pop(skip)
+    autograd.Variable = Variable
     names = {k: v for k, v in own.items() if callable(v) or isinstance(v, str)}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})

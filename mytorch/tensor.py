@@ -43,8 +43,8 @@ class Tensor:
         if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
             data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
         elif type(data) is int and type(requires_grad) is not bool:
-            given = (data, requires_grad, device, dtype, *sizes)
-            data, requires_grad, device, dtype = ndarray([n for n in given if n is not None], float), False, None, None
+            given = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
+            data, requires_grad, device, dtype = ndarray(given, dtypes.as_numpy(dtypes.default_dtype())), False, None, None
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:

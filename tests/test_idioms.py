@@ -39,3 +39,12 @@ def test_keepdims_is_keepdim(torch):
         assert getattr(mytorch.tensor(X), name)(axis=0, keepdims=True).shape == (1, 4)
     with pytest.raises(TypeError):
         mytorch.tensor(X).cumprod(dim=0, axis=1)
+
+
+def test_variable_is_a_tensor():
+    w = mytorch.ones(2, requires_grad=True)
+    x = mytorch.autograd.Variable(w)
+    assert isinstance(x, mytorch.autograd.Variable) and isinstance(x, mytorch.Tensor) and not x.requires_grad
+    assert mytorch.autograd.Variable(mytorch.ones(2), requires_grad=True).requires_grad
+    x.fill_(3.0)
+    assert w.tolist() == [3.0, 3.0]
