@@ -1,5 +1,8 @@
 """Spellings and habits of published PyTorch programs, each checked against PyTorch."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,3 +51,28 @@ def test_variable_is_a_tensor():
     assert mytorch.autograd.Variable(mytorch.ones(2), requires_grad=True).requires_grad
     x.fill_(3.0)
     assert w.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatter_reduce_from_minus_infinity(include_self, torch):
+    index = np.array([0, 0, 2, 2, 2])
+    source = np.random.default_rng(1).standard_normal(5).astype(np.float32)
+    results = []
+    for L in (mytorch, torch):
+        start = L.full((4,), float("-inf"), requires_grad=True)
+        src = L.tensor(source, requires_grad=True)
+        out = start.scatter_reduce(0, L.tensor(index), src, reduce="amax", include_self=include_self)
+        out.backward(L.arange(1.0, 5.0))
+        results.append((out.detach().numpy(), start.grad.numpy(), src.grad.numpy()))
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_masks_of_the_lowest_float_do_not_warn():
+    """A sum that overflows, in deciding on a kernel, is not the user's concern."""
+    script = (
+        "import mytorch as L, mytorch.nn.functional as F; x = L.full((64, 64), L.finfo(L.float32).min);"
+        "F.softmax(x, -1); F.cross_entropy(x, L.zeros(64).long())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -45,7 +45,7 @@ def accepts(input, *, dim):
 
 def pays(input, *, dim):
     """From 1024 elements on, if no infinity or NaN is about: those take the reference's road."""
-    return input.size >= 1024 and bool(np.isfinite(input.sum()))
+    return input.size >= 1024 and bool(np.isfinite(np.add.reduce(input, axis=None)))
 
 
 def forward(xp, input, *, dim):
