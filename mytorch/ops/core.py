@@ -56,7 +56,7 @@ from ..autograd.mode import get_mode
 from ..autograd.node import Node, Port
 from ..autograd.saved import pack_node
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
-from ..errors import DeviceError, InPlaceError, kind
+from ..errors import DeviceError, InPlaceError, kind, unbroadcastable
 from ..tensor import Tensor
 from .out import write_out
 
@@ -238,7 +238,10 @@ class Op:
         raws, edges, arrays, as_tensor = prepare(self, inputs)
         xp = _namespace(raws)
         rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
-        result = rule.forward(xp, *raws, **attrs)
+        try:
+            result = rule.forward(xp, *raws, **attrs)
+        except ValueError as error:
+            raise unbroadcastable(error, *raws) from None
         if self.dtype != "same" and any_bfloat16(raws):
             result = back_to_bfloat16(result)
         wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
@@ -768,7 +771,10 @@ def _binary(op):
             y = other
         else:
             return general(input, other)
-        out = forward(numpy_ns, x, y)
+        try:
+            out = forward(numpy_ns, x, y)
+        except ValueError as error:
+            raise unbroadcastable(error, x, y) from None
         if type(out) is not ndarray:
             out = asarray(out)
         result = wrap_tensor(out)
