@@ -129,7 +129,9 @@ class Generator:
         return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
 
     def uniform(self, shape, numpy_dtype, low=0.0, high=1.0):
-        """Uniform numbers in [low, high)."""
+        """Uniform numbers in [low, high); complex ones have such parts."""
+        if np.dtype(numpy_dtype).kind == "c":
+            return self._pairs(self.uniform, shape, numpy_dtype, low, high)
         if self.device.type != "cpu":
             return self._gpu_uniform(shape, numpy_dtype, low, high)
         n = math.prod(shape)
@@ -144,6 +146,11 @@ class Generator:
             unit += np.float32(low)
         return unit.astype(numpy_dtype, copy=False).reshape(shape)
 
+    def _pairs(self, draw, shape, numpy_dtype, *parameters):
+        """Complex numbers of two real draws each."""
+        real = np.float64 if np.dtype(numpy_dtype).itemsize == 16 else np.float32
+        return draw((*shape, 2), real, *parameters).view(numpy_dtype).reshape(shape)
+
     def _gpu_uniform(self, shape, numpy_dtype, low, high):
         _, there = on(self.device)
         with there:
@@ -151,7 +158,9 @@ class Generator:
             return (self._source.random(shape, dtype=kind) * (high - low) + low).astype(numpy_dtype, copy=False)
 
     def normal(self, shape, numpy_dtype, mean=0.0, std=1.0):
-        """Normal numbers."""
+        """Normal numbers; each part of complex ones has half the variance, and the mean."""
+        if np.dtype(numpy_dtype).kind == "c":
+            return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
             _, there = on(self.device)
             with there:
