@@ -1,5 +1,6 @@
 """Making tensors from numbers and arrays, and turning them into other kinds: dtype, device, NumPy, Python."""
 
+import importlib
 import math
 import operator
 
@@ -315,9 +316,11 @@ def astype(self, dtype):
 
 @public(function=False, inplace=False)
 def type(self, dtype=None):
-    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, self cast to it."""
+    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a type, self cast to it."""
     if dtype is not None:
-        return cast(self, dtypes.as_dtype(dtype))
+        if isinstance(dtype, str) and dtype.endswith("Tensor"):
+            dtype = getattr(importlib.import_module("mytorch"), dtype.rpartition(".")[2])
+        return cast(self, getattr(dtype, "own_dtype", None) or dtypes.as_dtype(dtype))
     words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
              "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
     module = "mytorch" if self.device.type == "cpu" else "mytorch.cuda"
