@@ -67,7 +67,9 @@ def format_tensor(tensor):
 
 
 def _dtype_is_plain(dtype):
-    return dtype in (dtypes.default_dtype(), dtypes.int64, dtypes.bool_)
+    own = dtypes.default_dtype()
+    complex_own = dtypes.complex128 if own is dtypes.float64 else dtypes.complex64
+    return dtype in (own, complex_own, dtypes.int64, dtypes.bool_)
 
 
 def format_array(array):

@@ -47,7 +47,9 @@ def test_keepdims_is_keepdim(torch):
 def test_variable_is_a_tensor():
     w = mytorch.ones(2, requires_grad=True)
     x = mytorch.autograd.Variable(w)
-    assert isinstance(x, mytorch.autograd.Variable) and isinstance(x, mytorch.Tensor) and not x.requires_grad
+    assert isinstance(x, mytorch.autograd.Variable)
+    assert isinstance(x, mytorch.Tensor)
+    assert not x.requires_grad
     assert mytorch.autograd.Variable(mytorch.ones(2), requires_grad=True).requires_grad
     x.fill_(3.0)
     assert w.tolist() == [3.0, 3.0]
@@ -76,3 +78,56 @@ def test_masks_of_the_lowest_float_do_not_warn():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_complex_draws_have_both_parts(torch):
+    for draw in (
+        lambda L: L.randn(3, 4, dtype=L.complex64),
+        lambda L: L.randn(3, dtype=L.complex128),
+        lambda L: L.rand(2, 3, dtype=L.complex64),
+        lambda L: L.zeros(5, dtype=L.complex64).normal_(1.0, 2.0),
+        lambda L: L.randn((), dtype=L.complex64),
+    ):
+        results = []
+        for L in (mytorch, torch):
+            L.manual_seed(0)
+            results.append(draw(L).numpy())
+        np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("a", "b"), [((2, 3), (4,)), ((2, 1, 3), (5, 2)), ((3,), (2,)), ((4, 3), (2, 3, 3))])
+@pytest.mark.parametrize("name", ["add", "mul", "lt", "maximum", "atan2", "pow"])
+def test_shapes_that_do_not_fit(a, b, name, torch):
+    messages = []
+    for L in (mytorch, torch):
+        with pytest.raises(RuntimeError) as error:
+            getattr(L, name)(L.ones(a), L.ones(b))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+def test_type_takes_a_tensor_type():
+    x = mytorch.arange(3)
+    assert x.type(mytorch.DoubleTensor).dtype is mytorch.float64
+    assert x.type("torch.FloatTensor").dtype is mytorch.float32
+    assert x.type(mytorch.float16).dtype is mytorch.float16
+    assert x.type(mytorch.zeros(1).type()).dtype is mytorch.float32
+
+
+def test_cuda_amp_by_its_old_name():
+    from mytorch.cuda.amp import GradScaler, autocast
+
+    with autocast(enabled=False):
+        assert (mytorch.ones(2) @ mytorch.ones(2)).dtype is mytorch.float32
+    scaler = GradScaler(enabled=False)
+    assert scaler.scale(mytorch.ones(1)).item() == 1.0
+    assert mytorch.cuda.amp.autocast is autocast
+
+
+def test_complex_numbers_print_without_their_dtype(torch):
+    numbers = [1 + 2.5j, 0.5 - 1.25j]
+    mytorch.set_printoptions(layout="torch")
+    try:
+        assert repr(mytorch.tensor(numbers)) == repr(torch.tensor(numbers))
+    finally:
+        mytorch.set_printoptions(layout="mytorch")
