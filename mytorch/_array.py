@@ -29,9 +29,10 @@ class Array:
     __slots__ = ("__weakref__", "_array", "_cell")
     is_sparse = is_quantized = is_meta = False
     __array_priority__ = 1000
-    requires_grad = False
-    grad_fn = None
+    requires_grad = retains_grad = False
+    grad = grad_fn = None
     is_leaf = True
+    is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
 
     def __init__(self, data=(), device=None, dtype=None):
         self._array = as_raw(data, device, dtype)
@@ -73,6 +74,32 @@ class Array:
     @property
     def ndim(self):
         return self._array.ndim
+
+    @property
+    def is_cuda(self):
+        return type(self._array) is not np.ndarray and self.device.type == "cuda"
+
+    @property
+    def itemsize(self):
+        return self._array.itemsize
+
+    @property
+    def nbytes(self):
+        return self._array.nbytes
+
+    def detach_(self):
+        """Itself: it is in no graph."""
+        return self
+
+    def requires_grad_(self, requires_grad=True):
+        """Itself; gradients are for Tensors, so only False will do.
+
+        Raises:
+            RuntimeError: requires_grad is True.
+        """
+        if requires_grad:
+            raise RuntimeError("requires_grad_: an Array records nothing; detach() gives a Tensor over its memory.")
+        return self
 
     @property
     def _version(self):

@@ -374,6 +374,14 @@ def _restore(cls, array, requires_grad, extra):
     return tensor
 
 
+def _detached(self):
+    """A Tensor over this Array's memory."""
+    return Tensor._of(self)
+
+
+Array.detach = _detached  # Array is a floor below, and does not know Tensor
+
+
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes it away; also a context manager."""
 

@@ -131,3 +131,21 @@ def test_complex_numbers_print_without_their_dtype(torch):
         assert repr(mytorch.tensor(numbers)) == repr(torch.tensor(numbers))
     finally:
         mytorch.set_printoptions(layout="mytorch")
+
+
+def test_data_and_gradients_have_what_programs_ask_of_tensors(torch):
+    asked = []
+    for L in (mytorch, torch):
+        w = L.tensor([1.0, 2.0], requires_grad=True)
+        (w * w).sum().backward()
+        grad = w.grad.detach()
+        grad.mul_(2.0)
+        w.grad.detach_()
+        w.grad.requires_grad_(False)
+        asked.append([
+            grad.tolist(), w.grad.tolist(), isinstance(grad, L.Tensor), L.is_tensor(w.data), w.grad.is_sparse, w.grad.data.is_sparse, w.data.is_cuda,
+            w.grad.grad, w.grad.nbytes, w.data.itemsize, f"{w.grad.norm():.3f}", f"{w.data.sum():8.2f}",
+        ])  # fmt: skip
+    assert asked[0] == asked[1]
+    with pytest.raises(RuntimeError, match="Array"):
+        mytorch.ones(2).data.requires_grad_()

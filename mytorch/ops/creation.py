@@ -70,8 +70,8 @@ def from_numpy(ndarray):
 
 @public(method=False)
 def is_tensor(obj):
-    """Whether obj is a Tensor."""
-    return isinstance(obj, Tensor)
+    """Whether obj is a Tensor, or an Array such as `p.data` and `p.grad` are."""
+    return isinstance(obj, (Tensor, Array))
 
 
 # -- constant and sequential -----------------------------------------------------------------------------------
@@ -420,8 +420,8 @@ def index(self):
 
 @public(function=False, inplace=False, name="__format__")
 def format_(self, spec):
-    """A 0-d tensor formats as its number."""
-    if isinstance(self, Tensor) and _raw(self).ndim == 0:
+    """A tensor or Array of no dimension formats as its number."""
+    if _raw(self).ndim == 0:
         return format(item(self), spec)
     return str(self) if not spec else object.__format__(self, spec)
 
