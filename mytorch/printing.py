@@ -73,7 +73,9 @@ def _dtype_is_plain(dtype):
 
 
 def format_array(array):
-    """`Array([[…]], dtype=float32)`."""
+    """`Array([[…]], dtype=float32)`; in PyTorch's layout as the tensor that it would be there."""
+    if _options["layout"] == "torch":
+        return format_tensor(array.detach())
     where = "" if array.device is CPU else f", device='{array.device}'"
     return f"Array({_numbers(array._array, 6)}, dtype={array.dtype.name}{where})"
 

@@ -5,9 +5,10 @@ import pytest
 
 import mytorch
 from tests.programs.families import FAMILIES
+from tests.programs.more import MORE
 
 
-@pytest.mark.parametrize("program", FAMILIES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", FAMILIES + MORE, ids=lambda f: f.__name__)
 def test_losses_agree(program, torch):
     if "einops" in program.__name__:
         pytest.importorskip("einops")
