@@ -92,14 +92,11 @@ class Array:
         return self
 
     def requires_grad_(self, requires_grad=True):
-        """Itself; gradients are for Tensors, so only False will do.
+        """A Tensor leaf over this memory, for programs that write `p.data.clone().requires_grad_()`.
 
-        Raises:
-            RuntimeError: requires_grad is True.
+        An Array records nothing itself: go on with what is returned. With False, itself.
         """
-        if requires_grad:
-            raise RuntimeError("requires_grad_: an Array records nothing; detach() gives a Tensor over its memory.")
-        return self
+        return self.detach().requires_grad_() if requires_grad else self
 
     @property
     def _version(self):

@@ -55,7 +55,9 @@ def get_default_device():
 
 
 def set_default_tensor_type(t):
-    """Set the default dtype by a type such as `mytorch.DoubleTensor`."""
+    """Set the default dtype by a type such as `mytorch.DoubleTensor`, or its name."""
+    if isinstance(t, str) and t.endswith("Tensor"):
+        t = getattr(sys.modules["mytorch"], t.rpartition(".")[2])
     dtypes.set_default_dtype(t if isinstance(t, dtypes.dtype) else t.own_dtype)
 
 
@@ -336,6 +338,16 @@ def _module(name, contents, doc):
     return module
 
 
+def _attention_switches():
+    """`enable_flash_sdp` and its kin, which remember what they were told: there is one attention here."""
+    told = {}
+    switches = {}
+    for word in ("flash", "mem_efficient", "math", "cudnn"):
+        switches[f"enable_{word}_sdp"] = lambda enabled, word=word: told.__setitem__(word, bool(enabled))
+        switches[f"{word}_sdp_enabled"] = lambda word=word: told.get(word, True)
+    return switches
+
+
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
     own = {k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__}
@@ -367,7 +379,7 @@ def install(namespace):
         "backends",
         {
             "cudnn": state(benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False),
-            "cuda": state(matmul=state(allow_tf32=False), is_built=lambda: False),
+            "cuda": state(matmul=state(allow_tf32=False), is_built=lambda: False, **_attention_switches()),
             "mps": state(is_available=lambda: False, is_built=lambda: False),
             "mkldnn": state(enabled=False, is_available=lambda: False),
         },

@@ -147,5 +147,19 @@ def test_data_and_gradients_have_what_programs_ask_of_tensors(torch):
             w.grad.grad, w.grad.nbytes, w.data.itemsize, f"{w.grad.norm():.3f}", f"{w.data.sum():8.2f}",
         ])  # fmt: skip
     assert asked[0] == asked[1]
-    with pytest.raises(RuntimeError, match="Array"):
-        mytorch.ones(2).data.requires_grad_()
+    x = mytorch.tensor([1.0, 2.0]).data.clone().requires_grad_()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_settings_of_attention_and_default_type():
+    cuda = mytorch.backends.cuda
+    cuda.enable_flash_sdp(False)
+    assert not cuda.flash_sdp_enabled()
+    assert cuda.math_sdp_enabled()
+    cuda.enable_flash_sdp(True)
+    mytorch.set_default_tensor_type("torch.DoubleTensor")
+    try:
+        assert mytorch.zeros(1).dtype is mytorch.float64
+    finally:
+        mytorch.set_default_tensor_type(mytorch.FloatTensor)
