@@ -163,3 +163,12 @@ def test_settings_of_attention_and_default_type():
         assert mytorch.zeros(1).dtype is mytorch.float64
     finally:
         mytorch.set_default_tensor_type(mytorch.FloatTensor)
+
+
+def test_bools_are_not_subtracted(torch):
+    messages = []
+    for L in (mytorch, torch):
+        with pytest.raises(RuntimeError) as error:
+            L.tensor([True]) - L.tensor([False])
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]

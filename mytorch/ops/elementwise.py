@@ -26,7 +26,14 @@ plus.grad(input=lambda g: g, other=lambda g: g)
 @op(name="sub")
 def minus(xp, input, other):
     """input - other."""
-    return xp.subtract(input, other)
+    try:
+        return xp.subtract(input, other)
+    except TypeError as error:
+        if "boolean subtract" not in str(error):
+            raise
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+        ) from None
 
 
 minus.grad(input=lambda g: g, other=lambda g: -g)
