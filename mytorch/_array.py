@@ -56,10 +56,6 @@ class Array:
         return self
 
     @property
-    def is_cuda(self):
-        return self.device.type == "cuda"
-
-    @property
     def dtype(self):
         return dtypes._BY_NUMPY[self._array.dtype]
 

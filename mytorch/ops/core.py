@@ -69,8 +69,9 @@ wrap_tensor = Tensor._wrap
 
 
 def names_of(function, skip=0):
-    """The parameter names of a function after the first `skip`."""
-    return tuple(inspect.signature(function).parameters)[skip:]
+    """The parameter names of a function after the first `skip` (read off its code: `inspect` would slow the import)."""
+    code = function.__code__
+    return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
 class Rule:
@@ -165,11 +166,13 @@ class Op:
         self.__doc__ = forward.__doc__
         self.__name__ = self.__qualname__ = self.name
         self.__module__ = forward.__module__
-        parameters = list(inspect.signature(forward).parameters.values())[1:]
-        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        self.inputs = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
-        self.required = sum(p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty for p in parameters)
-        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        code = forward.__code__
+        named = code.co_argcount + code.co_kwonlyargcount
+        self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
+        self.inputs = code.co_varnames[1 : code.co_argcount] + (code.co_varnames[named : named + 1] if self.variadic else ())
+        self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
+        given = forward.__kwdefaults__ or {}
+        self.defaults = {name: given.get(name, inspect.Parameter.empty) for name in code.co_varnames[code.co_argcount : named]}
         self.attrs = tuple(self.defaults)
         self.outputs = outputs
         self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)

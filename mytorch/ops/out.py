@@ -52,9 +52,13 @@ def write_out(result, out, name):
     return out
 
 
+def _named(code):
+    return code.co_argcount + code.co_kwonlyargcount
+
+
 def takes_out(function):
     """A function with an `out=` argument added; itself if it has one, or is an op (which has)."""
-    if hasattr(function, "op") or not inspect.isfunction(function) or "out" in inspect.signature(function).parameters:
+    if hasattr(function, "op") or not inspect.isfunction(function) or "out" in function.__code__.co_varnames[: _named(function.__code__)]:
         return function
 
     @functools.wraps(function)
