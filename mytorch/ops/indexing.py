@@ -1,6 +1,7 @@
 """Reading and writing parts of tensors: x[…], gather and scatter, masks, sorting."""
 
 import math
+import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -23,18 +24,24 @@ from .reduction import normalize_dim
 def raw_index(tensor, index):
     """An index expression with raw arrays in place of Tensors; returns (index tuple, is it basic).
 
-    A list is an index array, as in PyTorch; `x[None]`, slices, ints, `...`, bool masks and integer arrays
-    may be mixed.
+    A list of numbers is an index array, as in PyTorch; `x[None]`, slices, ints, `...`, bool masks and integer
+    arrays may be mixed. A second `...` stands for nothing.
 
     Raises:
         IndexError: an index array of floats, or too many indices.
     """
-    items = index if type(index) is tuple else (index,)
+    items = index if type(index) is tuple or _is_tuple_in_disguise(index) else (index,)
     out, basic = [], True
+    ellipsis = False
     raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
     for item in items:
         kind_ = type(item)
-        if kind_ is int or item is None or item is Ellipsis:
+        if item is Ellipsis:
+            if not ellipsis:
+                out.append(item)
+            ellipsis = True
+            continue
+        if kind_ is int or item is None:
             out.append(item)
             continue
         if kind_ is slice:
@@ -73,6 +80,20 @@ def raw_index(tensor, index):
         out.append(array if xp is numpy_ns and isinstance(array, ndarray) else xp.asarray(array))
     _check_bounds(raw.shape, out)
     return tuple(out), basic
+
+
+def _is_tuple_in_disguise(index):
+    """Whether a list is read as a tuple: a short one with anything but numbers in it, as in PyTorch (with its warning)."""
+    if type(index) is not list or len(index) >= 32:
+        return False
+    found = any(i is None or i is Ellipsis or isinstance(i, (slice, list, tuple, range, Tensor, Array, ndarray)) for i in index)
+    if found:
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq].",
+            UserWarning,
+            stacklevel=4,
+        )
+    return found
 
 
 def _plain_slice(item):
@@ -153,9 +174,35 @@ def add_rows(xp, out, rows, values):
     flat[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
 
 
+def _split_index(items, dims):
+    """(basic part, what is left for the view it gives), or None where NumPy reads the index as PyTorch does.
+
+    Both move the axes of index arrays to the front where a slice or None lies between two of them. But an int
+    counts as an index array for NumPy, while PyTorch takes ints first: `x[0, :, [1, 2]]` keeps its order.
+    """
+    places = [i for i, item in enumerate(items) if type(item) is int or is_raw(item)]
+    if places[-1] - places[0] + 1 == len(places) or not any(type(items[i]) is int for i in places):
+        return None
+    used = sum(i.ndim if is_raw(i) and i.dtype.kind == "b" else 1 for i in items if i is not None and i is not Ellipsis)
+    first, then = [], []
+    for item in items:
+        if type(item) is int:
+            first.append(item)
+        elif is_raw(item):
+            first += [slice(None)] * (item.ndim if item.dtype.kind == "b" else 1)
+            then.append(item)
+        else:
+            first.append(item)
+            then += [slice(None)] * (dims - used if item is Ellipsis else 1)
+    return tuple(first), tuple(then)
+
+
 def getitem(self, index):
     """self[index]: a view for ints, slices, None and `...`; a copy for masks and index tensors."""
-    found, _ = raw_index(self, index)
+    found, basic = raw_index(self, index)
+    parts = None if basic else _split_index(found, self.ndim)
+    if parts is not None:
+        return _index(_index(self, index=parts[0]), index=parts[1])
     return _index(self, index=found)
 
 
@@ -194,7 +241,11 @@ def setitem(self, index, value):
         RuntimeError: shapes that don't broadcast, or self is a leaf that requires grad.
     """
     check_writable(self, "index_put_")
-    found, _ = raw_index(self, index)
+    found, basic = raw_index(self, index)
+    parts = None if basic else _split_index(found, self.ndim)
+    if parts is not None:
+        setitem(_index(self, index=parts[0]), parts[1], value)
+        return
     array = self if isinstance(self, Array) else self._data
     raw = array._array
     source = value

@@ -1,0 +1,71 @@
+"""x[index], read, written and differentiated, for every combination of kinds of index, against PyTorch."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import mytorch
+
+KINDS = {
+    "int": lambda t: 0,
+    "negative": lambda t: -1,
+    "slice": lambda t: slice(None),
+    "step": lambda t: slice(None, None, 2),
+    "none": lambda t: None,
+    "ellipsis": lambda t: ...,
+    "list": lambda t: [0, 1],
+    "tensor": lambda t: t.tensor([[0], [1]]),
+    "mask": lambda t: t.tensor([True, False]),
+    "zero_dim": lambda t: t.tensor(0),
+    "true": lambda t: True,
+    "empty": lambda t: t.tensor([], dtype=t.long),
+}
+
+
+def attempt(function):
+    try:
+        return function()
+    except (IndexError, RuntimeError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(KINDS, repeat=3)), ids="-".join)
+def test_reading_and_writing(torch, kinds):
+    if kinds.count("ellipsis") > 1:
+        pytest.skip("PyTorch counts a second ellipsis's axes twice")
+    values = np.arange(48.0).reshape(2, 3, 4, 2)
+
+    def read(t):
+        x = t.tensor(values, requires_grad=True)
+        y = x[tuple(KINDS[k](t) for k in kinds)]
+        (y**2).sum().backward()
+        return y.detach().numpy(), x.grad.numpy()
+
+    def write(t):
+        x, v = t.tensor(values, requires_grad=True), t.tensor([2.0, 3.0], dtype=t.float64, requires_grad=True)
+        y = x * 1
+        y[tuple(KINDS[k](t) for k in kinds)] = v
+        (y**2).sum().backward()
+        return y.detach().numpy(), x.grad.numpy(), v.grad.numpy()
+
+    for f in (read, write):
+        theirs, ours = attempt(lambda f=f: f(torch)), attempt(lambda f=f: f(mytorch))
+        if isinstance(theirs, type):
+            assert ours is theirs
+            continue
+        for a, b in zip(theirs, ours, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "index", [[[0, 1], [1, 0]], [[0], [1]], [slice(0, 1)], [None, 0], [..., 0], [np.array([0, 1])]], ids=str
+)
+def test_a_list_of_anything_but_numbers_is_a_tuple(torch, index):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        theirs = torch.tensor(x)[index]
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        ours = mytorch.tensor(x)[index]
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
