@@ -598,7 +598,7 @@ ge = _comparison("ge", "__ge__", ">=", "greater_equal")
 
 
 def _bits(name, ufunc, dunder, text):
-    @public(dunder=dunder, reflected=True)
+    @public(dunder=dunder, reflected="shift" not in name)
     @op(name=name)
     def bitwise(xp, input, other):
         return getattr(xp, ufunc)(input, other)

@@ -1,0 +1,55 @@
+"""Operators between tensors of every dtype, 0-d tensors and numbers, against PyTorch."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+OPERATORS = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b, "%": lambda a, b: a % b, "**": lambda a, b: a**b, "&": lambda a, b: a & b,
+    "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "==": lambda a, b: a == b, "<": lambda a, b: a < b,
+}  # fmt: skip
+
+
+def values(x):
+    if "bfloat16" in str(x.dtype):
+        x = x.float()
+    return x.numpy()
+
+
+def same(theirs, ours, exactly=True):
+    assert str(theirs.dtype).split(".")[1] == ours.dtype.name
+    np.testing.assert_allclose(values(ours), values(theirs), rtol=1e-6 if exactly else 1e-2)
+
+
+@pytest.mark.parametrize("symbol", OPERATORS)
+@pytest.mark.parametrize("number", [2, 2.5, True, 3j, -1, 0])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_number_on_either_side(torch, symbol, number, dtype):
+    run = OPERATORS[symbol]
+    for order in ((lambda x: run(x, number)), (lambda x: run(number, x))):
+        try:
+            theirs = order(torch.tensor([1, 2, 1]).to(getattr(torch, dtype)))
+        except (RuntimeError, TypeError):
+            continue  # what PyTorch refuses
+        if theirs.dtype is torch.complex32:  # which NumPy has not
+            continue
+        same(theirs, order(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, dtype))), exactly="float16" not in dtype)
+
+
+@pytest.mark.parametrize("second", DTYPES)
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("symbol", OPERATORS)
+def test_every_pair_of_dtypes(torch, symbol, first, second):
+    run = OPERATORS[symbol]
+    for other in ([1, 1, 1], 1):
+        try:
+            theirs = run(torch.tensor([1, 2, 1]).to(getattr(torch, first)), torch.tensor(other).to(getattr(torch, second)))
+        except (RuntimeError, TypeError):
+            continue
+        if theirs.dtype is torch.complex32:
+            continue
+        ours = run(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, first)), mytorch.tensor(other).to(getattr(mytorch, second)))
+        same(theirs, ours, exactly="16" not in first + second)
