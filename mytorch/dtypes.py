@@ -229,10 +229,8 @@ def result_type(dimensioned, zero_dim, numbers):
         if result is None:
             result = best
         elif best.category > result.category:
-            if rank is numbers and best.category == COMPLEX and result.category == FLOAT:
+            if best.category == COMPLEX and result.category == FLOAT:
                 best = result.to_complex()
-            elif rank is zero_dim and best.category == COMPLEX and result.category == FLOAT:
-                best = promote_types(best, result)
             result = best
     return result
 
