@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from .. import dtypes
+from ..backend import is_raw
 from ..errors import kind
 from .bind import public
 from .core import op, to_dtype
@@ -65,8 +66,22 @@ true_divide.grad(
 @public(dunder="__pow__")
 @op(name="pow")
 def pow(xp, input, other):
-    """input raised to the power other, elementwise."""
-    return input**other
+    """input raised to the power other, elementwise.
+
+    Raises:
+        RuntimeError: integers to one negative integer power (to a tensor of such, only 1 and -1 are not 0).
+    """
+    if not is_raw(input) or not is_raw(other) or input.dtype.kind not in "biu":
+        return input**other
+    if input.dtype.kind == "b":
+        return input | ~other  # only False ** True is False
+    negative = other < 0
+    if not negative.any():
+        return input**other
+    if not other.ndim:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    units = xp.where(input == 1, 1, xp.where(input == -1, 1 - 2 * (other % 2), 0)).astype(input.dtype)
+    return xp.where(negative, units, input ** xp.where(negative, 0, other).astype(other.dtype))
 
 
 pow.grad(
