@@ -368,6 +368,8 @@ erf.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sq
 @op(dtype="float", name="xlogy")
 def _xlogy(xp, input, other):
     """input * log(other), and 0 where input is 0."""
+    if not is_raw(other):
+        other = xp.asarray(other, dtype=input.dtype)
     return xp.where(input == 0, xp.where(other != other, other, 0.0), input * xp.log(other))
 
 

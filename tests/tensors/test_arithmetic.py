@@ -53,3 +53,21 @@ def test_every_pair_of_dtypes(torch, symbol, first, second):
             continue
         ours = run(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, first)), mytorch.tensor(other).to(getattr(mytorch, second)))
         same(theirs, ours, exactly="16" not in first + second)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float16", "bfloat16", "float32"])
+def test_xlogy_of_a_number_keeps_the_dtype(torch, dtype):
+    theirs = torch.xlogy(torch.tensor([1, 2, 0]).to(getattr(torch, dtype)), 2)
+    same(theirs, mytorch.xlogy(mytorch.tensor([1, 2, 0]).to(getattr(mytorch, dtype)), 2), exactly="16" not in dtype)
+
+
+def test_integers_to_negative_powers(torch):
+    base, power = [0, 1, -1, -1, 2, 3], [-1, -2, -3, -4, -1, 2]
+    same(torch.tensor(base) ** torch.tensor(power), mytorch.tensor(base) ** mytorch.tensor(power))
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        mytorch.tensor(base) ** -1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_signbit_of_a_single_number(dtype):
+    assert mytorch.signbit(mytorch.tensor(-1.0).to(getattr(mytorch, dtype))).item() is True
