@@ -210,7 +210,10 @@ def float_power(input, exponent):
 @public(inplace=False)
 def signbit(input):
     """True where the sign bit is set."""
-    return Tensor._wrap(xp_of(input._data._array).signbit(input._data._array)) if input.dtype.is_floating_point else input < 0
+    if not input.dtype.is_floating_point:
+        return input < 0
+    raw = input._data._array
+    return Tensor._wrap(xp_of(raw).asarray(xp_of(raw).signbit(raw)))
 
 
 @public(inplace=False)
