@@ -91,14 +91,18 @@ pow.grad(
 
 
 @public()
-def add(input, other, *, alpha=1):
-    """input + alpha * other."""
+def add(input, other, tensor=None, *, alpha=1):
+    """input + alpha * other; also, as older programs have it, `add(input, alpha, other)`."""
+    if tensor is not None:
+        other, alpha = tensor, other
     return plus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
 @public(names=("subtract",))
-def sub(input, other, *, alpha=1):
-    """input - alpha * other."""
+def sub(input, other, tensor=None, *, alpha=1):
+    """input - alpha * other; also, as older programs have it, `sub(input, alpha, other)`."""
+    if tensor is not None:
+        other, alpha = tensor, other
     return minus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
@@ -579,15 +583,19 @@ def lerp(input, end, weight):
 
 
 @public()
-def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
+def addcmul(input, tensor1, tensor2, tensor=None, *, value=1):
+    """input + value * tensor1 * tensor2; also, as older programs have it, `addcmul(input, value, tensor1, tensor2)`."""
+    if tensor is not None:
+        value, tensor1, tensor2 = tensor1, tensor2, tensor
     product = tensor1 * tensor2
     return input + (product if value == 1 else product * value)
 
 
 @public()
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
+def addcdiv(input, tensor1, tensor2, tensor=None, *, value=1):
+    """input + value * tensor1 / tensor2; also, as older programs have it, `addcdiv(input, value, tensor1, tensor2)`."""
+    if tensor is not None:
+        value, tensor1, tensor2 = tensor1, tensor2, tensor
     quotient = tensor1 / tensor2
     return input + (quotient if value == 1 else quotient * value)
 

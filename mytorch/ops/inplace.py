@@ -57,7 +57,7 @@ def in_place(caller, name):
 
     def twin(self, *args, **kwargs):
         check_writable(self, name)
-        if into is not None and not kwargs and _nothing_to_record(self, args):
+        if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self if isinstance(self, Array) else self._data
             x = array._array
             operands = [_operand(a, x) for a in args]
