@@ -6,11 +6,10 @@ that it binds are the very callers of the records, so a method costs no more tha
 """
 
 import functools
-import inspect
 
 from .._array import Array
 from ..tensor import Tensor
-from .core import SPELLINGS, Op
+from .core import SPELLINGS, Op, binary_operator, is_operand, names_of
 from .inplace import in_place
 from .out import takes_out
 
@@ -42,7 +41,7 @@ def public(*, name=None, names=(), method=True, function=True, inplace=True, dun
                 if inplace and not n.endswith("_"):
                     METHODS[n + "_"] = in_place(caller, n + "_")
         if dunder:
-            METHODS[dunder] = caller
+            METHODS[dunder] = binary_operator(definition) if getattr(definition, "inputs", ()) == ("input", "other") else caller
             if reflected:
                 METHODS["__r" + dunder[2:]] = _reflected(caller)
             elif dunder in ("__sub__", "__truediv__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
@@ -61,7 +60,7 @@ _AUGMENTED = {
 
 def _spelled(function):
     """A function that also takes NumPy's names of its arguments, as PyTorch's do: `axis` for `dim` and its kin."""
-    names = inspect.signature(function).parameters
+    names = names_of(function)
     other = {n: own for n, own in SPELLINGS.items() if own in names and n not in names}
     if not {"axis", "keepdims"} & other.keys():
         return function
@@ -80,14 +79,14 @@ def _spelled(function):
 
 def _reflected(caller):
     def reflected(self, other):
-        return caller(self, other)
+        return caller(self, other) if is_operand(other) else NotImplemented
 
     return reflected
 
 
 def _swapped(caller):
     def swapped(self, other):
-        return caller(other, self)
+        return caller(other, self) if is_operand(other) else NotImplemented
 
     return swapped
 

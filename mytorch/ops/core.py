@@ -744,11 +744,25 @@ def _unary(op):
     return _named(caller, op)
 
 
-def _binary(op):
+def is_operand(other):
+    """Whether an operator takes it; to anything else it answers NotImplemented, and Python asks the other side."""
+    return isinstance(other, (Tensor, Array, int, float, complex, np.generic)) or is_raw(other) or looks_like_cupy(other)
+
+
+def binary_operator(op):
+    """The method behind an operator such as `+`."""
+
+    def general(input, other):
+        return op(input, other) if is_operand(other) else NotImplemented
+
+    return _binary(op, general)
+
+
+def _binary(op, general=None):
     forward = op.forward
     rule = op.reference
     plans = [None, None, None, None]
-    general = op.__call__
+    general = general or op.__call__
     accepts_ints = op.dtype == "promote"
 
     def caller(input, other, *args, **kwargs):

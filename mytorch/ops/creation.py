@@ -1,6 +1,7 @@
 """Making tensors from numbers and arrays, and turning them into other kinds: dtype, device, NumPy, Python."""
 
 import importlib
+import builtins
 import math
 import operator
 
@@ -12,7 +13,7 @@ from ..backend import CPU, as_device, device, ndarray, on, to_device
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
-from .core import op
+from .core import is_operand, op
 from .elementwise import cast
 from .inplace import adopt, check_writable
 from .movement import as_shape
@@ -401,6 +402,8 @@ def truth(self):
 
 def _number_method(dunder, convert):
     def method(self):
+        if _raw(self).size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
         return convert(item(self))
 
     method.__name__ = dunder
@@ -414,7 +417,13 @@ for _dunder, _convert in (("__float__", float), ("__int__", int), ("__complex__"
 
 @public(function=False, inplace=False, name="__index__")
 def index(self):
-    """The element as an index; it must be a whole number."""
+    """The element as an index; there must be one, and a whole number.
+
+    Raises:
+        TypeError: several elements, or a fraction.
+    """
+    if _raw(self).size != 1 or self.dtype.category > dtypes.INT:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
     return operator.index(item(self))
 
 
@@ -436,7 +445,13 @@ def iterate(self):
 
 @public(function=False, inplace=False, name="__contains__")
 def contains(self, element):
-    """Whether any element equals the given one."""
+    """Whether any element equals the given one.
+
+    Raises:
+        RuntimeError: it is neither a number nor a tensor.
+    """
+    if not is_operand(element):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {builtins.type(element)}.")
     return bool((self == element).any())
 
 

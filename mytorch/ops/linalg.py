@@ -328,4 +328,5 @@ def chain_matmul(*matrices):
     return out
 
 
-METHODS["__matmul__"] = matmul
+METHODS["__matmul__"] = lambda self, other: matmul(self, other) if hasattr(other, "ndim") else NotImplemented
+METHODS["__rmatmul__"] = lambda self, other: matmul(other, self) if hasattr(other, "ndim") else NotImplemented
