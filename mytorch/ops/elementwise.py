@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .. import dtypes
-from ..backend import is_raw
+from ..backend import is_raw, ndarray
 from ..errors import kind
 from .bind import public
 from .core import op, to_dtype
@@ -139,16 +139,28 @@ def div(input, other, *, rounding_mode=None):
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}")
 
 
+def _check_divisor(input, other):
+    """Refuse to divide integers by zero; on a GPU, as in PyTorch, the result is then undefined.
+
+    Raises:
+        RuntimeError: an integer divisor is zero.
+    """
+    if isinstance(other, ndarray) and other.dtype.kind in "biu" and not other.all() and input.size:
+        raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
+
+
 @public(dunder="__floordiv__")
 @op()
 def floor_divide(xp, input, other):
     """The largest whole number not above input / other."""
+    _check_divisor(input, other)
     return xp.floor_divide(input, other)
 
 
 @op()
 def _divide_floor(xp, input, other):
     """floor_divide, with a gradient of zeros, as PyTorch's div has."""
+    _check_divisor(input, other)
     return xp.floor_divide(input, other)
 
 
@@ -158,6 +170,7 @@ _divide_floor.grad(input=lambda g: g * 0, other=lambda g: g * 0)
 @op()
 def _divide_trunc(xp, input, other):
     """input / other rounded towards zero; integers stay integers."""
+    _check_divisor(input, other)
     if np.result_type(input, other).kind in "iu":
         quotient = xp.floor_divide(input, other)
         return quotient + ((quotient < 0) & (quotient * other != input))
@@ -171,6 +184,7 @@ _divide_trunc.grad(input=lambda g: g * 0, other=lambda g: g * 0)
 @op()
 def remainder(xp, input, other):
     """input modulo other, with the sign of other (Python's %)."""
+    _check_divisor(input, other)
     return xp.remainder(input, other)
 
 
@@ -181,6 +195,7 @@ remainder.grad(input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floo
 @op()
 def fmod(xp, input, other):
     """The remainder of input / other, with the sign of input (C's fmod)."""
+    _check_divisor(input, other)
     return xp.fmod(input, other)
 
 

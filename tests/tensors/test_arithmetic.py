@@ -72,3 +72,12 @@ def test_integers_to_negative_powers(torch):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_signbit_of_a_single_number(dtype):
     assert mytorch.signbit(mytorch.tensor(-1.0).to(getattr(mytorch, dtype))).item() is True
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_integers_by_zero(torch, name):
+    for library in (torch, mytorch):
+        for divisor in (0, library.tensor([1, 0, 2])):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                getattr(library, name)(library.tensor([1, 2, 3]), divisor)
+        assert getattr(library, name)(library.tensor([], dtype=library.int64), 0).numel() == 0
