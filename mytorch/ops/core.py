@@ -245,6 +245,8 @@ class Op:
             result = rule.forward(xp, *raws, **attrs)
         except ValueError as error:
             raise unbroadcastable(error, *raws) from None
+        except TypeError as error:
+            raise _explained(self, raws, error) from None
         if self.dtype != "same" and any_bfloat16(raws):
             result = back_to_bfloat16(result)
         wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
@@ -266,6 +268,11 @@ class Op:
             refresh(input)
         raw = self.forward(numpy_ns, x, **attrs)
         if type(raw) is not ndarray and not is_raw(raw):
+        try:
+            raw = self.forward(numpy_ns, x, **attrs)
+        except TypeError as error:
+            raise _explained(self, (x,), error) from None
+        if type(raw) is not ndarray:
             raw = asarray(raw)
         out = wrap_tensor(raw)
         edge = input._edge
@@ -434,6 +441,20 @@ class Op:
         if rule.vjp is not None:
             return True
         return any(mask >> i & 1 and name in rule.formulas for i, name in enumerate(self.inputs))
+
+
+def _explained(op, raws, error):
+    """The error to raise where NumPy has no function for these dtypes; any other error as it is."""
+    text = str(error)
+    if text.startswith("numpy boolean subtract"):
+        return RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        )
+    if not text.startswith("ufunc "):
+        return error
+    names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
+    return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
 
 
 def any_bfloat16(raws):
@@ -716,7 +737,10 @@ def _unary(op):
         mode = get_mode()
         if type(x) is not ndarray or not mode.plain or op.fused_here or not (accepts_ints or x.dtype.kind == "f"):
             return general(input)
-        out = forward(numpy_ns, x)
+        try:
+            out = forward(numpy_ns, x)
+        except TypeError as error:
+            raise _explained(op, (x,), error) from None
         if type(out) is not ndarray:
             out = asarray(out)
         result = wrap_tensor(out)
@@ -792,6 +816,8 @@ def _binary(op, general=None):
             out = forward(numpy_ns, x, y)
         except ValueError as error:
             raise unbroadcastable(error, x, y) from None
+        except TypeError as error:
+            raise _explained(op, (x, y), error) from None
         if type(out) is not ndarray:
             out = asarray(out)
         result = wrap_tensor(out)

@@ -81,3 +81,14 @@ def test_integers_by_zero(torch, name):
             with pytest.raises(RuntimeError, match="ZeroDivisionError"):
                 getattr(library, name)(library.tensor([1, 2, 3]), divisor)
         assert getattr(library, name)(library.tensor([], dtype=library.int64), 0).numel() == 0
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bool"])
+def test_what_a_dtype_has_not(torch, name, dtype):
+    try:
+        getattr(torch, name)(*[torch.ones(2, dtype=getattr(torch, dtype))] * 2)
+    except RuntimeError as error:
+        if dtype != "bool" or name == "sub":  # NumPy takes bools for small integers
+            with pytest.raises(RuntimeError, match="Subtraction" if "Subtraction" in str(error) else f'"{name}".*{dtype}'):
+                getattr(mytorch, name)(*[mytorch.ones(2, dtype=getattr(mytorch, dtype))] * 2)
