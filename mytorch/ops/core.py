@@ -246,6 +246,7 @@ class Op:
         except ValueError as error:
             raise unbroadcastable(error, *raws) from None
         except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _explained(self, raws, error) from None
         if self.dtype != "same" and any_bfloat16(raws):
             result = back_to_bfloat16(result)
@@ -270,7 +271,7 @@ class Op:
         if type(raw) is not ndarray and not is_raw(raw):
         try:
             raw = self.forward(numpy_ns, x, **attrs)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _explained(self, (x,), error) from None
         if type(raw) is not ndarray:
             raw = asarray(raw)
@@ -444,8 +445,13 @@ class Op:
 
 
 def _explained(op, raws, error):
-    """The error to raise where NumPy has no function for these dtypes; any other error as it is."""
+    """The error to raise where NumPy can't bring these shapes together or has no function for these dtypes.
+
+    Any other error is returned as it is.
+    """
     text = str(error)
+    if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
+        return RuntimeError(_sizes_differ([r.shape for r in raws if is_raw(r)]) or f"{op.name}: {text}")
     if text.startswith("numpy boolean subtract"):
         return RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
@@ -455,6 +461,22 @@ def _explained(op, raws, error):
         return error
     names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
     return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
+
+
+def _sizes_differ(shapes):
+    """PyTorch's sentence on the first axis at which shapes don't broadcast; None if they do."""
+    ndim = max(map(len, shapes), default=0)
+    for d in reversed(range(ndim)):
+        size = 1
+        for shape in shapes:
+            n = shape[d - ndim] if ndim - d <= len(shape) else 1
+            if size != n and size != 1 and n != 1:
+                return (
+                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension {d} "
+                    f"(the shapes are {', '.join(str(tuple(shape)) for shape in shapes)})"
+                )
+            size = n if size == 1 else size
+    return None
 
 
 def any_bfloat16(raws):
@@ -739,7 +761,7 @@ def _unary(op):
             return general(input)
         try:
             out = forward(numpy_ns, x)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _explained(op, (x,), error) from None
         if type(out) is not ndarray:
             out = asarray(out)
@@ -817,6 +839,7 @@ def _binary(op, general=None):
         except ValueError as error:
             raise unbroadcastable(error, x, y) from None
         except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _explained(op, (x, y), error) from None
         if type(out) is not ndarray:
             out = asarray(out)
