@@ -1,8 +1,10 @@
 """Ops that move elements without changing them: shapes, axes, joining, splitting, repeating."""
 
 import math
+import operator
 
 from .._array import Array, Size
+from ..errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import op
@@ -10,10 +12,17 @@ from .reduction import normalize_dim, normalize_dims
 
 
 def as_shape(shape):
-    """A shape given as several ints, a tuple, a list or a Size, as a tuple of ints."""
+    """A shape given as several ints, a tuple, a list or a Size, as a tuple of ints.
+
+    Raises:
+        TypeError: something else is among them.
+    """
     if len(shape) == 1 and isinstance(shape[0], (tuple, list, Size)):
         shape = shape[0]
-    return tuple(int(n) for n in shape)
+    try:
+        return tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"argument 'size' must be tuple of ints, not {', '.join(kind(n) for n in shape)} ({shape}).") from None
 
 
 @op(dtype="same", view=True, name="reshape")

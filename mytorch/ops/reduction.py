@@ -1,12 +1,14 @@
 """Ops that reduce axes: sums, means, extremes, norms; and running sums."""
 
 import math
+import operator
 from collections import namedtuple
 
 import numpy as np
 
 from .. import dtypes
 from .._array import Array
+from ..errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import op
@@ -34,9 +36,13 @@ def normalize_dim(dim, ndim):
 
     Raises:
         IndexError: it is out of range.
+        TypeError: it is not an int.
     """
     bound = ndim or 1
-    d = int(dim)
+    try:
+        d = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"argument 'dim' must be int, not {kind(dim)} ({dim!r}).") from None
     if not -bound <= d < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {d})")
     return d + bound if d < 0 else d

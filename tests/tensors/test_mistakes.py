@@ -30,3 +30,22 @@ def test_shapes(torch, mistake):
     with pytest.raises(RuntimeError) as ours:
         mistake(mytorch)
     assert set(re.findall(r"\d+", str(theirs.value))) <= set(re.findall(r"\d+", str(ours.value)))
+
+
+KINDS = {
+    "half a size": lambda t: t.zeros(5 / 2),
+    "half a size among others": lambda t: t.zeros(2, 2.0),
+    "a word for a size": lambda t: t.zeros("a"),
+    "half a view": lambda t: t.ones(4).view(2.0, 2),
+    "half an axis": lambda t: t.ones(2, 3).sum(1.5),
+    "a word for an axis": lambda t: t.ones(2, 3).sum("a"),
+    "half an axis to swap": lambda t: t.ones(2, 3).transpose(0, 0.5),
+    "half an axis to add": lambda t: t.ones(2, 3).unsqueeze(0.5),
+}
+
+
+@pytest.mark.parametrize("mistake", KINDS.values(), ids=list(KINDS))
+def test_kinds(torch, mistake):
+    for library in (torch, mytorch):
+        with pytest.raises(TypeError):
+            mistake(library)
