@@ -10,6 +10,7 @@ import numpy as np
 
 from .backend import xp_of
 from .ops import decompositions as _d
+from .ops.bind import also_named
 from .ops.creation import eye
 from .ops.decompositions import (
     cholesky,
@@ -31,7 +32,9 @@ from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal
 from .tensor import Tensor
 
-inv = inverse
+inv, det, slogdet, cholesky, diagonal = (
+    also_named(f, {"A": "input"}) for f in (inverse, det, slogdet, cholesky, diagonal)
+)
 LinAlgError = np.linalg.LinAlgError
 
 _Eigh, _Eig = namedtuple("eigh", "eigenvalues eigenvectors"), namedtuple("eig", "eigenvalues eigenvectors")

@@ -17,7 +17,21 @@ PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array
 
 
-def public(*, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False):
+def also_named(function, spellings):
+    """A function that takes arguments by other names too: `spellings` maps these to its own."""
+
+    @functools.wraps(function)
+    def named(*args, **kwargs):
+        for word in [w for w in kwargs if w in spellings]:
+            kwargs[spellings[word]] = kwargs.pop(word)
+        return function(*args, **kwargs)
+
+    return named
+
+
+def public(
+    *, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False, spellings=None
+):
     """Bind what follows to the API.
 
     Args:
@@ -28,10 +42,14 @@ def public(*, name=None, names=(), method=True, function=True, inplace=True, dun
         inplace: also make `name_`, where the result can take the input's shape and dtype.
         dunder: the operator method that it implements, such as "__add__".
         reflected: the operator is commutative, so `2 + x` is `x + 2`.
+        spellings: further names of its arguments, mapped to their own: {"exponent": "other"}.
     """
 
     def register(definition):
         caller = definition.caller if isinstance(definition, Op) else _spelled(definition)
+        caller = definition.caller if isinstance(definition, Op) else definition
+        if spellings:
+            caller = also_named(caller, spellings)
         all_names = (name or definition.__name__, *names)
         for n in all_names:
             if function:

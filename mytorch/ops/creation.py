@@ -44,7 +44,7 @@ def _is_python(data):
     return isinstance(data, (int, float, bool, complex, list, tuple))
 
 
-@public(method=False, names=("asarray",))
+@public(method=False, names=("asarray",), spellings={"obj": "data"})
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
     """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit."""
     if isinstance(data, Tensor):
@@ -156,7 +156,7 @@ def _number(x):
 
 
 @public(method=False)
-def arange(start, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, **named):
     """The numbers from start (0 if only one is given) up to but not including end, `step` apart.
 
     int64 if all three are ints, else the default dtype.
@@ -540,7 +540,7 @@ def pin_memory(self, device=None):
 # -- in place -----------------------------------------------------------------------------------------------------
 
 
-@public(function=False, inplace=False)
+@public(function=False, inplace=False, spellings={"other": "src"})
 def copy_(self, src, non_blocking=False):
     """Copy src, which may broadcast and be of another dtype or device, into self; returns self."""
     check_writable(self, "copy_")

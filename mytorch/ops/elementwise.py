@@ -63,7 +63,7 @@ true_divide.grad(
 )
 
 
-@public(dunder="__pow__")
+@public(dunder="__pow__", spellings={"exponent": "other"})
 @op(name="pow")
 def pow(xp, input, other):
     """input raised to the power other, elementwise.

@@ -465,7 +465,7 @@ def _unsort(g, indices, shape, dim, xp):
 _sort.grad(input=_unsort)
 
 
-@public(inplace=False)
+@public(inplace=False, spellings={"axis": "dim"})
 def sort(input, dim=-1, descending=False, stable=False):
     """The elements in order along an axis, and where they were: a named tuple (values, indices).
 

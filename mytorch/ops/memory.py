@@ -32,7 +32,7 @@ def _replace(self, raw):
         self._data = Array._wrap(raw)
 
 
-@public(function=False, inplace=False)
+@public(function=False, inplace=False, spellings={"the_template": "other"})
 def resize_as_(self, other):
     """`resize_` to other's shape."""
     return resize_(self, tuple(other.shape))

@@ -134,7 +134,7 @@ def permute(input, *dims, **named):
     return _permute(input, dims=found)
 
 
-@public(names=("swapaxes", "swapdims"), inplace=False)
+@public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
 def transpose(input, dim0, dim1):
     """Two axes exchanged."""
     a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
@@ -205,7 +205,7 @@ def unflatten(input, dim, sizes):
     return _reshape(input, shape=(*input.shape[:d], *sizes, *input.shape[d + 1 :]))
 
 
-@public()
+@public(spellings={"axis": "dim"})
 def squeeze(input, dim=None):
     """Without the axes of length 1: all of them, or those of `dim` that have it."""
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")

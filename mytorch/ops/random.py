@@ -433,7 +433,7 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
     return _fill(self, source.normal(raw.shape, raw.dtype, mean, std), "normal_")
 
 
-@public(function=False, inplace=False)
+@public(function=False, inplace=False, spellings={"from": "from_"})
 def random_(self, from_=None, to=None, *, generator=None):
     """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly."""
     raw, source = _drawn(self, generator)

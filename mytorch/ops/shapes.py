@@ -72,7 +72,7 @@ def column_stack(tensors):
     return cat([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors], 1)
 
 
-@public(inplace=False)
+@public(inplace=False, spellings={"sections": "indices_or_sections", "indices": "indices_or_sections"})
 def tensor_split(input, indices_or_sections, dim=0):
     """Pieces along an axis: nearly equal ones, or cut at the given indices."""
     d = normalize_dim(dim, input.ndim)

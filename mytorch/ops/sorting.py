@@ -334,7 +334,7 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
     return pair(beside(counts.astype(raw.dtype), input), beside(edges.astype(raw.dtype), input))
 
 
-@public(inplace=False)
+@public(inplace=False, spellings={"input": "values", "self": "values"})
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted."""
     seq = _raw(sorted_sequence)
