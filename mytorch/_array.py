@@ -231,15 +231,48 @@ def _from_python(data, device, wanted):
     host = np.asarray(_plain(data))
     if wanted is None:
         wanted = dtypes.from_numpy(host.dtype)
-        if wanted.category == dtypes.FLOAT and not _holds_arrays(data):
-            wanted = dtypes.default_dtype()
-        elif wanted.category == dtypes.COMPLEX and not _holds_arrays(data):
+        holds_arrays = _holds_arrays(data)
+        if holds_arrays and isinstance(data, (list, tuple)):
+            wanted = _common(data)
+        elif wanted.category == dtypes.COMPLEX and not holds_arrays:
             wanted = dtypes.default_dtype().to_complex()
-        elif host.size == 0 and not _holds_arrays(data):
+        elif (wanted.category == dtypes.FLOAT or host.size == 0) and not holds_arrays:
             wanted = dtypes.default_dtype()
+        elif host.dtype == np.uint64 and not holds_arrays:
+            raise ValueError("Overflow when unpacking long: an int is too large for int64.")
         wanted = wanted.numpy
-    host = host.astype(wanted, copy=False) if host.dtype != wanted else host
+    if host.dtype != wanted:
+        _check_fits(host, wanted)
+        host = host.astype(wanted, copy=False)
     return to_device(host, as_device(device))
+
+
+def _check_fits(host, wanted):
+    """Refuse to make Python numbers into what can't hold them.
+
+    Raises:
+        TypeError: complex numbers for real ones.
+        RuntimeError: ints beyond the integer dtype's range (by as much as PyTorch refuses).
+    """
+    if host.dtype.kind == "c" and wanted.kind not in "cb":
+        raise TypeError(f"can't make complex numbers into {wanted}.")
+    if host.dtype.kind in "iu" and wanted.kind in "iu" and host.size:
+        info = np.iinfo(wanted)
+        low = -int(info.max) if wanted.kind == "u" else int(info.min)  # -1 may become 255
+        if int(host.max()) > info.max or int(host.min()) < low:
+            raise RuntimeError(f"value cannot be converted to type {wanted} without overflow")
+
+
+def _common(data):
+    """The dtype that nested sequences with tensors or arrays in them promote to."""
+    if isinstance(data, (list, tuple)):
+        found = [_common(item) for item in data]
+        result = found[0] if found else dtypes.default_dtype()
+        for d in found[1:]:
+            result = dtypes.promote_types(result, d)
+        return result
+    own = getattr(data, "dtype", None)
+    return dtypes.of_number(data) if own is None else dtypes.as_dtype(own)
 
 
 def _plain(data):
@@ -254,10 +287,8 @@ def _plain(data):
 
 def _holds_arrays(data):
     """Whether nested sequences hold arrays, whose dtype then counts."""
-    while isinstance(data, (list, tuple)):
-        if not data:
-            return False
-        data = data[0]
+    if isinstance(data, (list, tuple)):
+        return any(map(_holds_arrays, data))
     return hasattr(data, "dtype")
 
 
