@@ -12,6 +12,8 @@ the base to it). Fields that few tensors have live in `__dict__`.
 import weakref
 from collections import OrderedDict
 
+import numpy as np
+
 from . import dtypes
 from ._array import Array, Size, as_raw, place_for
 from .autograd.mode import get_mode
@@ -31,6 +33,7 @@ class Tensor:
         device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
             the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
 
+    Several ints are sizes, as in PyTorch: `Tensor(2, 3)` is a matrix, here of zeros.
     Unlike `mytorch.tensor`, which follows PyTorch exactly, the constructor shares an array's memory
     where neither device nor dtype has to change.
     """
@@ -45,6 +48,9 @@ class Tensor:
         elif type(data) is int and type(requires_grad) is not bool:
             given = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
             data, requires_grad, device, dtype = ndarray(given, dtypes.as_numpy(dtypes.default_dtype())), False, None, None
+        if type(data) is int and type(requires_grad) is int:
+            sizes = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
+            data, requires_grad, device, dtype = np.zeros(sizes), False, None, None
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:
@@ -123,6 +129,14 @@ class Tensor:
     @property
     def nbytes(self):
         return self._data._array.nbytes
+
+    @property
+    def _base(self):
+        """The tensor that this one is a view of; None if it is none."""
+        return None if self._view is None else self._view[0]
+
+    def _is_view(self):
+        return self._view is not None
 
     @property
     def _version(self):
@@ -224,7 +238,7 @@ class Tensor:
                 if value._edge is None:
                     value = value._data
             elif not isinstance(value, Array):
-                value = Array(value)
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
             if tuple(value.shape) != tuple(self.shape):
                 raise RuntimeError(
                     f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}."
