@@ -16,6 +16,7 @@ from .bind import METHODS, public
 from .core import op
 from .elementwise import where
 from .inplace import check_writable, set_edge
+from .out import write_out
 from .reduction import normalize_dim
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -400,6 +401,8 @@ def masked_select(input, mask):
 @public(inplace=False)
 def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
+    if out is not None:
+        return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero")
     raw = _raw(input)
     xp = xp_of(raw)
     found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)

@@ -23,12 +23,15 @@ def write_out(result, out, name):
 
     Raises:
         RuntimeError: a gradient would be needed, or out's dtype cannot hold the result's kind.
+        TypeError: out is no tensor, or no tuple of as many as there are results.
     """
     if isinstance(result, (tuple, list)):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors.")
         written = [write_out(r, o, name) for r, o in zip(result, out, strict=True)]
         return type(result)(*written) if hasattr(result, "_fields") else type(out)(written)
+    if not hasattr(out, "copy_"):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if get_mode().grad and (result.requires_grad or out.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "

@@ -300,7 +300,11 @@ def _place(dtype, where, generator):
 
 
 def _finish(raw, requires_grad, out=None):
-    if out is not None:
+    if out is not None:  # keeps its dtype, and its shape where a range fits into it
+        if raw.ndim == 1 and out.numel() == raw.size:
+            raw = raw.reshape(tuple(out.shape))
+        elif tuple(out.shape) != raw.shape:
+            out.resize_(raw.shape)
         return out.copy_(Tensor._wrap(raw))
     result = Tensor._wrap(raw)
     return result.requires_grad_() if requires_grad else result
