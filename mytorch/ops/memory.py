@@ -3,16 +3,23 @@
 import numpy as np
 
 from .._array import Array, as_raw
+from ..backend import xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
 from .creation import _raw
-from .inplace import check_writable
+from .inplace import check_writable, overwrite
 from .movement import as_shape, split
 
 
 @public(function=False, inplace=False)
 def resize_(self, *sizes, memory_format=None):
-    """Give self another shape in place; elements that are new are not initialised."""
+    """Give self another shape in place; elements that are new are not initialised.
+
+    Raises:
+        RuntimeError: self requires grad.
+    """
+    if isinstance(self, Tensor) and self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
     shape = as_shape(sizes)
     raw = _raw(self)
     need = int(np.prod(shape))
@@ -57,18 +64,21 @@ def apply_(self, callable):
 @public(function=False, inplace=False)
 def map_(self, tensor, callable):
     """Replace every element by callable(own element, tensor's element); slow."""
+    check_writable(self, "map_")
     raw = _raw(self)
     raw[...] = np.vectorize(callable, otypes=[raw.dtype])(raw, _raw(tensor))
+    (self if isinstance(self, Array) else self._data)._bump()
     return self
 
 
 @public(function=False, inplace=False)
 def fill_diagonal_(self, fill_value, wrap=False):
     """Write a value along the diagonal."""
-    check_writable(self, "fill_diagonal_")
-    np.fill_diagonal(_raw(self), fill_value, wrap)
-    (self if isinstance(self, Array) else self._data)._bump()
-    return self
+    raw = _raw(self)
+    on_it = np.zeros(raw.shape, bool)
+    np.fill_diagonal(on_it, True, wrap)
+    mask = type(self)._wrap(xp_of(raw).asarray(on_it))
+    return overwrite(self, self.masked_fill(mask, fill_value), "fill_diagonal_")
 
 
 @public(function=False, inplace=False)
