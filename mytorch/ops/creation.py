@@ -13,7 +13,7 @@ from ..backend import CPU, as_device, device, ndarray, on, to_device
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
-from .core import is_operand, op
+from .core import _owner, is_operand, op
 from .elementwise import cast
 from .inplace import adopt, check_writable
 from .movement import as_shape
@@ -322,8 +322,15 @@ def type(self, dtype=None):
         if isinstance(dtype, str) and dtype.endswith("Tensor"):
             dtype = getattr(importlib.import_module("mytorch"), dtype.rpartition(".")[2])
         return cast(self, getattr(dtype, "own_dtype", None) or dtypes.as_dtype(dtype))
+    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a name or type, self cast to it."""
     words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
              "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+    if dtype is not None:
+        dtype = getattr(dtype, "own_dtype", dtype)
+        if isinstance(dtype, str) and dtype.endswith("Tensor"):
+            word = dtype.rpartition(".")[2].removesuffix("Tensor")
+            dtype = next((name for name, known in words.items() if known == word), dtype)
+        return cast(self, dtypes.as_dtype(dtype))
     module = "mytorch" if self.device.type == "cpu" else "mytorch.cuda"
     return f"{module}.{words.get(self.dtype.name, self.dtype.name)}Tensor"
 
@@ -494,9 +501,10 @@ def stride(self, dim=None):
 def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
     raw = _raw(self)
-    if not isinstance(raw, ndarray) or raw.base is None or not isinstance(raw.base, ndarray):
+    owner = _owner(raw)
+    if not isinstance(raw, ndarray) or not isinstance(owner, ndarray):
         return 0
-    return (raw.__array_interface__["data"][0] - raw.base.__array_interface__["data"][0]) // raw.itemsize
+    return (raw.__array_interface__["data"][0] - owner.__array_interface__["data"][0]) // raw.itemsize
 
 
 @public(function=False, inplace=False)

@@ -203,8 +203,10 @@ def as_strided(input, size, stride, storage_offset=None):
     """A view of the elements of input's memory at the given strides, in elements, from an offset (input's own by default).
 
     Raises:
-        RuntimeError: places outside the memory.
+        RuntimeError: places outside the memory, or negative strides.
     """
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
     offset = input.storage_offset() if storage_offset is None else storage_offset
     return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=int(offset))
 

@@ -28,3 +28,20 @@ def test_grad_must_be_a_tensor(torch):
     for library in (torch, mytorch):
         with pytest.raises(TypeError, match="int"):
             library.ones(2).grad = 3
+
+
+def test_as_strided_of_as_strided(torch):
+    for library in (torch, mytorch):
+        x = library.arange(10.0)
+        y = x.as_strided((3, 3), (1, 2), 1)
+        assert y.storage_offset() == 1
+        assert y.as_strided((2,), (1,)).tolist() == [1.0, 2.0]
+        with pytest.raises(RuntimeError, match="trides"):
+            x.as_strided((3,), (-1,))
+
+
+@pytest.mark.parametrize("word", ["Float", "Double", "Half", "Long", "Int", "Bool"])
+def test_type_by_name(torch, word):
+    for library in (torch, mytorch):
+        x = library.ones(2)
+        assert x.type(getattr(library, word + "Tensor")).dtype is x.type(f"torch.{word}Tensor").dtype
