@@ -57,6 +57,13 @@ def write_out(result, out, name):
 
 def _named(code):
     return code.co_argcount + code.co_kwonlyargcount
+def _not_a_tensor(error, name, args):
+    """A TypeError where an attribute was missing because an argument, or an item of one, is no tensor; else the error."""
+    for place, arg in enumerate(args, 1):
+        for item in (arg, *arg) if isinstance(arg, (list, tuple)) else (arg,):
+            if item is error.obj and isinstance(item, (int, float, complex, str, list, tuple, type(None))):
+                return TypeError(f"{name}(): expected Tensor in argument {place}, but got {type(item).__name__}")
+    return error
 
 
 def takes_out(function):
@@ -66,7 +73,10 @@ def takes_out(function):
 
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except AttributeError as error:
+            raise _not_a_tensor(error, function.__name__, args) from None
         return result if out is None else write_out(result, out, function.__name__)
 
     return with_out

@@ -49,3 +49,20 @@ def test_kinds(torch, mistake):
     for library in (torch, mytorch):
         with pytest.raises(TypeError):
             mistake(library)
+
+
+NO_TENSORS = {
+    "sum": lambda t: t.sum([1, 2]),
+    "mean": lambda t: t.mean([1.0, 2.0]),
+    "cat": lambda t: t.cat([t.ones(2), 1]),
+    "stack": lambda t: t.stack([1, 2]),
+    "matmul": lambda t: t.matmul(t.ones(2), 3),
+    "addmm": lambda t: t.addmm(1, 2, 3),
+}
+
+
+@pytest.mark.parametrize("mistake", NO_TENSORS.values(), ids=list(NO_TENSORS))
+def test_no_tensors(torch, mistake):
+    for library in (torch, mytorch):
+        with pytest.raises(TypeError):
+            mistake(library)
