@@ -99,7 +99,7 @@ complex128 = dtype._make("complex128", np.complex128, COMPLEX, "cdouble")
 half, double, long, short, cfloat, cdouble = float16, float64, int64, int16, complex64, complex128
 ALL = tuple(_BY_NUMPY.values())
 
-_BY_PYTHON = {bool: bool_, int: int64}  # float and complex depend on the default dtype
+_BY_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}  # as PyTorch reads `dtype=float`
 _default = float32
 
 
@@ -143,10 +143,6 @@ def as_dtype(like):
     """The dtype that `like` names: a dtype, a name, a NumPy dtype or scalar type, float, int, bool."""
     if type(like) is dtype:
         return like
-    if like is float:
-        return _default
-    if like is complex:
-        return _default.to_complex()
     found = _BY_PYTHON.get(like) if isinstance(like, type) else None
     if found is None and isinstance(like, str):
         found = _BY_NAME.get(like.removeprefix("mytorch.").removeprefix("torch."))

@@ -28,3 +28,10 @@ def test_tensor(torch, data):
     ours = eval(make, {"t": mytorch, "np": np})
     assert ours.dtype.name == str(theirs.dtype).split(".")[1]
     np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+def test_python_types_are_dtypes(torch, kind):
+    theirs, ours = torch.ones(2, dtype=kind), mytorch.ones(2, dtype=kind)
+    assert ours.dtype.name == str(theirs.dtype).split(".")[1]
+    assert mytorch.ones(2).to(kind).dtype is ours.dtype
