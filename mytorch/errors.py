@@ -26,21 +26,3 @@ def kind(value):
 def shapes(*arrays):
     """Join the shapes of several arrays for a message: `(2, 3) and (4,)`."""
     return " and ".join(str(tuple(a.shape)) for a in arrays)
-
-
-def unbroadcastable(error, *arrays):
-    """The error to raise for NumPy's `error` in an operation on two arrays: PyTorch's, if their shapes do not fit.
-
-    The message names the last dimension, counted in the wider of the two shapes, at which the sizes differ.
-    """
-    if "be broadcast" not in str(error):
-        return error
-    sizes = [tuple(getattr(a, "shape", ())) for a in arrays[:2]]
-    wide = max(map(len, sizes), default=0)
-    a, b = [(1,) * (wide - len(s)) + s for s in (*sizes, (), ())[:2]]
-    for d in reversed(range(wide)):
-        if a[d] != b[d] and 1 not in (a[d], b[d]):
-            return RuntimeError(
-                f"The size of tensor a ({a[d]}) must match the size of tensor b ({b[d]}) at non-singleton dimension {d}"
-            )
-    return error

@@ -12,8 +12,6 @@ the base to it). Fields that few tensors have live in `__dict__`.
 import weakref
 from collections import OrderedDict
 
-import numpy as np
-
 from . import dtypes
 from ._array import Array, Size, as_raw, place_for
 from .autograd.mode import get_mode
@@ -48,9 +46,6 @@ class Tensor:
         elif type(data) is int and type(requires_grad) is not bool:
             given = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
             data, requires_grad, device, dtype = ndarray(given, dtypes.as_numpy(dtypes.default_dtype())), False, None, None
-        if type(data) is int and type(requires_grad) is int:
-            sizes = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
-            data, requires_grad, device, dtype = np.zeros(sizes), False, None, None
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:

@@ -103,7 +103,7 @@ def test_shapes_that_do_not_fit(a, b, name, torch):
         with pytest.raises(RuntimeError) as error:
             getattr(L, name)(L.ones(a), L.ones(b))
         messages.append(str(error.value))
-    assert messages[0] == messages[1]
+    assert messages[0].startswith(messages[1])  # ours adds the shapes
 
 
 def test_type_takes_a_tensor_type():

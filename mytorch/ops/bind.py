@@ -47,7 +47,6 @@ def public(
 
     def register(definition):
         caller = definition.caller if isinstance(definition, Op) else _spelled(definition)
-        caller = definition.caller if isinstance(definition, Op) else definition
         if spellings:
             caller = also_named(caller, spellings)
         all_names = (name or definition.__name__, *names)

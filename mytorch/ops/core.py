@@ -56,7 +56,7 @@ from ..autograd.mode import get_mode
 from ..autograd.node import Node, Port
 from ..autograd.saved import pack_node
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
-from ..errors import DeviceError, InPlaceError, kind, unbroadcastable
+from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
 from .out import write_out
 
@@ -243,9 +243,6 @@ class Op:
         rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
         try:
             result = rule.forward(xp, *raws, **attrs)
-        except ValueError as error:
-            raise unbroadcastable(error, *raws) from None
-        except TypeError as error:
         except (TypeError, ValueError) as error:
             raise _explained(self, raws, error) from None
         if self.dtype != "same" and any_bfloat16(raws):
@@ -267,13 +264,11 @@ class Op:
         view = input._view
         if view is not None and view[0]._edge is not view[1]:
             refresh(input)
-        raw = self.forward(numpy_ns, x, **attrs)
-        if type(raw) is not ndarray and not is_raw(raw):
         try:
             raw = self.forward(numpy_ns, x, **attrs)
         except (TypeError, ValueError) as error:
             raise _explained(self, (x,), error) from None
-        if type(raw) is not ndarray:
+        if type(raw) is not ndarray and not is_raw(raw):
             raw = asarray(raw)
         out = wrap_tensor(raw)
         edge = input._edge
@@ -836,9 +831,6 @@ def _binary(op, general=None):
             return general(input, other)
         try:
             out = forward(numpy_ns, x, y)
-        except ValueError as error:
-            raise unbroadcastable(error, x, y) from None
-        except TypeError as error:
         except (TypeError, ValueError) as error:
             raise _explained(op, (x, y), error) from None
         if type(out) is not ndarray:

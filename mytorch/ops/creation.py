@@ -1,6 +1,5 @@
 """Making tensors from numbers and arrays, and turning them into other kinds: dtype, device, NumPy, Python."""
 
-import importlib
 import builtins
 import math
 import operator
@@ -317,11 +316,6 @@ def astype(self, dtype):
 
 @public(function=False, inplace=False)
 def type(self, dtype=None):
-    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a type, self cast to it."""
-    if dtype is not None:
-        if isinstance(dtype, str) and dtype.endswith("Tensor"):
-            dtype = getattr(importlib.import_module("mytorch"), dtype.rpartition(".")[2])
-        return cast(self, getattr(dtype, "own_dtype", None) or dtypes.as_dtype(dtype))
     """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a name or type, self cast to it."""
     words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
              "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip

@@ -57,6 +57,8 @@ def write_out(result, out, name):
 
 def _named(code):
     return code.co_argcount + code.co_kwonlyargcount
+
+
 def _not_a_tensor(error, name, args):
     """A TypeError where an attribute was missing because an argument, or an item of one, is no tensor; else the error."""
     for place, arg in enumerate(args, 1):
