@@ -25,6 +25,7 @@ def pytest_configure(config):
         import fake_cupy
 
         fake_cupy.install()
+        os.environ["MYTORCH_FUSED"] = "0"  # Triton has no driver
     if config.getoption("--device") != "cpu":
         _use(config.getoption("--device"))
 
@@ -38,7 +39,10 @@ def _use(device):
         there, as_array = cls.numpy, cls.__array__
         cls.numpy = lambda self, *args, _there=there, **kwargs: _there(self.cpu(), *args, **kwargs)
         cls.__array__ = lambda self, *args, _as=as_array, **kwargs: _as(self.cpu(), *args, **kwargs)
+    from_numpy = mytorch.from_numpy
+    mytorch.from_numpy = lambda ndarray: from_numpy(ndarray).to(device)
     generator = mytorch.Generator
+    generator.manual_seed = _seeding_a_twin(generator.manual_seed)
     for name in ("uniform", "normal", "integers", "permutation"):
         setattr(generator, name, _drawn_on_cpu(getattr(generator, name)))
 
@@ -47,14 +51,26 @@ def _drawn_on_cpu(draw):
     """The CPU's numbers on any device, so that tests find the values that they know."""
 
     def drawn(self, *args, **kwargs):
-        import mytorch
         from mytorch.backend import to_device
 
         if self.device.type == "cpu":
             return draw(self, *args, **kwargs)
-        return to_device(draw(mytorch.default_generator, *args, **kwargs), self.device)
+        return to_device(draw(self._twin, *args, **kwargs), self.device)
 
     return drawn
+
+
+def _seeding_a_twin(seed):
+    """manual_seed, which gives a GPU's generator a CPU generator to draw from."""
+
+    def seeded(self, number):
+        import mytorch
+
+        if self.device.type != "cpu":
+            self._twin = mytorch.Generator().manual_seed(number)
+        return seed(self, number)
+
+    return seeded
 
 
 def pytest_collection_modifyitems(config, items):

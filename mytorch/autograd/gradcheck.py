@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..backend import CPU, to_device
 from ..tensor import Tensor
 from .functions import grad
 from .mode import enable_grad, no_grad
@@ -35,6 +36,19 @@ def _normal(rng, shape, dtype):
     """Random numbers of a raw dtype; complex ones in both parts."""
     x = rng.standard_normal(shape)
     return (x + 1j * rng.standard_normal(shape) if dtype.kind == "c" else x).astype(dtype)
+
+
+def _on_device_of(tensor, raw):
+    return Tensor._wrap(to_device(raw, tensor.device))
+
+
+def _random_like(tensor, rng):
+    return _on_device_of(tensor, _normal(rng, tuple(tensor.shape), tensor._data._array.dtype))
+
+
+def _host(tensor):
+    """A tensor's elements as a NumPy array."""
+    return to_device(tensor.detach()._data._array, CPU)
 
 
 def gradcheck(
@@ -101,15 +115,15 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
     for number in _places(outputs):
         out = outputs[number]
         weights = _normal(rng, tuple(out.shape), out._data._array.dtype)
-        upstream = Tensor._wrap(weights)
+        upstream = _on_device_of(out, weights)
         grads = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
         again = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
         for i, g, h in zip(checked, grads, again, strict=True):
             x = inputs[i]._data._array
             if check_grad_dtypes and g is not None and g.dtype is not inputs[i].dtype:
                 raise GradcheckError(f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}.")
-            analytic = np.zeros(x.shape, x.dtype) if g is None else np.asarray(g.detach())
-            if g is not None and np.any(np.abs(analytic - np.asarray(h.detach())) > nondet_tol):
+            analytic = np.zeros(x.shape, x.dtype) if g is None else _host(g)
+            if g is not None and np.any(np.abs(analytic - _host(h)) > nondet_tol):
                 raise GradcheckError(
                     f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
                     f"different values, although analytical gradient matches numerical gradient (input {i}, output "
@@ -128,7 +142,7 @@ def _check_undefined(outputs, wanted, rng):
     """Backward from each output alone, which leaves those beside it without a gradient, must not fail."""
     for number in _places(outputs):
         try:
-            grad(outputs[number], wanted, Tensor._wrap(_normal(rng, tuple(outputs[number].shape), outputs[number]._data._array.dtype)), retain_graph=True, allow_unused=True)
+            grad(outputs[number], wanted, _random_like(outputs[number], rng), retain_graph=True, allow_unused=True)
         except Exception as error:
             raise GradcheckError(f"gradcheck: backward from output {number} alone fails: {error}") from error
 
@@ -152,7 +166,7 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
         with no_grad():
             out = _tuple(func(*inputs))[number]
         wide = np.complex128 if weights.dtype.kind == "c" else np.float64
-        return float(np.sum(np.asarray(out.detach()).astype(wide) * weights.conj()).real)
+        return float(np.sum(_host(out).astype(wide) * weights.conj()).real)
 
     def slope(place, step):
         before = x[place].copy()
@@ -165,7 +179,7 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
 
     if rng is not None:
         direction = _normal(rng, x.shape, x.dtype)
-        return direction, slope(..., eps * direction)
+        return direction, slope(..., to_device(eps * direction, inputs[i].device))
     out = np.zeros(x.shape, x.dtype if x.dtype.kind == "c" else np.float64)
     for place in np.ndindex(*x.shape):
         out[place] = slope(place, eps)
@@ -209,6 +223,7 @@ def gradgradcheck(
         grad_outputs = []
         for o in outputs:
             raw = _normal(rng, (*o.shape, 2) if gen_non_contig_grad_outputs else tuple(o.shape), o._data._array.dtype)
+            raw = to_device(raw, o.device)
             grad_outputs.append(Tensor._wrap(raw[..., 0] if gen_non_contig_grad_outputs else raw).requires_grad_())
     grad_outputs = list(_tuple(grad_outputs))
     count = len(inputs)

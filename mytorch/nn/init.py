@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..autograd.mode import no_grad
+from ..backend import to_device
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
@@ -219,13 +220,13 @@ def orthogonal_(tensor, gain=1, generator=None):
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    draw = normal_(empty(rows, columns, dtype=tensor.dtype), generator=generator).numpy()
+    draw = normal_(empty(rows, columns, dtype=tensor.dtype, device=tensor.device), generator=generator).cpu().numpy()
     q, r = np.linalg.qr(draw.T if rows < columns else draw)
     q = q * np.sign(np.diag(r))
     q = q.T if rows < columns else q
 
     def fill():
-        tensor.data._array[...] = (q * gain).reshape(tensor.shape)
+        tensor.data._array[...] = to_device((q * gain).reshape(tensor.shape), tensor.device)
         tensor.data._bump()
         return tensor
 

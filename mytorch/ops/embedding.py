@@ -92,9 +92,10 @@ def embedding(
 def _renorm(weight, index, max_norm, norm_type):
     """Scale the rows at `index` down to max_norm, in place and unrecorded."""
     table = weight._data._array
-    used = np.unique(index)
-    norms = np.linalg.norm(table[used], ord=norm_type, axis=-1)
-    factor = np.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+    xp = xp_of(table)
+    used = xp.unique(xp.asarray(index))
+    norms = xp.linalg.norm(table[used], ord=norm_type, axis=-1)
+    factor = xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
     table[used] *= factor[:, None].astype(table.dtype)
     weight._data._bump()
 

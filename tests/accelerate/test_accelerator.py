@@ -320,6 +320,7 @@ def test_print_and_env_write_to_the_standard_output(capsys):
     assert "gradient accumulation steps: 2" in out
 
 
+@pytest.mark.cpu_only
 def test_without_wandb_numbers_go_to_a_file_and_a_sentence_says_so(tmp_path, monkeypatch, capsys):
     import json
     from importlib import util

@@ -76,6 +76,7 @@ def test_add_saves_nothing():
     assert y.grad_fn.saved == ()
 
 
+@pytest.mark.cpu_only
 def test_constant_factor_saves_only_the_constant():
     x = mytorch.ones(4, requires_grad=True)
     y = x * mytorch.full((4,), 2.0)
@@ -272,6 +273,7 @@ def test_gradient_penalty(torch):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 
+@pytest.mark.cpu_only
 def test_anomaly_names_the_op():
     with mytorch.autograd.detect_anomaly():
         loss = mytorch.tensor([-1.0, 4.0], requires_grad=True).sqrt().sum()

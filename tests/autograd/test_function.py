@@ -129,6 +129,7 @@ def test_straight_through():
     np.testing.assert_array_equal(np.asarray(x.grad), up.numpy())
 
 
+@pytest.mark.cpu_only
 def test_checkpoint_repeats_dropout():
     model = mytorch.nn.Sequential(mytorch.nn.Linear(3, 8), mytorch.nn.Dropout(0.5), mytorch.nn.Linear(8, 2)).double()
     x = leaf(5, 3)

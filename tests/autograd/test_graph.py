@@ -205,6 +205,7 @@ def _block(L, w):
     return run
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_checkpoint_gives_the_same_gradients(use_reentrant):
     from mytorch.utils.checkpoint import checkpoint
@@ -225,6 +226,7 @@ def test_checkpoint_gives_the_same_gradients(use_reentrant):
     _same(found)
 
 
+@pytest.mark.cpu_only
 def test_checkpoint_without_reentrance_takes_everything():
     from mytorch.utils.checkpoint import checkpoint
 

@@ -77,6 +77,7 @@ def test_batched_sampling_is_that_of_single_rows_when_greedy(model):
         assert (model.generate(x[i], 8, temperature=0)[0] == together[i]).all()
 
 
+@pytest.mark.cpu_only
 def test_seed_repeats_and_leaves_the_global_generator_alone(model):
     x = prompt()
     before = mytorch.get_rng_state()
@@ -133,11 +134,13 @@ def draws(logits, n=400, **options):
     return np.array([int(pick(logits, generator=g, **options)) for _ in range(n)])
 
 
+@pytest.mark.cpu_only
 def test_pick_draws_with_the_probabilities_of_the_logits():
     counts = np.bincount(draws(logits_of([0.5, 0.3, 0.2]), 2000), minlength=3) / 2000
     np.testing.assert_allclose(counts, [0.5, 0.3, 0.2], atol=0.04)
 
 
+@pytest.mark.cpu_only
 def test_top_k_top_p_and_vocab_size_leave_the_unlikely_out():
     logits = logits_of([0.4, 0.3, 0.2, 0.1])
     assert set(draws(logits, top_k=2)) == {0, 1}
@@ -148,6 +151,7 @@ def test_top_k_top_p_and_vocab_size_leave_the_unlikely_out():
     assert set(draws(logits, top_k=99)) == {0, 1, 2, 3}
 
 
+@pytest.mark.cpu_only
 def test_temperature_sharpens_and_flattens():
     logits = logits_of([0.6, 0.4])
     sharp = (draws(logits, temperature=0.2) == 0).mean()

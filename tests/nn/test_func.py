@@ -163,6 +163,7 @@ def test_what_is_refused():
         func.jvp(lambda a: a, (x,), (x, x))
 
 
+@pytest.mark.cpu_only
 def test_randomness_same():
     x = mytorch.zeros(4, 2)
     same = mytorch.vmap(lambda a: a + mytorch.rand(2), randomness="same")(x)

@@ -277,6 +277,7 @@ def test_dropout():
         nn.Dropout(1.5)
 
 
+@pytest.mark.cpu_only
 def test_fused_true_equals_fused_false():
     x = mytorch.randn(64, 96)
     for make in (lambda f: nn.LayerNorm(96, fused=f), lambda f: nn.GELU(fused=f), lambda f: nn.Softmax(-1, fused=f)):
@@ -290,6 +291,7 @@ def test_fused_true_equals_fused_false():
             np.testing.assert_allclose(a, b, atol=2e-5)
 
 
+@pytest.mark.cpu_only
 def test_fused_true_that_can_not_run_warns_once_and_says_why():
     x = mytorch.randn(8, 8, dtype=mytorch.float64)
     mytorch.ops.core._warned.clear()

@@ -51,6 +51,7 @@ def test_paths_lead_to_one_class():
         mytorch.nn.modules.conv.Nothing  # noqa: B018
 
 
+@pytest.mark.cpu_only
 def test_sdpa_kernel():
     from mytorch.nn.attention import SDPBackend, sdpa_kernel
 
