@@ -16,7 +16,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from . import special
-from .errors import DeviceError
+from .errors import DeviceError, OutOfMemoryError
 
 ndarray = np.ndarray
 
@@ -298,6 +298,21 @@ def on(where):
     return xp, xp.cuda.Device(where.index)
 
 
+def out_of_memory(error):
+    """The OutOfMemoryError to raise for CuPy's: what was asked for, what is in use, and what helps."""
+    xp = cupy_ns()
+    number = xp.cuda.runtime.getDevice()
+    free, total = xp.cuda.runtime.memGetInfo()
+    pool = xp.get_default_memory_pool()
+    gib = 2**30
+    return OutOfMemoryError(
+        f"CUDA out of memory. {error} GPU {number} has {total / gib:.2f} GiB, of which {free / gib:.2f} GiB are free; the arrays of "
+        f"this process use {pool.used_bytes() / gib:.2f} GiB and its pool holds {pool.total_bytes() / gib:.2f} GiB. A smaller batch, "
+        "gradient accumulation, mixed precision or gradient checkpointing needs less; cuda.empty_cache() gives other processes "
+        "what the pool holds free."
+    )
+
+
 def to_device(raw, where, non_blocking=False):
     """The raw array on the device `where`: itself if it is there already, else a copy.
 
@@ -310,5 +325,8 @@ def to_device(raw, where, non_blocking=False):
     if where.type == "cpu":
         return cupy_ns().asnumpy(raw, blocking=not non_blocking)
     xp, there = on(where)
-    with there:
-        return xp.asarray(raw)
+    try:
+        with there:
+            return xp.asarray(raw)
+    except MemoryError as error:
+        raise out_of_memory(error) from None

@@ -13,7 +13,7 @@ import types
 
 import numpy as np
 
-from . import autograd, dtypes, functional, jit, linalg
+from . import autograd, dtypes, errors, functional, jit, linalg
 from .autograd.mode import get_mode
 from .kernels import threads
 from .nn import functional as F
@@ -364,7 +364,13 @@ def install(namespace):
         compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
         detach_=lambda input: input.detach_(), zero_=METHODS["zero_"], fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
-        affine_grid_generator=F.affine_grid, embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
+        affine_grid_generator=F.affine_grid, OutOfMemoryError=errors.OutOfMemoryError, set_anomaly_enabled=autograd.set_detect_anomaly,
+        dropout_=lambda input, p, train: F.dropout(input, p, train, inplace=True),
+        feature_dropout=lambda input, p, train: F.dropout1d(input, p, train),
+        feature_dropout_=lambda input, p, train: F.dropout1d(input, p, train, inplace=True),
+        alpha_dropout_=lambda input, p, train: F.alpha_dropout(input, p, train, inplace=True),
+        feature_alpha_dropout_=lambda input, p, train: F.feature_alpha_dropout(input, p, train, inplace=True),
+        embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
     )  # fmt: skip
     for k in PUBLIC:  # torch.exp_(x) and its kin
         if k in METHODS and k + "_" in METHODS:

@@ -18,6 +18,10 @@ class DeviceError(RuntimeError):
     """Arrays of one operation lie on different devices, or a device is not there."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """A GPU's memory does not hold what was asked for."""
+
+
 def kind(value):
     """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
     return type(value).__name__

@@ -74,6 +74,12 @@ def _seeding_a_twin(seed):
 
 
 def pytest_collection_modifyitems(config, items):
+    import mytorch
+
+    if config.getoption("--stand-in") or not mytorch.cuda.is_available():
+        for item in items:
+            if "gpu" in item.keywords and item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if config.getoption("--device") == "cpu":
         return
     skip = pytest.mark.skip(reason="for the CPU alone")

@@ -4,9 +4,25 @@ Without CuPy or a GPU, `is_available()` is False, the counts are 0, and what nee
 """
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 from .. import backend
+from ..errors import OutOfMemoryError
 from ..ops.random import generator_for
+from .memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from .streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
 
 def is_available():
@@ -47,26 +63,54 @@ def get_device_capability(device=None):
     return int(capability[:-1]), int(capability[-1])
 
 
+def get_device_properties(device=None):
+    """A GPU's name, memory and number of multiprocessors, with PyTorch's attribute names."""
+    index = current_device() if device is None else backend.as_device(device).index
+    found = backend.cupy_ns().cuda.runtime.getDeviceProperties(index)
+    major, minor = get_device_capability(device)
+    return SimpleNamespace(
+        name=found["name"].decode(), total_memory=found["totalGlobalMem"], multi_processor_count=found["multiProcessorCount"],
+        major=major, minor=minor,
+    )  # fmt: skip
+
+
+def is_bf16_supported(including_emulation=True):
+    """Whether a GPU is there; CuPy computes bfloat16 on any, from compute capability 8 in hardware."""
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def is_initialized():
+    """Whether CuPy is loaded and found a GPU."""
+    return is_available()
+
+
+def init():
+    """Load CuPy now; else it is loaded when first used."""
+    backend.cupy_ns()
+
+
+def ipc_collect():
+    """Accepted: no memory is shared between processes."""
+
+
+def seed():
+    """Seed the current GPU's generator from the operating system."""
+    if is_available():
+        generator_for(backend.as_device("cuda")).seed()
+
+
+seed_all = seed
+
+
+def initial_seed():
+    """The seed that the current GPU's generator last started from."""
+    return generator_for(backend.as_device("cuda")).initial_seed()
+
+
 def synchronize(device=None):
     """Wait for all work on a GPU; nothing to wait for without one."""
     if is_available():
         backend.cupy_ns().cuda.Device(None if device is None else backend.as_device(device).index).synchronize()
-
-
-def empty_cache():
-    """Give freed GPU memory back to the system; nothing to give without a GPU."""
-    if is_available():
-        backend.cupy_ns().get_default_memory_pool().free_all_blocks()
-
-
-def memory_allocated(device=None):
-    """Bytes of GPU memory in use by arrays."""
-    return backend.cupy_ns().get_default_memory_pool().used_bytes() if is_available() else 0
-
-
-def memory_reserved(device=None):
-    """Bytes of GPU memory held by the pool, in use or free."""
-    return backend.cupy_ns().get_default_memory_pool().total_bytes() if is_available() else 0
 
 
 def manual_seed(seed):

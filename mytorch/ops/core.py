@@ -55,7 +55,7 @@ from .._array import Array, as_raw
 from ..autograd.mode import get_mode
 from ..autograd.node import Node, Port
 from ..autograd.saved import pack_node
-from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
+from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
 from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
 from .out import write_out
@@ -243,7 +243,7 @@ class Op:
         rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
         try:
             result = rule.forward(xp, *raws, **attrs)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, MemoryError) as error:
             raise _explained(self, raws, error) from None
         if self.dtype != "same" and any_bfloat16(raws):
             result = back_to_bfloat16(result)
@@ -445,6 +445,8 @@ def _explained(op, raws, error):
     Any other error is returned as it is.
     """
     text = str(error)
+    if isinstance(error, MemoryError):
+        return error if _namespace(raws) is numpy_ns else out_of_memory(error)
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
         return RuntimeError(_sizes_differ([r.shape for r in raws if is_raw(r)]) or f"{op.name}: {text}")
     if text.startswith("numpy boolean subtract"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, as_raw, place_for
-from ..backend import CPU, as_device, device, ndarray, on, to_device
+from ..backend import CPU, as_device, device, ndarray, numpy_ns, on, out_of_memory, to_device
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
@@ -83,8 +83,13 @@ def _made(maker, shape, dtype, where, requires_grad, out=None):
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     xp, there = on(as_device(where))
-    with there:
-        return _finish(maker(xp, shape, d.numpy), requires_grad, out)
+    try:
+        with there:
+            return _finish(maker(xp, shape, d.numpy), requires_grad, out)
+    except MemoryError as error:
+        if xp is numpy_ns:
+            raise
+        raise out_of_memory(error) from None
 
 
 def _factory(name, maker, text):

@@ -281,6 +281,9 @@ class _Pool:
 
     total_bytes = free_bytes = used_bytes
 
+    def set_limit(self, size=None, fraction=None):
+        return None
+
     def free_all_blocks(self):
         return None
 
@@ -366,7 +369,7 @@ def install():
     cuda.__dict__.update(
         runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, get_current_stream=lambda device_id=-1: _Stream.null,
         get_elapsed_time=lambda a, b: 0.0, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
-        is_available=lambda: True,
+        is_available=lambda: True, MemoryHook=type("MemoryHook", (), {"__enter__": lambda self: self}),
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")

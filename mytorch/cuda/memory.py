@@ -1,0 +1,130 @@
+"""What of a GPU's memory is in use."""
+
+import warnings
+from collections import defaultdict
+
+from .. import backend
+
+_peak = defaultdict(int)  # device number -> most bytes seen in use
+_hooked = False
+
+
+def _pool():
+    return backend.cupy_ns().get_default_memory_pool()
+
+
+def _number(device):
+    cuda = backend.cupy_ns().cuda
+    return cuda.runtime.getDevice() if device is None else backend.as_device(device).index
+
+
+def _of(device, count):
+    """A count of the pool's, for one device (the pool answers for the current one)."""
+    if not backend.cuda_available():
+        return 0
+    with backend.cupy_ns().cuda.Device(_number(device)):
+        return getattr(_pool(), count)()
+
+
+def memory_allocated(device=None):
+    """Bytes of GPU memory in use by arrays."""
+    used = _of(device, "used_bytes")
+    if backend.cuda_available():
+        number = _number(device)
+        _peak[number] = max(_peak[number], used)
+    return used
+
+
+def memory_reserved(device=None):
+    """Bytes of GPU memory held by the pool, in use or free."""
+    return _of(device, "total_bytes")
+
+
+def _watch():
+    """Note the pool's use after each allocation, so that its peak is known."""
+    global _hooked
+    if _hooked or not backend.cuda_available():
+        return
+    cupy = backend.cupy_ns()
+
+    class Peak(cupy.cuda.MemoryHook):
+        name = "mytorch-peak"
+
+        def malloc_postprocess(self, **event):
+            number = event["device_id"]
+            _peak[number] = max(_peak[number], _pool().used_bytes())
+
+    Peak().__enter__()
+    _hooked = True
+
+
+def max_memory_allocated(device=None):
+    """The most bytes in use since `reset_peak_memory_stats`, which starts the watch (each allocation is then looked at).
+
+    Before that it is the most that a call of `memory_allocated` or of this function has seen.
+    """
+    used = memory_allocated(device)
+    return max(_peak[_number(device)], used) if backend.cuda_available() else 0
+
+
+def reset_peak_memory_stats(device=None):
+    """Forget the peak, and watch allocations from now on."""
+    if backend.cuda_available():
+        _watch()
+        _peak[_number(device)] = _of(device, "used_bytes")
+
+
+def max_memory_reserved(device=None):
+    """Bytes held by the pool: it grows until `empty_cache`, so what it holds is its peak."""
+    return memory_reserved(device)
+
+
+def mem_get_info(device=None):
+    """(free, total) bytes of a GPU, as CUDA sees it."""
+    cuda = backend.cupy_ns().cuda
+    with cuda.Device(_number(device)):
+        return cuda.runtime.memGetInfo()
+
+
+def memory_stats(device=None):
+    """The figures that there are, under PyTorch's names."""
+    return {
+        "allocated_bytes.all.current": memory_allocated(device),
+        "allocated_bytes.all.peak": max_memory_allocated(device),
+        "reserved_bytes.all.current": memory_reserved(device),
+        "reserved_bytes.all.peak": max_memory_reserved(device),
+    }
+
+
+def memory_summary(device=None, abbreviated=False):
+    """The figures of `memory_stats` as lines of text."""
+    return "\n".join(f"{name:32} {value / 2**20:12.1f} MiB" for name, value in memory_stats(device).items())
+
+
+def empty_cache():
+    """Give freed GPU memory back to the system; nothing to give without a GPU."""
+    if backend.cuda_available():
+        _pool().free_all_blocks()
+        backend.cupy_ns().get_default_pinned_memory_pool().free_all_blocks()
+
+
+def set_per_process_memory_fraction(fraction, device=None):
+    """Let the pool take at most this share of a GPU's memory.
+
+    Raises:
+        ValueError: a fraction outside 0 to 1.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    with backend.cupy_ns().cuda.Device(_number(device)):
+        _pool().set_limit(fraction=fraction)
+
+
+def reset_max_memory_allocated(device=None):
+    """The older name of `reset_peak_memory_stats`."""
+    warnings.warn(
+        "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    reset_peak_memory_stats(device)

@@ -1,0 +1,148 @@
+"""Streams and events: CuPy's, under PyTorch's names."""
+
+from contextlib import contextmanager
+
+from .. import backend
+
+
+def _cuda():
+    return backend.cupy_ns().cuda
+
+
+def _index(device):
+    return _cuda().runtime.getDevice() if device is None else backend.as_device(device).index
+
+
+class Event:
+    """A mark in a stream's work, to wait for or to measure the time between two.
+
+    Args:
+        enable_timing: whether `elapsed_time` can be asked for.
+        blocking: whether `synchronize` sleeps instead of spinning.
+    """
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+        self._event = _cuda().Event(block=blocking, disable_timing=not enable_timing, interprocess=interprocess)
+        self._timed = enable_timing
+
+    def record(self, stream=None):
+        """Mark what a stream (the current one by default) has been given so far."""
+        self._event.record(None if stream is None else stream._stream)
+
+    def wait(self, stream=None):
+        """Let a stream wait here, without the CPU, until this event has come."""
+        (current_stream() if stream is None else stream)._stream.wait_event(self._event)
+
+    def query(self):
+        """Whether everything before the mark is done."""
+        return bool(self._event.done)
+
+    def synchronize(self):
+        """Wait on the CPU for it."""
+        self._event.synchronize()
+
+    def elapsed_time(self, end_event):
+        """Milliseconds from this event to another.
+
+        Raises:
+            ValueError: one of them was made without enable_timing.
+        """
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        return _cuda().get_elapsed_time(self._event, end_event._event)
+
+
+class Stream:
+    """A queue of work on a GPU; `with cuda.stream(s):` makes it the current one.
+
+    Args:
+        device: whose queue; the current GPU's by default. priority: lower numbers go first (0, or -1 for high).
+        stream: a CuPy stream to take over.
+    """
+
+    def __init__(self, device=None, priority=0, *, stream=None):
+        self._number = _index(device)
+        if stream is None:
+            with _cuda().Device(self._number):
+                stream = _cuda().Stream(non_blocking=True, priority=priority)
+        self._stream = stream
+
+    @property
+    def device(self):
+        """The GPU that it belongs to."""
+        return backend.as_device(f"cuda:{self._number}")
+
+    @property
+    def cuda_stream(self):
+        """The address that CUDA's own functions take."""
+        return self._stream.ptr
+
+    def synchronize(self):
+        """Wait on the CPU until all its work is done."""
+        self._stream.synchronize()
+
+    def query(self):
+        """Whether all its work is done."""
+        return bool(self._stream.done)
+
+    def record_event(self, event=None):
+        """A mark after what it has been given so far."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        """Go on only after an event."""
+        self._stream.wait_event(event._event)
+
+    def wait_stream(self, stream):
+        """Go on only after what another stream has been given so far."""
+        self.wait_event(stream.record_event())
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and (self._number, self.cuda_stream) == (other._number, other.cuda_stream)
+
+    def __hash__(self):
+        return hash((self._number, self.cuda_stream))
+
+    def __repr__(self):
+        return f"<mytorch.cuda.Stream device=cuda:{self._number} cuda_stream={self.cuda_stream:#x}>"
+
+    def __enter__(self):
+        self._before = (_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number))
+        _cuda().Device(self._number).use()
+        self._stream.use()
+        return self
+
+    def __exit__(self, *error):
+        number, stream = self._before
+        stream.use()
+        _cuda().Device(number).use()
+
+
+def current_stream(device=None):
+    """The stream that a GPU's work goes to now."""
+    number = _index(device)
+    return Stream(f"cuda:{number}", stream=_cuda().get_current_stream(number))
+
+
+def default_stream(device=None):
+    """A GPU's null stream."""
+    return Stream(device, stream=_cuda().Stream.null)
+
+
+def set_stream(stream):
+    """Make a stream the current one; None changes nothing."""
+    if stream is not None:
+        _cuda().Device(stream._number).use()
+        stream._stream.use()
+
+
+@contextmanager
+def stream(stream):
+    """A context in which a stream is the current one; None changes nothing."""
+    if stream is None:
+        yield
+        return
+    with stream:
+        yield

@@ -1,0 +1,85 @@
+"""mytorch.cuda over the stand-in for CuPy, in a process of its own; on a GPU the same lines run for real."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LINES = """
+import mytorch
+from mytorch import cuda
+assert cuda.is_available() and cuda.device_count() >= 1
+s, t = cuda.Stream(), cuda.current_stream()
+assert s.device.type == "cuda" and t == cuda.current_stream()
+with cuda.stream(s):
+    x = mytorch.ones(4, device="cuda") * 2
+event = s.record_event()
+t.wait_event(event)
+t.wait_stream(s)
+event.synchronize()
+assert event.query() and s.query()
+start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+start.record(); end.record(); end.synchronize()
+assert start.elapsed_time(end) >= 0
+assert x.tolist() == [2.0] * 4
+cuda.reset_peak_memory_stats()
+assert cuda.max_memory_allocated() >= cuda.memory_allocated() >= 0
+assert cuda.memory_reserved() >= 0 and len(cuda.mem_get_info()) == 2
+assert "allocated_bytes.all.peak" in cuda.memory_stats() and "MiB" in cuda.memory_summary()
+cuda.empty_cache()
+p = cuda.get_device_properties(0)
+assert p.total_memory > 0 and p.name and cuda.is_bf16_supported()
+cuda.manual_seed_all(3)
+cuda.synchronize()
+y = mytorch.randn(3, 3, device="cuda")
+assert y.is_cuda and y.cpu().device.type == "cpu" and y.to("cpu").cuda().is_cuda
+assert y.pin_memory is not None
+a = y.__cuda_array_interface__
+assert a["shape"] == (3, 3)
+"""
+OUT_OF_MEMORY = """
+import cupy
+def full(*args, **kwargs):
+    raise cupy.cuda.memory.OutOfMemoryError("Out of memory allocating 4,000,000 bytes.")
+import mytorch
+x = mytorch.ones(3, device="cuda")
+from mytorch import backend
+backend.cupy_ns().multiply = backend.cupy_ns().zeros = full
+for f in (lambda: x * x, lambda: mytorch.zeros(1000, 1000, device="cuda")):
+    try:
+        f()
+    except mytorch.cuda.OutOfMemoryError as error:
+        assert "4,000,000 bytes" in str(error) and "GiB are free" in str(error) and "smaller batch" in str(error)
+    else:
+        raise SystemExit("no error")
+"""
+
+
+def _run(lines):
+    install = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fake_cupy; fake_cupy.install()\n"
+    return subprocess.run([sys.executable, "-c", install + lines], capture_output=True, text=True)
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("lines", [LINES, OUT_OF_MEMORY], ids=["module", "out_of_memory"])
+def test_over_the_stand_in(lines):
+    done = _run(lines)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_gpu_nothing_is_in_use():
+    import mytorch
+
+    if mytorch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert mytorch.cuda.memory_allocated() == mytorch.cuda.max_memory_allocated() == 0
+    mytorch.cuda.empty_cache()
+    with pytest.raises(RuntimeError, match="CuPy is not installed"):
+        mytorch.cuda.Stream()
