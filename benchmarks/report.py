@@ -14,7 +14,9 @@ HEAD = """# Benchmarks
 Every figure is a ratio against PyTorch, measured in turn with it on the same machine; below 1 is faster than
 PyTorch. `python benchmarks/report.py` makes this page from `benchmarks/results/*.json`.
 
-Nothing on this page was run on a GPU.
+Nothing on this page was run on a GPU. The Triton kernels were compiled for one (compute capability 9.0) and their results
+compared with float64 in Triton's interpreter; CuPy's paths ran over a stand-in (`tests/gpu`). `python benchmarks/gpu_check.py`
+checks and times all of it on a GPU in one run.
 """
 
 
@@ -49,8 +51,25 @@ def overhead():
     return head + "| what | grad | mytorch | PyTorch | ratio |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
+def processes():
+    """The table of data-parallel steps."""
+    r = json.loads((RESULTS / "ddp.json").read_text())
+    rows = [
+        f"| {row['library']} | {row['link']} | {row['none']:.0f} | {row['after']:.0f} | {row['overlapped']:.0f} |"
+        if "after" in row
+        else f"| {row['library']} | {row['link']} | {row['none']:.0f} | | {row['overlapped']:.0f} |"
+        for row in r["rows"]
+    ]
+    head = (
+        f"## Data-parallel steps on {r['processes']} processes, milliseconds\n\nWithout communication, with the gradients averaged after "
+        f"backward, and while it runs; {r['gradients_MB']:.0f} MB of gradients in buckets of {r['bucket_MB']:.0f} MB. "
+        f"`benchmarks/ddp.py`. {_machine(r)}.\n\n"
+    )
+    return head + "| library | link | no communication | after backward | overlapped |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
 def main():
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), overhead()]))
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), overhead(), processes()]))
 
 
 if __name__ == "__main__":
