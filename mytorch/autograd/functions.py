@@ -8,7 +8,8 @@ from .node import Leaf, Port
 def _as_tuple(x):
     if x is None:
         return ()
-    return tuple(x) if isinstance(x, (list, tuple)) and not hasattr(x, "output_nr") else (x,)
+    alone = hasattr(x, "_data") or hasattr(x, "output_nr") or not hasattr(x, "__iter__")  # a tensor, or an edge
+    return (x,) if alone else tuple(x)
 
 
 def _roots(tensors, gradients, create_graph, what):
