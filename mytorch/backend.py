@@ -118,8 +118,31 @@ def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     return np.add.reduce(x, axis, dtype, None, keepdims)
 
 
+def _numpy_prod(x, axis=None, keepdims=False):
+    """NumPy's product without its Python wrapper, as `_numpy_sum`."""
+    return np.multiply.reduce(x, axis, None, None, keepdims)
+
+
+def _numpy_cumsum(x, axis=None):
+    return np.add.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+
+
+def _numpy_cumprod(x, axis=None):
+    return np.multiply.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+
+
+def _numpy_mean(x, axis=None, keepdims=False):
+    """NumPy's mean, as `_numpy_sum`."""
+    total = _numpy_sum(x, axis, None, keepdims)
+    return total / (x.size // max(total.size, 1)) if total.size else total
+
+
 numpy_ns = Namespace(
     np,
+    cumsum=_numpy_cumsum,
+    cumprod=_numpy_cumprod,
+    mean=_numpy_mean,
+    prod=_numpy_prod,
     matmul=_numpy_matmul,
     sum=_numpy_sum,
     erf=special.erf,

@@ -196,8 +196,9 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     xp = xp_of(raw)
     x = _wide(xp, raw)
     axes = (0, *range(2, raw.ndim))
-    mean = x.mean(axis=axes)
-    var = x.var(axis=axes)
+    mean = xp.mean(x, axis=axes, keepdims=True)
+    var = xp.mean(xp.square(x - mean), axis=axes)
+    mean = mean.reshape(-1)
     for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
         if running is not None:
             kept = running._data._array
