@@ -14,6 +14,7 @@ Usage: bash train_gpt2.sh demo|shakespeare|owt [flags…] [-- flags of train_gpt
   --batch_size N               sequences per step and process
   --gradient_checkpointing     recompute activations in backward
   --num_gpus N                 processes, one for each GPU
+  --cpu --nproc_per_node N     N processes on the CPU, over MPI
   --distributed                use the launcher even for one process
   --host H, --port P           address of the first process (127.0.0.1, 13333)
   --triton_autotune            let Triton try kernel configurations
@@ -24,13 +25,15 @@ TEXT
 target="${1:-}"
 case "$target" in
     demo | shakespeare | owt) shift ;;
-    -h | --help) usage; exit 0 ;;
+    -h | --help | help) usage; exit 0 ;;
     "") echo "Error: no target given" >&2; usage >&2; exit 1 ;;
     *) echo "Error: Unknown argument $target" >&2; usage >&2; exit 1 ;;
 esac
 
 num_gpus=1
 distributed=0
+cpu=0
+processes=1
 host=127.0.0.1
 port=13333
 flags=()
@@ -50,6 +53,8 @@ while [ $# -gt 0 ]; do
         --host) value_of "$1" $#; host="$2"; shift ;;
         --port) value_of "$1" $#; port="$2"; shift ;;
         --distributed) distributed=1 ;;
+        --cpu) cpu=1 ;;
+        --nproc_per_node) value_of "$1" $#; processes="$2"; shift ;;
         --triton_autotune) export TRITON_AUTOTUNE_MODE=max TRITON_FLASH_AUTOTUNE_MODE=max ;;
         --) shift; flags+=("$@"); break ;;
         -h | --help) usage; exit 0 ;;
@@ -99,11 +104,10 @@ if [ ! -f "$data/train.bin" ] || [ ! -f "$data/val.bin" ]; then
 fi
 
 launch=("$PYTHON")
-if [ "$num_gpus" -gt 1 ] 2>/dev/null || [ "$distributed" = 1 ]; then
-    if ! "$PYTHON" -c "import mytorch.distributed.launch" >/dev/null 2>&1; then
-        echo "Training on several processes is not available in this version of mytorch." >&2
-        exit 1
-    fi
+if [ "$cpu" = 1 ] || [ "$processes" != 1 ]; then
+    launch=("$PYTHON" -m mytorch.distributed.run --nproc_per_node "$processes" --master_addr "$host" --master_port "$port")
+    [ "$cpu" = 1 ] && launch+=(--cpu)
+elif [ "$num_gpus" -gt 1 ] 2>/dev/null || [ "$distributed" = 1 ]; then
     launch=("$PYTHON" -m mytorch.distributed.launch --num_gpus "$num_gpus" --master_addr "$host" --master_port "$port")
 elif ! [ "$num_gpus" = 1 ]; then
     echo "Error: --num_gpus is $num_gpus; a positive whole number is wanted" >&2

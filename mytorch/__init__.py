@@ -5,6 +5,10 @@ Importing it needs NumPy and ml_dtypes, nothing else. Where things are: docs/arc
 
 import sys
 
+from . import config
+
+config.share_cores()  # before NumPy is loaded
+
 from . import autograd, backend, dtypes, ops, random
 from ._array import Array, Size
 from .autograd import (
@@ -62,11 +66,11 @@ from .tensor import Tensor
 
 ops.attach(globals())
 
-from . import cuda, fft, jit, linalg, nn, optim, utils  # noqa: E402 - layers are made of bound ops
-from .compat import install, install_as_torch  # noqa: E402
-from .optim import foreach as _foreach  # noqa: E402
-from .optim import lr_scheduler  # noqa: E402
-from .printing import set_printoptions  # noqa: E402
+from . import cuda, fft, jit, linalg, nn, optim, utils
+from .compat import install, install_as_torch
+from .optim import foreach as _foreach
+from .optim import lr_scheduler
+from .printing import set_printoptions
 
 __version__ = "0.1.0"
 install(globals())

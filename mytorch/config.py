@@ -5,10 +5,22 @@ kernel where its own `accepts` says that it is the faster road, `1` wherever it 
 """
 
 import os
+import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 _WORDS = {"0": False, "off": False, "false": False, "1": True, "on": True, "true": True, "auto": None}
+
+
+def share_cores():
+    """Let the processes that MPI's own launcher started on this machine share its cores: each gets its part of BLAS's threads.
+
+    It has to run before NumPy is loaded; `OMP_NUM_THREADS`, where it is set, is left alone. (`mytorchrun` sets it itself.)
+    """
+    sizes = [os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")]
+    nearby = max((int(size) for size in sizes if size.isdigit()), default=1)
+    if nearby > 1 and "OMP_NUM_THREADS" not in os.environ and "numpy" not in sys.modules:
+        os.environ["OMP_NUM_THREADS"] = str(max((os.cpu_count() or 1) // nearby, 1))
 
 
 def _policy_from_environment():

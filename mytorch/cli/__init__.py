@@ -5,12 +5,13 @@
     mytorchrun test               check that it works, with a table
     mytorchrun env                versions and devices, for bug reports
 
-Each command is a module here with `main(argv)`, which returns the exit code.
+`mytorchrun COMMAND --help` says more.
 """
 
 import sys
 from importlib import import_module
 
+# Each command is a module here with `main(argv)`, which returns the exit code.
 COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env"}
 
 

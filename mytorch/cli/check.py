@@ -203,6 +203,8 @@ def fused_kernels(device, rank, n):
 @check("bandwidth")
 def bandwidth(device, rank, n):
     """All-reduce of 16 MB of float32."""
+    if n == 1:
+        return None
     x = mytorch.zeros(4 << 20, device=device)
     best = float("inf")
     for _ in range(6):

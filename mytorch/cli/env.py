@@ -90,5 +90,5 @@ def main(argv):
     """Run the command; 0."""
     argparse.ArgumentParser(prog="mytorchrun env", description=__doc__).parse_args(argv)
     for name, value in report():
-        print(f"{name}: {value}")
+        print(f"{name}: {value}" if "\n" in value else " ".join(f"{name}: {value}".split()))
     return 0

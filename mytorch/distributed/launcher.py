@@ -404,6 +404,9 @@ class Job:
         number, code = self.failed
         if self.signal is not None and code in (-self.signal, 128 + self.signal):
             text = f"ended by {signal.Signals(self.signal).name}.\n"
+        elif self.signal is not None and code == -signal.SIGKILL:
+            code = -self.signal
+            text = f"ended by {signal.Signals(self.signal).name}; rank {number} did not end by itself and was killed.\n"
         else:
             text = f"rank {number} " + (f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}")
             if self.world > 1:

@@ -204,4 +204,4 @@ SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
 
-from . import attention, common_types, grad, modules  # noqa: E402 - paths of PyTorch's to what is above
+from . import attention, common_types, grad, modules
