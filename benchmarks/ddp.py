@@ -132,6 +132,8 @@ def measure_torch(args):
         Path(args.result).write_text(json.dumps(row))
     dist.barrier()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads sometimes abort the process while it ends
 
 
 def launch(args, *options):
