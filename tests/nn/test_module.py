@@ -279,6 +279,7 @@ def test_dropout():
 
 @pytest.mark.cpu_only
 def test_fused_true_equals_fused_false():
+    pytest.importorskip("numba", reason="there is no kernel without it")
     x = mytorch.randn(64, 96)
     for make in (lambda f: nn.LayerNorm(96, fused=f), lambda f: nn.GELU(fused=f), lambda f: nn.Softmax(-1, fused=f)):
         outs = []

@@ -317,6 +317,7 @@ def sample(capsys, *argv):
     return capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:fused=True")  # where Numba is missing
 def test_sampling_is_repeatable_with_a_seed_and_the_cache_changes_nothing(project, capsys):
     options = ["--prompt", "the ", "--max_tokens_gen", 40, "--seed", 1, "--temperature", 0.8, "--topk", 15]
     text = sample(capsys, f"{project}/", *options)
