@@ -189,7 +189,7 @@ def _largest(A, hermitian):
     return np.linalg.svd(raw, compute_uv=False)[..., 0]
 
 
-def pinv(A, atol=None, rtol=None, hermitian=False, *, rcond=None):
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * largest) count as 0."""
     rtol = rcond if rtol is None else rtol
     cut = _cut(_largest(A, hermitian), A.shape, atol, rtol, _real_dtype(A))

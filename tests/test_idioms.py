@@ -172,3 +172,11 @@ def test_bools_are_not_subtracted(torch):
             L.tensor([True]) - L.tensor([False])
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+def test_pinv_takes_rcond_second(torch):
+    """A relative bound, as in PyTorch: 1 is negligible beside 4 at 0.5, and would not be below 0.5 itself."""
+    for arguments in ((0.5,), (0.5, True), (0.1,), ()):
+        found = mytorch.linalg.pinv(mytorch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
+        expected = torch.linalg.pinv(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-6)
