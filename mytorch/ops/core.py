@@ -189,7 +189,6 @@ class Op:
         self.fused_here = False  # whether there is a kernel for the CPU, where the fast callers work
         self.attr_names = frozenset(self.attrs)
         self.single = not self.variadic and outputs is None and not residuals and self.required <= 1
-        self.plan = None
         self.caller = self
         if not (self.variadic or self.attrs or residuals or outputs or view) and len(self.inputs) in (1, 2):
             self.caller = (_unary if len(self.inputs) == 1 else _binary)(self)
@@ -202,7 +201,6 @@ class Op:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
             self.reference.check_names(formula)
         self.reference.formulas = formulas
-        self.plan = None
         return self
 
     def vjp(self, function):
@@ -273,10 +271,8 @@ class Op:
         out = wrap_tensor(raw)
         edge = input._edge
         if edge is not None and mode.grad and raw.dtype.kind in "fcV":
-            plan = self.plan
-            if plan is None:
-                plan = self.plan = self.reference.plan(1) if self._wants(self.reference, 1) else False
-            if plan:
+            plan = self.reference.plan(1)
+            if plan.wanted:
                 cells = []
                 if plan.inputs:
                     cell = array._shared_cell()
@@ -382,9 +378,7 @@ class Op:
         for i, edge in enumerate(edges):
             if edge is not None:
                 mask |= 1 << i
-        plan = rule.plans.get(mask)
-        if plan is None:
-            plan = rule.plan(mask)
+        plan = rule.plan(mask)
         if not plan.wanted:
             return
         outputs = [out._data._array for out in outs]
@@ -769,9 +763,9 @@ def _unary(op):
         edge = input._edge
         if edge is not None and mode.grad:
             if plan is None:
-                if not op._wants(rule, 1):
-                    return result
                 plan = rule.plan(1)
+            if not plan.wanted:
+                return result
             cells = []
             if plan.inputs:
                 cell = array._cell
@@ -846,9 +840,9 @@ def _binary(op, general=None):
             mask = (edge is not None) + 2 * (other_edge is not None)
             plan = plans[mask]
             if plan is None:
-                if not op._wants(rule, mask):
-                    return result
                 plan = plans[mask] = rule.plan(mask)
+            if not plan.wanted:
+                return result
             if plan.names:
                 cells = []
                 for i in plan.inputs:
