@@ -22,7 +22,9 @@ def also_named(function, spellings):
 
     @functools.wraps(function)
     def named(*args, **kwargs):
-        for word in [w for w in kwargs if w in spellings]:
+        for word in kwargs.keys() & spellings.keys() if kwargs else ():
+            if spellings[word] in kwargs:
+                raise TypeError(f"{function.__name__}() got both '{word}' and '{spellings[word]}', which mean the same.")
             kwargs[spellings[word]] = kwargs.pop(word)
         return function(*args, **kwargs)
 
@@ -46,9 +48,10 @@ def public(
     """
 
     def register(definition):
-        caller = definition.caller if isinstance(definition, Op) else _spelled(definition)
-        if spellings:
-            caller = also_named(caller, spellings)
+        caller = definition.caller if isinstance(definition, Op) else definition
+        words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
+        if words:
+            caller = also_named(caller, words)
         all_names = (name or definition.__name__, *names)
         for n in all_names:
             if function:
@@ -75,23 +78,11 @@ _AUGMENTED = {
 }
 
 
-def _spelled(function):
-    """A function that also takes NumPy's names of its arguments, as PyTorch's do: `axis` for `dim` and its kin."""
-    names = names_of(function)
-    other = {n: own for n, own in SPELLINGS.items() if own in names and n not in names}
-    if not {"axis", "keepdims"} & other.keys():
-        return function
-
-    @functools.wraps(function)
-    def spelled(*args, **kwargs):
-        if kwargs:
-            for name in other.keys() & kwargs.keys():
-                if other[name] in kwargs:
-                    raise TypeError(f"{function.__name__}() got both '{name}' and '{other[name]}', which mean the same.")
-                kwargs[other[name]] = kwargs.pop(name)
-        return function(*args, **kwargs)
-
-    return spelled
+def _numpy_names(function):
+    """NumPy's names of a function's arguments, mapped to its own, where PyTorch takes them: `axis` for `dim` and its kin."""
+    own = names_of(function)
+    other = {word: name for word, name in SPELLINGS.items() if name in own and word not in own}
+    return other if {"axis", "keepdims"} & other.keys() else {}
 
 
 def _reflected(caller):
