@@ -315,10 +315,7 @@ class Variable(metaclass=_VariableType):
         return out.requires_grad_() if requires_grad else out
 
 
-_TYPES = {
-    "Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16, "Long": dtypes.int64,
-    "Int": dtypes.int32, "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_,
-}  # fmt: skip
+_TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
 _FROM_FUNCTIONAL = (
     "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu "

@@ -17,6 +17,14 @@ _BY_NUMPY = {}
 _BY_NAME = {}
 
 
+# The words of PyTorch's type names, as in FloatTensor.
+TYPE_WORDS = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
 class dtype:
     """The kind of a tensor's elements.
 

@@ -322,8 +322,7 @@ def astype(self, dtype):
 @public(function=False, inplace=False)
 def type(self, dtype=None):
     """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a name or type, self cast to it."""
-    words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
-             "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+    words = dtypes.TYPE_WORDS
     if dtype is not None:
         dtype = getattr(dtype, "own_dtype", dtype)
         if isinstance(dtype, str) and dtype.endswith("Tensor"):

@@ -10,12 +10,7 @@ import inspect
 import warnings
 
 from ..autograd.mode import get_mode
-
-_SCALARS = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}  # fmt: skip
+from ..dtypes import TYPE_WORDS
 
 
 def write_out(result, out, name):
@@ -38,9 +33,8 @@ def write_out(result, out, name):
             "arguments requires grad."
         )
     if result.dtype.category > out.dtype.category:
-        raise RuntimeError(
-            f"result type {_SCALARS.get(result.dtype.name, result.dtype.name)} can't be cast to the desired output type {_SCALARS.get(out.dtype.name, out.dtype.name)}"
-        )
+        given, wanted = (TYPE_WORDS.get(t.dtype.name, t.dtype.name) for t in (result, out))
+        raise RuntimeError(f"result type {given} can't be cast to the desired output type {wanted}")
     if tuple(out.shape) != tuple(result.shape):
         if out.numel():
             warnings.warn(
