@@ -1,18 +1,11 @@
 """`mytorchrun test`: a real run under the launcher with the user's configuration; a table, and PASS or what failed."""
 
 import importlib.util
-import shutil
 import sys
-from pathlib import Path
 
 from ..backend import cuda_available
+from ..distributed.launcher import find_mpiexec
 from .launch import configured, job, parser
-
-
-def _has_mpi():
-    """Whether processes on CPUs can be started: mpi4py, and an mpiexec beside this Python or on the path."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    return importlib.util.find_spec("mpi4py") is not None and bool(beside.exists() or shutil.which("mpiexec"))
 
 
 def main(argv):
@@ -30,7 +23,7 @@ def main(argv):
     if args.timeout is None:
         args.timeout = 60.0
     alone = args.nproc_per_node is None and args.num_gpus is None and configured(args) is None
-    if alone and not cuda_available() and _has_mpi():
+    if alone and not cuda_available() and importlib.util.find_spec("mpi4py") and find_mpiexec():
         args.nproc_per_node = "2"  # one process has nobody to talk to
     try:
         code = job(args).run()

@@ -11,6 +11,7 @@ import numpy as np
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma
+from ..special import digamma
 from ..tensor import Tensor
 from .utils import finfo
 
@@ -21,14 +22,6 @@ _T = np.arange(-3.4, 3.8, _STEP)
 _NODES = np.exp(_T - np.exp(-_T))
 _WEIGHTS = _STEP * _NODES * (1 + np.exp(-_T))
 _BLOCK = 4096  # draws at a time: a few megabytes of nodes
-
-
-def _psi(x):
-    """digamma of positive x, as arrays: the recurrence up to x + 10, then the asymptotic series."""
-    y = x + 10
-    s = 1 / (y * y)
-    tail = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132)))))
-    return np.log(y) - 0.5 / y - tail - sum(1 / (x + k) for k in range(10))
 
 
 def _scale(slope, curvature):
@@ -70,7 +63,7 @@ def _gamma_above(x, a, c):
 
 
 def _gamma_block(x, a):
-    c = _psi(a + 1) - np.log(x)
+    c = digamma(a + 1) - np.log(x)
     return _split(c > 0, _gamma_below, _gamma_above, x, a, c)
 
 
@@ -113,7 +106,7 @@ def _beta_above(x, a, b, c1, c2):
 
 def _beta_block(x, a, b):
     """dz/da for z = logit(x), x from Beta(a, b)."""
-    c1 = _psi(a + 1) - _psi(a + b)
+    c1 = digamma(a + 1) - digamma(a + b)
     c2 = c1 - 1 / (a + b)  # psi(a + 1) - psi(a + b + 1)
     return _split(np.log(x) < c2, _beta_below, _beta_above, x, a, b, c1, c2)
 
