@@ -356,16 +356,35 @@ def qr_reduced(A):
     return Q, cat([R, Q.mH @ A[..., rows:]], -1)
 
 
+def _eliminate(xp, A, pivots=None):
+    """Gaussian elimination in place on (batch, rows, columns): L below the diagonal, U on and above it.
+
+    With `pivots`, (batch, steps), each step first brings up the row with the largest element, and notes which it was.
+    """
+    batch = np.arange(len(A))
+    for k in range(min(A.shape[1:])):
+        if pivots is not None:
+            column = A[:, k:, k]
+            size = abs(column.real) + abs(column.imag) if column.dtype.kind == "c" else abs(column)  # as LAPACK
+            best = pivots[:, k] = k + size.argmax(1)
+            A[batch, k], A[batch, best] = A[batch, best].copy(), A[batch, k].copy()
+        pivot = A[:, k, k, None]
+        A[:, k + 1 :, k] = xp.where(pivot != 0, A[:, k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
+        A[:, k + 1 :, k + 1 :] -= A[:, k + 1 :, k, None] * A[:, k, None, k + 1 :]
+
+
+def _matrices(A):
+    """A copy with all of its batch in one axis."""
+    return A.copy().reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
+
+
 @op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False)
 def _lu(xp, input):
     """L (with ones on its diagonal) and U of square matrices whose rows need no exchange."""
-    A = input.copy()
-    n = A.shape[-1]
-    for k in range(n - 1):
-        pivot = A[..., k, k][..., None]
-        A[..., k + 1 :, k] = xp.where(pivot != 0, A[..., k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
-        A[..., k + 1 :, k + 1 :] -= A[..., k + 1 :, k][..., None] * A[..., k, k + 1 :][..., None, :]
-    return xp.tril(A, -1) + xp.eye(n, dtype=A.dtype), xp.triu(A)
+    A = _matrices(input)
+    _eliminate(xp, A)
+    A = A.reshape(input.shape)
+    return xp.tril(A, -1) + xp.eye(A.shape[-1], dtype=A.dtype), xp.triu(A)
 
 
 def _lu_grad(g, L, U, xp):
@@ -380,22 +399,11 @@ def _lu_grad(g, L, U, xp):
 _lu.grad(input=_lu_grad)
 
 
-def exchanges(xp, A):
-    """The row exchanges of LU with partial pivoting: for each step, the row (from 0) that comes up."""
-    A = A.copy()
-    rows, columns = A.shape[-2:]
-    flat = A.reshape(math.prod(A.shape[:-2]), rows, columns)
-    batch = np.arange(len(flat))
-    pivots = np.empty((len(flat), min(rows, columns)), np.int32)
-    for k in range(pivots.shape[1]):
-        column = flat[:, k:, k]
-        size = abs(column.real) + abs(column.imag) if column.dtype.kind == "c" else abs(column)  # as LAPACK
-        best = k + size.argmax(1)
-        pivots[:, k] = best
-        flat[batch, k], flat[batch, best] = flat[batch, best].copy(), flat[batch, k].copy()
-        pivot = flat[:, k, k, None]
-        flat[:, k + 1 :, k] = xp.where(pivot != 0, flat[:, k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
-        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+def exchanges(A):
+    """The row exchanges of LU with partial pivoting: for each step, the row (from 0) that comes up; of a NumPy array."""
+    work = _matrices(A)
+    pivots = np.empty((len(work), min(work.shape[1:])), np.int32)
+    _eliminate(np, work, pivots)
     return pivots.reshape(*A.shape[:-2], pivots.shape[-1])
 
 
@@ -419,7 +427,7 @@ def lu_parts(A, pivot=True):
     k = min(rows, columns)
     raw = A.detach()._data._array
     raw = host(raw)
-    pivots = exchanges(np, raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
+    pivots = exchanges(raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
     order = rows_after(pivots, rows)
     index = beside(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)), A)
     moved = A.gather(-2, index) if pivot else A
