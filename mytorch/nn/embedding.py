@@ -7,7 +7,20 @@ from .module import Module
 from .parameter import Parameter
 
 
-class Embedding(Module):
+class _Table(Module):
+    """What Embedding and EmbeddingBag share: rows of numbers, one of which may be padding."""
+
+    def reset_parameters(self):
+        """Normal with variance 1; the padding row zero."""
+        init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self):
+        if self.padding_idx is not None:
+            self.weight.data[self.padding_idx] = 0
+
+
+class Embedding(_Table):
     """Rows of a (num_embeddings, embedding_dim) table, looked up by integer index.
 
     Args:
@@ -57,15 +70,6 @@ class Embedding(Module):
                 raise ValueError(f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim.")
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
-    def reset_parameters(self):
-        """Normal with variance 1; the padding row zero."""
-        init.normal_(self.weight)
-        self._fill_padding_idx_with_zero()
-
-    def _fill_padding_idx_with_zero(self):
-        if self.padding_idx is not None:
-            self.weight.data[self.padding_idx] = 0
-
     @classmethod
     def from_pretrained(
         cls,
@@ -108,7 +112,7 @@ class Embedding(Module):
         return text + (", sparse=True" if self.sparse else "")
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """Sums, means or maxima of bags of rows of a (num_embeddings, embedding_dim) table.
 
     Args:
@@ -158,15 +162,6 @@ class EmbeddingBag(Module):
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
-
-    def reset_parameters(self):
-        """Normal with variance 1; the padding row zero."""
-        init.normal_(self.weight)
-        self._fill_padding_idx_with_zero()
-
-    def _fill_padding_idx_with_zero(self):
-        if self.padding_idx is not None:
-            self.weight.data[self.padding_idx] = 0
 
     @classmethod
     def from_pretrained(

@@ -11,7 +11,7 @@ from .. import dtypes
 from .bind import _attribute, public
 from .core import op
 from .elementwise import cast, where
-from .movement import stack
+from .movement import broadcast_tensors, stack
 
 
 @op(dtype="same", view=True, name="view_as_complex", holomorphic=False)
@@ -63,13 +63,7 @@ def imag(input):
 @public(method=False)
 def complex(real, imag):
     """real + i imag."""
-    return view_as_complex(_stack_pair(real, imag))
-
-
-def _stack_pair(a, b):
-
-
-    return stack([a.expand(*np.broadcast_shapes(tuple(a.shape), tuple(b.shape))), b.expand(*np.broadcast_shapes(tuple(a.shape), tuple(b.shape)))], -1)
+    return view_as_complex(stack(broadcast_tensors(real, imag), -1))
 
 
 @public(method=False)

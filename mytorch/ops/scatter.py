@@ -133,7 +133,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "prod":
         return _products(input, src, raw, d, touched, include_self)
-    return _Reduced.apply(input, src, raw, d, reduce, include_self)
+    return _extremes(input, src, raw, d, reduce, include_self)
 
 
 def _products(input, src, index, dim, touched, include_self):
@@ -152,43 +152,40 @@ def _products(input, src, index, dim, touched, include_self):
     return cat([first.reshape(input.numel(), 1), row], 1).prod(1).reshape(input.shape).to(input.dtype)
 
 
-class _Reduced:
+def _extremes(input, src, index, dim, reduce, include_self):
     """scatter_reduce for extremes: values by unbuffered ufuncs, gradients by lookup."""
-
-    @classmethod
-    def apply(cls, input, src, index, dim, reduce, include_self):
-        x, values = _raw(input), _raw(src)
-        xp = xp_of(x)
-        start = x.copy()
-        grid = _grid(xp, index, dim)
-        if not include_self:
-            low = -np.inf if reduce == "amax" else np.inf
-            if x.dtype.kind == "b":
-                low = reduce == "amin"
-            elif x.dtype.kind in "iu":
-                low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
-            start[grid] = low
-        out = start.copy()
-        (xp.scatter_max if reduce == "amax" else xp.scatter_min)(out, grid, values)
-        if not input.requires_grad and not src.requires_grad:
-            return Tensor._wrap(out)
-        result = Tensor._wrap(out)
-        spread = result[tuple(Tensor._wrap(g) for g in grid)]
-        mine = (input.detach() == result).to(input.dtype)
-        if not include_self:
-            mine = mine * Tensor._wrap((start == x).astype(x.dtype))
-        theirs = (src.detach() == spread).to(input.dtype)
-        ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
-        ties = where(ties == 0, 1, ties).to(input.dtype)
-        share_in = mine / ties
-        share_src = theirs / _gather(ties, index=index, dim=dim)
-        if not include_self:
-            kept = xp.ones(x.shape, bool)
-            kept[grid] = False
-            share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
-        linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
-        _raw(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
-        return linear
+    x, values = _raw(input), _raw(src)
+    xp = xp_of(x)
+    start = x.copy()
+    grid = _grid(xp, index, dim)
+    if not include_self:
+        low = -np.inf if reduce == "amax" else np.inf
+        if x.dtype.kind == "b":
+            low = reduce == "amin"
+        elif x.dtype.kind in "iu":
+            low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
+        start[grid] = low
+    out = start.copy()
+    (xp.scatter_max if reduce == "amax" else xp.scatter_min)(out, grid, values)
+    if not input.requires_grad and not src.requires_grad:
+        return Tensor._wrap(out)
+    result = Tensor._wrap(out)
+    spread = result[tuple(Tensor._wrap(g) for g in grid)]
+    mine = (input.detach() == result).to(input.dtype)
+    if not include_self:
+        mine = mine * Tensor._wrap((start == x).astype(x.dtype))
+    theirs = (src.detach() == spread).to(input.dtype)
+    ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
+    ties = where(ties == 0, 1, ties).to(input.dtype)
+    share_in = mine / ties
+    share_src = theirs / _gather(ties, index=index, dim=dim)
+    if not include_self:
+        kept = xp.ones(x.shape, bool)
+        kept[grid] = False
+        share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
+    linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
+    _raw(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
+    return linear
 
 
 # -- along an axis, by a 1-d index ---------------------------------------------------------------------------------
