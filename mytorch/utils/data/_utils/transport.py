@@ -9,6 +9,9 @@ worker uses it again, which is many times quicker than new memory.
 
 A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last
 descriptor and mapping. Where the system has no such files, everything goes through the socket.
+
+The pickles that are read here are this program's own: both ends are a parent and the child it started, and
+the socket between them has no name that another process could connect to.
 """
 
 import io
