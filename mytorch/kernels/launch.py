@@ -34,7 +34,7 @@ import numpy as np
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a * b + c in one instruction, whatever the release's default
 import triton
 
-from ..backend import cupy_ns
+from ..backend import address, cupy_ns
 
 INTERPRET = os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 
@@ -75,7 +75,7 @@ class Pointer:
 
 
 class HostPointer:
-    """A NumPy array as Triton's interpreter reads it: it copies its arguments to the host and back through
+    """An array in host memory as Triton's interpreter reads it: it copies its arguments to the host and back through
     the methods of a PyTorch tensor and of its storage, which here give the array's own memory."""
 
     device = "cpu"
@@ -86,7 +86,7 @@ class HostPointer:
 
     def data_ptr(self):
         """The address."""
-        return self.array.ctypes.data
+        return address(self.array)
 
     def untyped_storage(self):
         """The memory; this object stands for it too."""
@@ -209,7 +209,7 @@ def launch(kernel, grid, *args, **options):
     if INTERPRET:
         if 0 not in grid:
             with np.errstate(all="ignore"):  # what lies behind a mask may overflow
-                kernel[grid](*[HostPointer(a) if isinstance(a, np.ndarray) else a for a in args], **options)
+                kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in args], **options)
         return
     if _device is None:
         start()
