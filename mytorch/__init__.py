@@ -68,6 +68,7 @@ ops.attach(globals())
 
 from . import cuda, fft, jit, linalg, nn, optim, utils
 from .compat import install, install_as_torch
+from .cuda.graphs import compile_step
 from .optim import foreach as _foreach
 from .optim import lr_scheduler
 from .printing import set_printoptions

@@ -9,11 +9,11 @@ Source: Micikevicius et al., Mixed Precision Training, 2018.
 import functools
 from enum import Enum
 
-from . import dtypes
+from . import capturing, dtypes
 from ._array import Array
 from .autograd.mode import ModeSwitch, get_mode
 from .autograd.node import Leaf
-from .backend import device_of, xp_of
+from .backend import CPU, device_of, to_device, xp_of
 from .ops.core import to_dtype
 from .optim.together import multi_kernels
 from .tensor import Tensor
@@ -189,6 +189,9 @@ class GradScaler:
     The scale starts high, shrinks by `backoff_factor` after an overflow, and grows by `growth_factor` after
     `growth_interval` steps without one.
 
+    On a GPU with kernels all of it stays there: overflows are found, steps left out and the scale changed without waiting,
+    and in a captured step too. `get_scale`, `state_dict` and `found_inf` wait.
+
     Args:
         device: "cuda" or "cpu".
         enabled: False makes every method do nothing (and `step` simply step).
@@ -205,20 +208,48 @@ class GradScaler:
             raise ValueError(f"The backoff factor must be < 1.0 and positive, got {backoff_factor}.")
         self._device = device
         self._enabled = enabled
-        self._scale = float(init_scale)
+        self._host = (float(init_scale), 0)  # the scale, and calm steps since it changed
+        self._live = None  # both in device memory, see multi.new_state
+        self._module = None  # the kernels that work on them
+        self._verdicts = {}  # id of an optimizer -> (its own such array, the optimizer)
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
-        self._growth_tracker = 0
-        self._optimizers = {}  # id -> (stage, found_inf, the optimizer)
+        self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
 
     def is_enabled(self):
         """Whether it does anything."""
         return self._enabled
 
     def get_scale(self):
-        """The current scale, a Python float; 1.0 if it is not enabled."""
-        return self._scale if self._enabled else 1.0
+        """The current scale, a Python float; 1.0 if it is not enabled. Waits for the GPU."""
+        return self._values()[0] if self._enabled else 1.0
+
+    # -- where the scale lies -----------------------------------------------------------------------------
+
+    def _values(self):
+        """(scale, calm steps), from where they are."""
+        if self._live is None:
+            return self._host
+        module = self._module
+        scale, tracker = to_device(self._live[module.SCALE : module.GROWTH + 1], CPU).tolist()
+        return scale, int(tracker)
+
+    def _set_values(self, scale, tracker):
+        self._host = (float(scale), int(tracker))
+        if self._live is not None:  # in place: a captured step reads it there
+            self._live[...] = self._module.new_state(xp_of(self._live), scale=float(scale), growth=float(tracker))
+
+    def _settle(self, raw):
+        """Move the scale to the GPU of a raw array, if there are kernels for it."""
+        if self._live is None:
+            self._module = multi_kernels([raw])
+            if self._module is None:
+                capturing.refuse("GradScaler", "its scale is the host's: Triton is needed, and `fused` not False.")
+                return
+            capturing.refuse("the first use of a GradScaler", "it makes the scaler's state; run a step before the capture.")
+            scale, tracker = self._host
+            self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
 
     def scale(self, outputs):
         """outputs, a tensor or nested lists and tuples of them, times the scale."""
@@ -227,7 +258,11 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             if outputs.dtype in _HALVES:
                 outputs = outputs.float()  # 65536 is beyond float16
-            return outputs * self._scale
+            self._settle(outputs._data._array)
+            if self._live is None or device_of(self._live) is not outputs.device:
+                return outputs * self._values()[0]
+            place = self._module.SCALE
+            return outputs * Tensor._wrap(self._live[place : place + 1].reshape(()).astype(outputs._data._array.dtype))
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(x) for x in outputs]
             return type(outputs)(scaled) if type(outputs) in (list, tuple) else type(outputs)(*scaled)
@@ -252,22 +287,23 @@ class GradScaler:
         return self._optimizers.get(id(optimizer), (_Stage.READY, False, optimizer))
 
     def _unscale(self, optimizer):
-        """Unscale in place; returns whether an element is infinite or NaN, with one synchronisation."""
-        inverse = 1.0 / self._scale
+        """Unscale in place; returns whether an element is infinite or NaN: in device memory, or as a bool, for which it waits."""
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         arrays = [g._data if isinstance(g, Tensor) else g for g in grads]
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        module = multi_kernels([a._array for a in arrays])
-        if module is not None:  # on a GPU: all of them in one launch
-            raws = [a._array for a in arrays]
-            xp = xp_of(raws[0])
-            state = module.new_state(xp, inverse_scale=inverse)
-            module.unscale(module.table_of(xp, raws), state, which=0)
+        raws = [a._array for a in arrays]
+        module = None if self._live is None or not raws else multi_kernels(raws)
+        if module is not None and device_of(raws[0]) is device_of(self._live):  # all of them in one launch
+            verdict = self._verdict(optimizer)
+            verdict[...] = self._live
+            module.unscale(module.table_of(xp_of(raws[0]), raws), verdict, which=0)
             for array in arrays:
                 array._bump()
-            return bool(state[module.FOUND_INF] != 0)
+            return verdict[module.FOUND_INF : module.FOUND_INF + 1]
+        capturing.refuse("unscaling these gradients", "contiguous gradients of one dtype on one GPU are needed.")
         bad = {}
+        inverse = 1.0 / self._values()[0]
         for array in arrays:
             raw = array._array
             raw *= raw.dtype.type(inverse)
@@ -276,6 +312,13 @@ class GradScaler:
             finite = xp_of(raw).isfinite(raw).all()
             bad[where] = finite if where not in bad else bad[where] & finite
         return not all(bool(finite) for finite in bad.values())
+
+    def _verdict(self, optimizer):
+        """An optimizer's own array of numbers for unscaling."""
+        found = self._verdicts.get(id(optimizer))
+        if found is None:
+            found = self._verdicts[id(optimizer)] = (xp_of(self._live).empty_like(self._live), optimizer)
+        return found[0]
 
     def step(self, optimizer, *args, **kwargs):
         """`optimizer.step()` on unscaled gradients, or nothing if one of them is infinite or NaN.
@@ -296,11 +339,21 @@ class GradScaler:
         if stage is _Stage.READY:
             found = self._unscale(optimizer)
         self._optimizers[id(optimizer)] = (_Stage.STEPPED, found, optimizer)
-        return None if found else optimizer.step(**kwargs)
+        if isinstance(found, bool) or not optimizer.takes_found_inf:
+            return None if bool(found) else optimizer.step(**kwargs)
+        optimizer._found_inf = found
+        try:
+            return optimizer.step(**kwargs)
+        finally:
+            optimizer._found_inf = None
+
+    def verdict(self, optimizer):
+        """As `found_inf`, without waiting: a bool, or an array in the GPU's memory until the next step."""
+        return self._stage(optimizer)[1]
 
     def found_inf(self, optimizer):
-        """Whether the optimizer's gradients, since the last `update`, were found to have overflowed."""
-        return self._stage(optimizer)[1]
+        """Whether the optimizer's gradients, since the last `update`, were found to have overflowed. Waits for the GPU."""
+        return bool(self._stage(optimizer)[1])
 
     def update(self, new_scale=None):
         """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after a long calm.
@@ -311,18 +364,26 @@ class GradScaler:
         if not self._enabled:
             return
         if new_scale is not None:
-            self._scale = float(new_scale.item() if hasattr(new_scale, "item") else new_scale)
+            self._set_values(new_scale.item() if hasattr(new_scale, "item") else new_scale, self._values()[1])
+        elif not self._optimizers:
+            raise RuntimeError("No inf checks were recorded prior to update.")
+        elif self._live is not None:
+            module, found = self._module, self._live[self._module.FOUND_INF : self._module.FOUND_INF + 1]
+            for _, bad, _ in self._optimizers.values():
+                if not isinstance(bad, bool):
+                    xp_of(found).maximum(found, bad, out=found)
+                elif bad:
+                    found.fill(1.0)
+            module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
         else:
-            if not self._optimizers:
-                raise RuntimeError("No inf checks were recorded prior to update.")
-            if any(found for _, found, _ in self._optimizers.values()):
-                self._scale *= self._backoff_factor
-                self._growth_tracker = 0
+            scale, calm = self._host
+            if any(bad for _, bad, _ in self._optimizers.values()):
+                scale, calm = scale * self._backoff_factor, 0
+            elif calm + 1 == self._growth_interval:
+                scale, calm = scale * self._growth_factor, 0
             else:
-                self._growth_tracker += 1
-                if self._growth_tracker == self._growth_interval:
-                    self._scale *= self._growth_factor
-                    self._growth_tracker = 0
+                calm += 1
+            self._host = (scale, calm)
         self._optimizers = {}
 
     def get_growth_factor(self):
@@ -353,12 +414,13 @@ class GradScaler:
         """The scale, the factors, the interval and the calm steps so far; {} if not enabled."""
         if not self._enabled:
             return {}
+        scale, calm = self._values()
         return {
-            "scale": self._scale,
+            "scale": scale,
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": calm,
         }
 
     def load_state_dict(self, state_dict):
@@ -373,11 +435,10 @@ class GradScaler:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        self._scale = float(state_dict["scale"])
+        self._set_values(state_dict["scale"], state_dict["_growth_tracker"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = state_dict["_growth_tracker"]
 
 
 __all__ = [

@@ -179,6 +179,7 @@ def _load_cupy():
             scatter_add=cupyx.scatter_add,
             scatter_max=cupyx.scatter_max,
             scatter_min=cupyx.scatter_min,
+            empty_pinned=cupyx.empty_pinned,
         )
 
 

@@ -22,6 +22,10 @@ class OutOfMemoryError(RuntimeError):
     """A GPU's memory does not hold what was asked for."""
 
 
+class CaptureError(RuntimeError):
+    """Something that a CUDA graph can't hold was done while one was captured."""
+
+
 def kind(value):
     """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
     return type(value).__name__

@@ -11,7 +11,12 @@ class AcceleratedOptimizer:
     def __init__(self, optimizer, accelerator):
         self.optimizer = optimizer
         self.accelerator = accelerator
-        self.step_was_skipped = False
+        self._verdict = False
+
+    @property
+    def step_was_skipped(self):
+        """Whether the last `step` was left out because gradients had overflowed. Waits for the GPU."""
+        return bool(self._verdict)
 
     def step(self, closure=None):
         """Step, if the accumulation is complete."""
@@ -22,7 +27,7 @@ class AcceleratedOptimizer:
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
         self.accelerator.unscale_gradients(self)
         result = scaler.step(self.optimizer) if closure is None else scaler.step(self.optimizer, closure)
-        self.step_was_skipped = scaler.found_inf(self.optimizer)
+        self._verdict = scaler.verdict(self.optimizer)
         self.accelerator.optimizer_stepped(self)
         return result
 
@@ -37,7 +42,7 @@ class AcceleratedOptimizer:
         return getattr(self.optimizer, name)
 
     def __setattr__(self, name, value):
-        if name in ("optimizer", "accelerator", "step_was_skipped"):
+        if name in ("optimizer", "accelerator", "_verdict"):
             object.__setattr__(self, name, value)
         else:
             setattr(self.optimizer, name, value)

@@ -208,8 +208,7 @@ def launch(kernel, grid, *args, **options):
     """
     if INTERPRET:
         if 0 not in grid:
-            with np.errstate(all="ignore"):  # what lies behind a mask may overflow
-                kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in args], **options)
+            interpret(kernel, grid, args, options)
         return
     if _device is None:
         start()
@@ -239,6 +238,12 @@ def launch(kernel, grid, *args, **options):
     run, function, metadata, constants = form
     x, y, z = (*grid, 1, 1)[:3]
     run(x, y, z, _stream().ptr, function, metadata, None, None, None, *plain, *constants)
+
+
+def interpret(kernel, grid, args, options):
+    """Run a kernel in Triton's interpreter."""
+    with np.errstate(all="ignore"):  # what lies behind a mask may overflow
+        kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in args], **options)
 
 
 def _first_launch(kernel, grid, args, options):

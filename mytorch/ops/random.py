@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .. import dtypes
+from .. import capturing, dtypes
 from .._array import Array
 from ..backend import CPU, as_device, cupy_ns, on
 from ..tensor import Tensor
@@ -58,12 +58,13 @@ class Generator:
             with there:
                 self._bits = xp.asarray(self._philox_state())
         self._draws = (self._draws + 1) & 0x7FFFFFFF
+        capturing.note_draw(self)
         return self._bits, self._draws
 
     def advance(self):
         """Raise the offset in the device's memory, so that what was captured draws anew at its next replay."""
         bits, _ = self.next_draw()
-        bits[1] += 1
+        bits[1:2] += 1
 
     def manual_seed(self, seed):
         """Start again from `seed`, an int (negative ones count from 2**64); returns self."""

@@ -7,6 +7,7 @@ from .adafactor import Adafactor
 from .adam import Adam, AdamW
 from .adaptive import ASGD, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop, Rprop
 from .lbfgs import LBFGS
+from .lion import Lion
 from .muon import Muon
 from .optimizer import Optimizer
 from .sgd import SGD

@@ -4,7 +4,7 @@ import math
 
 from ..backend import xp_of
 from .optimizer import Optimizer, adam_kernel, check_flags, check_range, count_step, in_cache, number, zeros_for
-from .together import group_together, state_for
+from .together import Together, overflowed
 
 
 class Adam(Optimizer):
@@ -17,12 +17,14 @@ class Adam(Optimizer):
         amsgrad: divide by the largest v so far. maximize: go up.
         decoupled_weight_decay: as AdamW.
         fused: True asks for the compiled kernel (and warns where it can't run), False for the plain rule, None
-            for whichever is there. foreach, capturable: accepted; the result is the same.
+            for whichever is there. foreach: accepted; the result is the same.
+        capturable: on a GPU with kernels, count steps in device memory, as a step that is captured into a CUDA graph does.
 
     Source: Kingma and Ba, 2015; amsgrad: Reddi et al., 2018.
     """
 
     decoupled = False
+    takes_found_inf = True
 
     def __init__(
         self,
@@ -62,24 +64,19 @@ class Adam(Optimizer):
         )  # fmt: skip
 
     def update_group(self, group):
-        found = group_together(group)
-        if found is None:
-            super().update_group(group)
+        together = Together.of(self, group)
+        if together is None:
+            if not overflowed(self):
+                super().update_group(group)
             return
-        module, params, raws, grads = found
         names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        by_step = {}  # parameters that got their first gradient later count their steps from there
-        for i, p in enumerate(params):
-            by_step.setdefault(count_step(self.state[p]), []).append(i)
-        for step, members in by_step.items():
-            moments = [[zeros_for(self.state[params[i]], name, raws[i]) for i in members] for name in names]
-            table = module.table_of(xp_of(raws[0]), [raws[i] for i in members], [grads[i] for i in members], *moments)
-            module.adamw(
-                table, state_for(module, raws, number(group["lr"]), step), tuple(number(b) for b in group["betas"]), group["eps"],
-                group["weight_decay"], decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
+        for state, members in together.by_count():
+            together.module.adamw(
+                together.table(members, *(together.moments(name, members) for name in names)), state,
+                tuple(number(b) for b in group["betas"]), group["eps"], group["weight_decay"],
+                decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
             )  # fmt: skip
-        for p in params:
-            p._data._bump()
+        together.finish()
 
     def update(self, p, g, state, group):
         lr, decay = number(group["lr"]), group["weight_decay"]

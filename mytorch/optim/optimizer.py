@@ -13,6 +13,7 @@ from itertools import chain
 
 import numpy as np
 
+from .. import capturing
 from .._array import Array
 from ..autograd.mode import enable_grad, no_grad
 from ..backend import numpy_ns, xp_of
@@ -56,6 +57,8 @@ class Optimizer:
         defaults: the options for groups that don't give them.
     """
 
+    takes_found_inf = False  # whether a step reads `_found_inf`, so that a GradScaler need not wait for its verdict
+    _found_inf = None  # float32 (1,) in device memory: not 0 if gradients overflowed
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
 
     def __init__(self, params, defaults):
@@ -77,6 +80,7 @@ class Optimizer:
             self.add_param_group(dict(group))
 
     def _make_hooks(self):
+        self._live = {}  # numbers of a step that stay in device memory, see together.py
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
 
@@ -126,6 +130,7 @@ class Optimizer:
         if any(id(p) in seen for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
+        self._live = {}  # a captured step does not know of this group
 
     def _take_names(self, group):
         """Split (name, parameter) pairs; all groups have names, or none has."""
@@ -171,7 +176,16 @@ class Optimizer:
         return loss
 
     def update_group(self, group):
-        """Update one group; a parameter at a time, unless a subclass knows better."""
+        """Update one group; a parameter at a time, unless a subclass knows better.
+
+        Raises:
+            CaptureError: the step is being captured into a CUDA graph.
+        """
+        capturing.refuse(
+            f"this step of {type(self).__name__}",
+            "its numbers are the host's. Adam, AdamW, SGD and Lion can be captured, with contiguous float32 parameters on one GPU, "
+            "`fused` not False, and Triton installed.",
+        )
         for p in group["params"]:
             grad = p.grad
             if grad is None:
@@ -393,7 +407,7 @@ def count_step(state):
     """Raise state["step"], a 0-d float32 Array as in PyTorch's layout, by one; returns it as an int."""
     found = state.get("step")
     n = (0 if found is None else int(found.item() if hasattr(found, "item") else found)) + 1
-    if isinstance(found, Array):
+    if isinstance(found, Array) and isinstance(found._array, np.ndarray):  # one on a GPU is shared, see together.py
         found._array[...] = n
     else:
         state["step"] = Array._wrap(np.array(n, np.float32))

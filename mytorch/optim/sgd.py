@@ -3,7 +3,7 @@
 from .._array import Array
 from ..backend import xp_of
 from .optimizer import Optimizer, check_flags, check_range, number
-from .together import group_together, state_for
+from .together import Together, overflowed
 
 
 class SGD(Optimizer):
@@ -16,6 +16,8 @@ class SGD(Optimizer):
 
     Source: Sutskever et al., 2013, in PyTorch's form.
     """
+
+    takes_found_inf = True
 
     def __init__(
         self,
@@ -51,28 +53,20 @@ class SGD(Optimizer):
     def update_group(self, group):
         """Update one group; without momentum no parameter gets a state, as in PyTorch."""
         self._remembers = group["momentum"] != 0
-        found = group_together(group)
-        if found is None:
-            super().update_group(group)
+        together = Together.of(self, group)
+        if together is None:
+            if not overflowed(self):
+                super().update_group(group)
             return
-        module, params, raws, grads = found
-        xp, momentum = xp_of(raws[0]), group["momentum"]
-        by_age = {}  # a momentum buffer starts as the first gradient
-        for i, p in enumerate(params):
-            by_age.setdefault(momentum and "momentum_buffer" in self.state[p], []).append(i)
-        for started, members in by_age.items():
-            columns = [[raws[i] for i in members], [grads[i] for i in members]]
-            if momentum:
-                for i in members:
-                    if not started:
-                        self.state[params[i]]["momentum_buffer"] = Array._wrap(xp.empty_like(raws[i]))
-                columns.append([self.state[params[i]]["momentum_buffer"]._array for i in members])
-            module.sgd(
-                module.table_of(xp, *columns), state_for(module, raws, number(group["lr"]), 2 if started else 1), momentum,
-                group["dampening"], group["weight_decay"], nesterov=group["nesterov"], maximize=group["maximize"],
+        momentum = group["momentum"]
+        name = "momentum_buffer" if momentum else None
+        for state, members in together.by_start(name):
+            buffers = [together.moments(name, members)] if momentum else []
+            together.module.sgd(
+                together.table(members, *buffers), state, momentum, group["dampening"], group["weight_decay"],
+                nesterov=group["nesterov"], maximize=group["maximize"],
             )  # fmt: skip
-        for p in params:
-            p._data._bump()
+        together.finish()
 
     def update(self, p, g, state, group):
         momentum = group["momentum"]

@@ -2,6 +2,11 @@
 
 The kernels are `kernels/triton/multi.py`; what they can't take (half-precision moments, arrays with gaps, no Triton)
 goes the plain road, a parameter at a time.
+
+What a step needs to know besides its arrays (learning rate, number of the step, whether gradients overflowed) lies in a
+small array in device memory. As a rule it is written anew at each step. With `capturable=True`, within a step that is captured
+into a CUDA graph, and where a GradScaler leaves its verdict on the GPU, it stays: the kernels count the steps
+themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the host.
 """
 
 import importlib
@@ -9,9 +14,11 @@ import warnings
 
 import numpy as np
 
-from .. import config
+from .. import capturing, config
+from .._array import Array
 from ..backend import device_of, ndarray, xp_of
 from ..tensor import Tensor
+from .optimizer import count_step, number, zeros_for
 
 _module = None
 _problem = None
@@ -51,24 +58,167 @@ def multi_kernels(raws, fused=None):
     return None
 
 
-def group_together(group):
-    """(module, parameters, raw parameters, raw gradients) if one launch can update the whole group, else None.
+class Live:
+    """The numbers of a step that stay in device memory.
 
-    Parameters are float32, as their moments are then; gradients may have another dtype, all the same.
+    Attributes:
+        state: the array that the kernels read, see `multi.new_state`. step: an Array over its count of steps.
     """
-    if not group["params"] or is_host(group["params"][0]._data._array):
-        return None
-    params = [p for p in group["params"] if p.grad is not None]
-    raws = [p._data._array for p in params]
-    module = multi_kernels(raws, group.get("fused"))
-    if module is None or raws[0].dtype != np.float32:
-        return None
-    grads = [(p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array for p in params]
-    if multi_kernels(grads, group.get("fused")) is None or any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
-        return None
-    return module, params, raws, grads
+
+    def __init__(self, module, xp, lr, step):
+        self.module = module
+        self.state = module.new_state(xp, lr=lr, step=step)
+        self.step = Array._wrap(self.state[module.STEP : module.STEP + 1].reshape(()))
+        self.lr = lr
+        self.guarded = False
+
+    def set_lr(self, lr):
+        """Write the learning rate, if it changed."""
+        if lr != self.lr:
+            capturing.set_number(self.state, self.module.LR, lr)
+            self.lr = lr
+
+    def set_found_inf(self, found):
+        """Take over a GradScaler's verdict, float32 (1,) in device memory; None is that all is well."""
+        place = self.module.FOUND_INF
+        if found is not None:
+            self.state[place : place + 1] = found
+        elif self.guarded:
+            capturing.set_number(self.state, place, 0.0)
+        self.guarded = found is not None
 
 
-def state_for(module, raws, lr, step):
-    """The numbers in device memory that a step reads; see multi.new_state."""
-    return module.new_state(xp_of(raws[0]), lr=lr, step=step)
+class Together:
+    """A group whose parameters one launch can update: float32 ones, as their moments are then, with contiguous gradients of
+    one dtype.
+
+    Attributes:
+        module: the kernels. params, raws, grads: what has a gradient, and the raw arrays.
+    """
+
+    def __init__(self, optimizer, group, module, params, raws, grads):
+        self.optimizer = optimizer
+        self.group = group
+        self.module = module
+        self.params = params
+        self.raws = raws
+        self.grads = grads
+        self.xp = xp_of(raws[0])
+
+    @classmethod
+    def of(cls, optimizer, group):
+        """A group's Together, or None if its parameters must be updated one at a time."""
+        if not group["params"] or is_host(group["params"][0]._data._array):
+            return None
+        params = [p for p in group["params"] if p.grad is not None]
+        raws = [p._data._array for p in params]
+        module = multi_kernels(raws, group.get("fused"))
+        if module is None or raws[0].dtype != np.float32:
+            return None
+        grads = [(p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array for p in params]
+        if multi_kernels(grads, group.get("fused")) is None or any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
+            return None
+        return cls(optimizer, group, module, params, raws, grads)
+
+    def table(self, members, *columns):
+        """The kernels' table of the members' parameters, gradients and further columns."""
+        return self.module.table_of(self.xp, [self.raws[i] for i in members], [self.grads[i] for i in members], *columns)
+
+    def moments(self, name, members):
+        """The raw arrays of a state value, zeros at first."""
+        states = [self.optimizer.state[self.params[i]] for i in members]
+        if any(name not in state for state in states):
+            self._refuse_first()
+        return [zeros_for(state, name, self.raws[i]) for state, i in zip(states, members, strict=True)]
+
+    def finish(self):
+        """Note that the parameters have changed."""
+        for p in self.params:
+            p._data._bump()
+
+    # -- the numbers of a step -----------------------------------------------------------------------------------
+
+    @property
+    def stays(self):
+        """Whether the step's numbers stay in device memory."""
+        optimizer = self.optimizer
+        return bool(optimizer._live) or self.group.get("capturable") or capturing.is_preparing() or optimizer._found_inf is not None
+
+    def by_count(self):
+        """(device state, indices of parameters) for each number of steps that parameters have behind them, raised by one."""
+        optimizer, lr = self.optimizer, number(self.group["lr"])
+        states = [optimizer.state[p] for p in self.params]
+        if not self.stays:
+            for step, members in _alike(count_step(state) for state in states):
+                yield self.module.new_state(self.xp, lr=lr, step=step), members
+            return
+        known = [optimizer._live.get(id(state.get("step"))) for state in states]
+        ages = [float(number(state.get("step", 0))) if live is None else live for live, state in zip(known, states, strict=True)]
+        for age, members in _alike(ages):
+            live = age if isinstance(age, Live) else self._new_live(lr, age)
+            for i in members:
+                states[i]["step"] = live.step
+            optimizer._live[id(live.step)] = live
+            self._prepare(id(live.step), live, lr)
+            self.module.count(live.state)
+            yield live.state, members
+
+    def by_start(self, name):
+        """The same for rules that count no steps, by whether a parameter has the state value `name` (None: as if it had): the
+        step is 1 or 2."""
+        optimizer, lr = self.optimizer, number(self.group["lr"])
+        for started, members in _alike(name is None or name in optimizer.state[p] for p in self.params):
+            if not self.stays:
+                yield self.module.new_state(self.xp, lr=lr, step=1 + started), members
+                continue
+            if not started:
+                self._refuse_first()
+            key = (id(self.group), started)
+            if key not in optimizer._live:
+                for also in (False, True):
+                    optimizer._live[id(self.group), also] = self._new_live(lr, 1 + also)
+            self._prepare(key, optimizer._live[key], lr)
+            yield optimizer._live[key].state, members
+
+    def _new_live(self, lr, step):
+        self._refuse_first()
+        return Live(self.module, self.xp, lr, step)
+
+    def _refuse_first(self):
+        capturing.refuse(f"the first step of {type(self.optimizer).__name__}", "it makes the optimizer's state; run one before the capture.")
+
+    def _prepare(self, key, live, lr):
+        """Bring a Live up to date, and under capture let it be so before each replay."""
+        live.set_found_inf(self.optimizer._found_inf)
+        if not capturing.is_recording():
+            live.set_lr(lr)
+            return
+        optimizer, group, params, raws = self.optimizer, self.group, self.params, self.raws
+        fixed = [name for name in optimizer.defaults if name != "lr"]
+        values = [group[name] for name in fixed]
+
+        def update():
+            if optimizer._live.get(key) is not live:
+                raise capturing.Stale("the optimizer's state was replaced.")
+            if any(p._data._array is not raw for p, raw in zip(params, raws, strict=True)):
+                raise capturing.Stale("a parameter lies in other memory.")
+            if [group[name] for name in fixed] != values:
+                raise capturing.Stale("an option of the optimizer was changed.")
+            live.set_lr(number(group["lr"]))
+            for p in params:
+                p._data._bump()
+
+        capturing.current.before_replay(update)
+
+
+def _alike(keys):
+    """(key, indices) for each different key."""
+    found = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, []).append(i)
+    return found.items()
+
+
+def overflowed(optimizer):
+    """Whether a GradScaler has found that this step must be left out; waits for its verdict if there is one."""
+    return optimizer._found_inf is not None and bool(optimizer._found_inf[0] != 0)

@@ -5,6 +5,8 @@ more, and keeps its arrays apart from NumPy's as CuPy does (no implicit conversi
 about kernels or speed.
 """
 
+import contextlib
+import ctypes
 import json
 import sys
 import types
@@ -35,6 +37,88 @@ def wrap(x):
     return type(x)(wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
 
 
+# -- graphs: what is captured is noted on a tape, and done at each launch -------------------------------------------------
+
+_tape = None
+
+
+class CaptureRefused(RuntimeError):
+    """What CUDA does not let happen on a stream that is being captured."""
+
+
+def run(call, mutates=False):
+    """The result of `call`, a function of NumPy arrays; under capture it is noted, and what changes arrays isn't done yet."""
+    if _tape is None:
+        return call()
+    if mutates:
+        _tape.append(call)
+        return None
+    result = _solid(call())
+    _tape.append(lambda: _refresh(result, call()))
+    return result
+
+
+def _solid(x):
+    """NumPy's scalars as arrays, which have memory."""
+    if isinstance(x, np.generic):
+        return np.asarray(x)
+    return type(x)(map(_solid, x)) if type(x) in (tuple, list) else x
+
+
+def _refresh(old, new):
+    if isinstance(old, (tuple, list)):
+        for a, b in zip(old, new, strict=True):
+            _refresh(a, b)
+    elif isinstance(old, np.ndarray) and not (isinstance(new, np.ndarray) and np.may_share_memory(old, new)):
+        old[...] = new
+
+
+def waits(what):
+    """Say that the host waits for the GPU, which a capture does not allow."""
+    if _tape is not None:
+        raise CaptureRefused(f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing ({what})")
+
+
+class _Graph:
+    def __init__(self, tape):
+        self._tape = tape
+
+    def launch(self, stream=None):
+        if _tape is not None:
+            raise CaptureRefused("a graph was launched while a stream is captured")
+        for call in self._tape:
+            call()
+
+    def upload(self, stream=None):
+        return None
+
+    def debug_dot_str(self, flags=0):
+        return "digraph dot {\n}\n"
+
+
+def _begin_capture():
+    global _tape
+    if _tape is not None:
+        raise CaptureRefused("the stream is being captured already")
+    _tape = []
+    launch = sys.modules.get("mytorch.kernels.launch")
+    if launch is not None:
+        interpret = launch.interpret
+        launch.interpret = lambda *args: run(lambda: interpret(*args), mutates=True)
+        _tape_end.append(lambda: setattr(launch, "interpret", interpret))
+
+
+_tape_end = []
+
+
+def _end_capture():
+    global _tape
+    tape, _tape = _tape, None
+    while _tape_end:
+        _tape_end.pop()()
+    return _Graph(tape)
+
+
 class _Current:
     """What can be made the current one: a device, a stream."""
 
@@ -48,7 +132,7 @@ class _Current:
         return self
 
     def synchronize(self):
-        return None
+        waits("synchronize")
 
 
 class _Device(_Current):
@@ -66,7 +150,11 @@ class _Flags:
 
 class _Memory:
     def __init__(self, a):
+        self._a = a
         self.ptr = a.__array_interface__["data"][0]
+
+    def copy_from_host_async(self, mem, size, stream=None):
+        run(lambda: ctypes.memmove(self._a.__array_interface__["data"][0], mem, size), mutates=True)
 
 
 class ndarray:
@@ -97,8 +185,8 @@ class ndarray:
     flags = property(lambda self: _Flags(self._a))
     data = property(lambda self: _Memory(self._a))
     T = property(lambda self: wrap(self._a.T))
-    real = property(lambda self: wrap(self._a.real), lambda self, v: setattr(self._a, "real", unwrap(v)))
-    imag = property(lambda self: wrap(self._a.imag), lambda self, v: setattr(self._a, "imag", unwrap(v)))
+    real = property(lambda self: wrap(self._a.real), lambda self, v: run(lambda: setattr(self._a, "real", unwrap(v)), mutates=True))
+    imag = property(lambda self: wrap(self._a.imag), lambda self, v: run(lambda: setattr(self._a, "imag", unwrap(v)), mutates=True))
     __cuda_array_interface__ = property(lambda self: {**self._a.__array_interface__, "version": 3})
 
     def __array__(self, *args, **kwargs):
@@ -109,7 +197,8 @@ class ndarray:
             return NotImplemented
         if out is not None:
             kwargs["out"] = unwrap(out)
-        result = getattr(ufunc, method)(*unwrap(list(inputs)), **kwargs)
+        raw = unwrap(list(inputs))
+        result = run(lambda: getattr(ufunc, method)(*raw, **kwargs), mutates=out is not None)
         if out is None:
             return wrap(result)
         return out[0] if len(out) == 1 else out
@@ -127,39 +216,52 @@ class ndarray:
 
         def call(*args, **kwargs):
             if name in ("item", "tolist", "tobytes"):
+                waits(name)
                 return method(*args, **kwargs)
-            return wrap(method(*unwrap(list(args)), **unwrap(kwargs)))
+            raw, named = unwrap(list(args)), unwrap(kwargs)
+            return wrap(run(lambda: method(*raw, **named), mutates=name in ("fill", "sort", "partition", "put") or "out" in kwargs))
 
         return call
 
     def get(self, *args, **kwargs):
+        waits("get")
         return self._a.copy()
 
-    def set(self, arr):
+    def set(self, arr, stream=None):
+        waits("set")
         self._a[...] = arr
 
     def __getitem__(self, index):
-        return wrap(self._a[_index(index)])
+        index = _index(index)
+        if any(isinstance(i, np.ndarray) and i.dtype == bool for i in (index if isinstance(index, tuple) else (index,))):
+            waits("a mask as an index")
+        return wrap(run(lambda: self._a[index]))
 
     def __setitem__(self, index, value):
-        self._a[_index(index)] = unwrap(value)
+        index, value = _index(index), unwrap(value)
+        run(lambda: self._a.__setitem__(index, value), mutates=True)
 
     def __len__(self):
         return len(self._a)
 
     def __bool__(self):
+        waits("bool()")
         return bool(self._a)
 
     def __int__(self):
+        waits("int()")
         return int(self._a)
 
     def __float__(self):
+        waits("float()")
         return float(self._a)
 
     def __index__(self):
+        waits("an array as an integer")
         return self._a.__index__()
 
     def __complex__(self):
+        waits("complex()")
         return complex(self._a)
 
     def __iter__(self):
@@ -199,8 +301,12 @@ def _operator(name):
         for other in others:
             if isinstance(other, np.ndarray) and other.ndim:
                 raise TypeError(f"Unsupported type {type(other)}")
-        result = getattr(self._a, name)(*unwrap(list(others)))
-        if name.startswith("__i") and name not in ("__invert__",):
+        if name.strip("_") in ("matmul", "rmatmul"):
+            cublas()
+        raw = unwrap(list(others))
+        in_place = name.startswith("__i") and name != "__invert__"
+        result = run(lambda: getattr(self._a, name)(*raw), mutates=in_place)
+        if in_place:
             return self
         return result if result is NotImplemented else wrap(result)
 
@@ -214,6 +320,12 @@ for _name in (
         setattr(ndarray, _form, _operator(_form))
 for _name in "lt le gt ge eq ne neg pos abs invert divmod rdivmod".split():
     setattr(ndarray, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+def cublas():
+    """CuPy refuses its own calls of cuBLAS under capture."""
+    if _tape is not None:
+        raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
 
 
 class _Functions(types.ModuleType):
@@ -240,13 +352,20 @@ class _Functions(types.ModuleType):
                     if key not in allowed:
                         raise TypeError(f"cupy.{name}() got an unexpected keyword argument {key!r}")
             out = kwargs.get("out")
+            if name in ("matmul", "dot", "vdot", "inner", "tensordot", "einsum"):
+                cublas()
+            if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (name == "where" and len(args) == 1):
+                waits(name)
             if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
                 kwargs.pop("blocking", None)
                 if isinstance(args[0], ndarray):
-                    made = own(args[0]._a, *args[1:], **kwargs)
+                    made = run(lambda: own(args[0]._a, *args[1:], **kwargs))
                     return args[0] if made is args[0]._a else ndarray(made)
+                waits("a copy from the host")
                 return ndarray(np.array(own(*args, **kwargs)))  # a copy "on the GPU"
-            result = own(*unwrap(list(args)), **unwrap(kwargs))
+            raw, named = unwrap(list(args)), unwrap(kwargs)
+            mutates = isinstance(out, ndarray) or name in ("copyto", "put", "place", "put_along_axis", "fill_diagonal")
+            result = run(lambda: own(*raw, **named), mutates)
             return out if isinstance(out, ndarray) else wrap(result)
 
         function.__name__ = name
@@ -274,6 +393,9 @@ class _Pool:
 
     total_bytes = free_bytes = used_bytes
 
+    def malloc(self, size):
+        raise NotImplementedError("the stand-in's arrays are NumPy's")
+
     def set_limit(self, size=None, fraction=None):
         return None
 
@@ -282,11 +404,20 @@ class _Pool:
 
 
 class _Stream(_Current):
-    ptr = 0
     null = None
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=0):
+        self.ptr = 0 if null or _Stream.null is None else id(self)
         self.device_id = 0
+
+    def begin_capture(self, mode=None):
+        _begin_capture()
+
+    def end_capture(self):
+        return _end_capture()
+
+    def is_capturing(self):
+        return _tape is not None
 
     def record(self, event=None):
         return event or _Event()
@@ -299,7 +430,20 @@ class _Stream(_Current):
         return True
 
 
-_Stream.null = _Stream()
+    def __enter__(self):
+        _streams.append(self)
+        return self
+
+    def __exit__(self, *error):
+        _streams.pop()
+
+    def use(self):
+        _streams[-1] = self
+        return self
+
+
+_Stream.null = _Stream(null=True)
+_streams = [_Stream.null]
 
 
 class _Event:
@@ -310,15 +454,16 @@ class _Event:
         return None
 
     def synchronize(self):
-        return None
+        waits("synchronize")
 
 
 def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
+    waits("asnumpy")
     return np.array(a._a if isinstance(a, ndarray) else a, order=order)
 
 
 def _scatter_add(a, slices, value):
-    np.add.at(a._a, _index(slices), unwrap(value))
+    run(lambda i=_index(slices), v=unwrap(value): np.add.at(a._a, i, v), mutates=True)
 
 
 def install():
@@ -347,18 +492,19 @@ def install():
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, get_current_stream=lambda device_id=-1: _Stream.null,
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=_Pool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _streams[-1],
         get_elapsed_time=lambda a, b: 0.0, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
         is_available=lambda: True, MemoryHook=type("MemoryHook", (), {"__enter__": lambda self: self}),
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = _scatter_add
-    cupyx.scatter_max = lambda a, slices, value: np.maximum.at(a._a, _index(slices), unwrap(value))
-    cupyx.scatter_min = lambda a, slices, value: np.minimum.at(a._a, _index(slices), unwrap(value))
+    cupyx.scatter_max = lambda a, slices, value: run(lambda i=_index(slices), v=unwrap(value): np.maximum.at(a._a, i, v), mutates=True)
+    cupyx.scatter_min = lambda a, slices, value: run(lambda i=_index(slices), v=unwrap(value): np.minimum.at(a._a, i, v), mutates=True)
+    cupyx.empty_pinned = np.empty
     special = types.ModuleType("cupyx.scipy.special")
-    special.erf = lambda x: wrap(np.asarray(np.frompyfunc(math.erf, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape))
-    special.erfc = lambda x: wrap(np.asarray(np.frompyfunc(math.erfc, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape))
+    special.erf = lambda x: wrap(run(lambda: np.asarray(np.frompyfunc(math.erf, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
+    special.erfc = lambda x: wrap(run(lambda: np.asarray(np.frompyfunc(math.erfc, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
     cupyx.scipy = types.SimpleNamespace(special=special)
     sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
     return module

@@ -91,7 +91,7 @@ def test_lion():
 def test_norm_clip_and_unscale(dtype):
     (g,), (g64,) = columns(dtype)
     table = multi.Table(xp, g)
-    state = multi.new_state(xp, inverse_scale=0.25)
+    state = multi.new_state(xp, scale=4.0)
     norm = np.sqrt(sum((a * a).sum() for a in g64))
     multi.norm(table, state, 3.0, which=0)
     near(host(state)[[multi.NORM, multi.CLIP]], np.array([norm, 3.0 / (norm + 1e-6)]))

@@ -182,6 +182,8 @@ OPTIMIZERS = {
     "AdamW": lambda p, fused: mytorch.optim.AdamW(p, lr=0.1, fused=fused),
     "Adam": lambda p, fused: mytorch.optim.Adam(p, lr=0.1, weight_decay=0.1, amsgrad=True, maximize=True, fused=fused),
     "SGD": lambda p, fused: mytorch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1, fused=fused),
+    "Lion": lambda p, fused: mytorch.optim.Lion(p, lr=0.1, weight_decay=0.1, fused=fused),
+    "counting on the GPU": lambda p, fused: mytorch.optim.AdamW(p, lr=0.1, capturable=True, fused=fused),
     "plain SGD": lambda p, fused: mytorch.optim.SGD(p, lr=0.1, fused=fused),
 }
 
@@ -198,7 +200,7 @@ def test_one_launch_equals_one_by_one(name, together):
         for step, row in enumerate(grads):
             for i, (p, g) in enumerate(zip(params, row, strict=True)):
                 p.grad = None if step == 0 and i == 2 else g.clone()  # the last one starts a step later
-            assert (together.group_together(optimizer.param_groups[0]) is None) == (fused is False)
+            assert (together.Together.of(optimizer, optimizer.param_groups[0]) is None) == (fused is False)
             optimizer.step()
         ends.append(params)
     for a, b in zip(*ends, strict=True):

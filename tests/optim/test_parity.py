@@ -309,6 +309,22 @@ def test_an_optimizer_written_for_pytorch():
     _compare([m[:2] for m in made])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lion_is_the_rule_written_for_pytorch(dtype):
+    rng = np.random.default_rng(0)
+    start, grads = rng.standard_normal((3, 4)), rng.standard_normal((6, 3, 4))
+    made = []
+    for L, kind in ((torch, _lion(torch)), (mytorch, mytorch.optim.Lion)):
+        p = L.nn.Parameter(L.tensor(start, dtype=getattr(L, dtype)))
+        o = kind([p], lr=0.03, betas=(0.9, 0.95), weight_decay=0.1)
+        for g in grads:
+            p.grad = L.tensor(g, dtype=getattr(L, dtype))
+            o.step()
+        made.append((p.detach().numpy(), o.state[p]["exp_avg"].numpy()))
+    for a, b in zip(*made, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5)
+
+
 LISTS = [
     ("abs", ()), ("sqrt", ()), ("neg", ()), ("exp", ()), ("sign", ()), ("reciprocal", ()), ("rsqrt", ()), ("log", ()),
     ("add", (2.0,)), ("add", ([1.0, 2.0],)), ("add", ("T",)), ("sub", ("T",)), ("mul", (3.0,)), ("mul", ("T",)), ("div", ("T",)),

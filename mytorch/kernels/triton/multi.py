@@ -6,11 +6,13 @@ for each tensor, the addresses of its arrays and its length. A program looks up 
 pointer, and works on it as if it were an argument.
 
 What changes from step to step lies in device memory too (`state`, float32): so a training step captured into a CUDA
-graph replays with a new learning rate, step count, gradient scale and clip factor. See `State`.
+graph replays with a new learning rate, step count, gradient scale and clip factor. See `new_state`.
 
-    unscale   g *= inverse_scale, found_inf = 1 if an element is not finite
-    norm      norm = sqrt(sum g²) and clip = min(max_norm / (norm + 1e-6), 1)
-    step      g' = g * clip, then the rule; nothing at all if found_inf
+    unscale      g *= inverse_scale, found_inf = 1 if an element is not finite
+    norm         norm = sqrt(sum g²) and clip = min(max_norm / (norm + 1e-6), 1)
+    count        step += 1, unless found_inf
+    step         g' = g * clip, then the rule; nothing at all if found_inf
+    update_scale scale and growth_tracker after a step, inverse_scale = 1 / scale, found_inf = 0
 
 so that clipping needs no pass of its own: the step applies its factor. Accumulation: float32; sums of a piece are added
 up by one program in a fixed order.
@@ -20,11 +22,13 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from ...capturing import is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float
 
 PIECE = 4096
-LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM = range(6)  # places in the state
+LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(8)  # places in the state
+PLACES = 8
 
 
 @triton.jit
@@ -203,6 +207,25 @@ def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexp
             tl.store(state_ptr + 3, 1.0)
 
 
+@triton.jit
+def _count(state_ptr):
+    tl.store(state_ptr + 1, tl.load(state_ptr + 1) + 1.0 - tl.load(state_ptr + 3))
+
+
+@triton.jit
+def _update_scale(state_ptr, growth_factor, backoff_factor, growth_interval):
+    scale = tl.load(state_ptr + 6)
+    calm = tl.load(state_ptr + 7) + 1.0  # steps in a row without an overflow
+    grown = tl.where(scale * growth_factor < float("inf"), scale * growth_factor, scale)
+    bad = tl.load(state_ptr + 3) > 0.0
+    due = calm >= growth_interval
+    scale = tl.where(bad, scale * backoff_factor, tl.where(due, grown, scale))
+    tl.store(state_ptr + 6, scale)
+    tl.store(state_ptr + 7, tl.where(bad, 0.0, tl.where(due, 0.0, calm)))
+    tl.store(state_ptr + 4, 1.0 / scale)
+    tl.store(state_ptr + 3, 0.0)
+
+
 _TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
 
 
@@ -233,8 +256,8 @@ class Table:
         self.count = len(starts)
         self.arrays = len(columns)
         self.aligned = all(number % 16 == 0 for row in rows for number in row)
-        self.table = xp.asarray(np.array(rows, np.int64))
-        self.pieces = xp.asarray(np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
+        self.table = upload(xp, np.array(rows, np.int64))
+        self.pieces = upload(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 
     def type(self, which):
         """Triton's dtype of a column."""
@@ -250,6 +273,8 @@ _tables = {}  # (address, size and dtype of every array) -> Table, the last few
 
 def table_of(xp, *columns):
     """A Table of these arrays: the one made before, if they lie where its arrays lay."""
+    if is_recording():  # a graph's arrays lie where no others will: its tables are its own
+        return Table(xp, *columns)
     key = tuple((_address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
     found = _tables.pop(key, None) or Table(xp, *columns)
     _tables[key] = found  # the newest is last
@@ -258,10 +283,20 @@ def table_of(xp, *columns):
     return found
 
 
-def new_state(xp, lr=0.0, step=1.0, inverse_scale=1.0):
+def new_state(xp, lr=0.0, step=1.0, scale=1.0, growth=0.0):
     """The numbers in device memory that a step reads: lr, the step's number (from 1), the clip factor, whether an infinite
-    gradient was found, 1 / the loss scale, the gradients' norm."""
-    return xp.asarray(np.array([lr, step, 1.0, 0.0, inverse_scale, 0.0], np.float32))
+    gradient was found, 1 / the loss scale, the gradients' norm, the loss scale, steps since it last changed."""
+    return upload(xp, np.array([lr, step, 1.0, 0.0, 1.0 / scale, 0.0, scale, growth], np.float32))
+
+
+def count(state):
+    """Raise the state's step by one, unless an infinite gradient was found."""
+    launch(_count, (1,), state, num_warps=1)
+
+
+def update_scale(state, growth_factor, backoff_factor, growth_interval):
+    """The loss scale for the next step: smaller if an infinite gradient was found, larger after `growth_interval` calm steps."""
+    launch(_update_scale, (1,), state, float(growth_factor), float(backoff_factor), float(growth_interval), num_warps=1)
 
 
 _BLOCKS = {"PIECE": PIECE, "BLOCK": 1024, "num_warps": 4}

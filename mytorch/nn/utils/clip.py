@@ -25,9 +25,9 @@ def _total(grads, norm_type):
     xp = xp_of(raws[0])
     module = multi_kernels(raws) if norm_type == 2.0 else None
     if module is not None:  # on a GPU: all of them in one launch
-        state = module.new_state(xp)
+        state = xp.empty(module.PLACES, np.float32)
         module.norm(module.table_of(xp, raws), state, which=0)
-        return state[module.NORM]
+        return state[module.NORM : module.NORM + 1].reshape(())
     wide = [r if r.dtype.itemsize > 2 else r.astype(np.float32) for r in raws]
     if norm_type == math.inf:
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
@@ -62,8 +62,8 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     raws = [g._array for g in grads]
     module = multi_kernels(raws)
     if module is not None:
-        state = module.new_state(xp)
-        state[module.CLIP] = scale
+        state = xp.empty(module.PLACES, np.float32)
+        state[module.CLIP : module.CLIP + 1] = scale
         module.clip(module.table_of(xp, raws), state, which=0)
         for g in grads:
             g._bump()
@@ -93,6 +93,16 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
     grads = _gradients(parameters)
+    raws = [g._array for g in grads]
+    module = multi_kernels(raws) if norm_type == 2.0 and not error_if_nonfinite else None
+    if module is not None:  # three launches for all of them
+        xp = xp_of(raws[0])
+        table, state = module.table_of(xp, raws), xp.empty(module.PLACES, np.float32)
+        module.norm(table, state, float(max_norm), which=0)
+        module.clip(table, state, which=0)
+        for g in grads:
+            g._bump()
+        return Tensor._wrap(state[module.NORM : module.NORM + 1].reshape(()))
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, float(max_norm), total, foreach)
     return total

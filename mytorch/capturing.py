@@ -1,0 +1,89 @@
+"""What a CUDA graph under capture asks of those whose numbers come from the host; `cuda/graphs.py` captures.
+
+A graph launches again what was launched while it was captured, with the same arguments and addresses. So what differs
+from step to step must lie in the device's memory, and be brought up to date before each replay:
+
+* `upload` puts numbers of the host's into device memory. Under capture the copy is part of the graph, from memory that
+  the graph keeps, so it brings the same numbers at each replay.
+* `Capture.before_replay(call)` runs a function on the host before each replay: an optimizer writes its learning rate.
+  It raises `Stale` if the graph no longer does what the program says (other hyperparameters, replaced memory).
+* `Capture.generators` are those that were drawn from; their offset is raised at each replay.
+
+`current` is the capture under way: the step is run as usual a few times first (`recording` is False), in which what must
+be there is made, and is then captured.
+"""
+
+import numpy as np
+
+from .errors import CaptureError
+
+current = None
+
+
+class Stale(Exception):
+    """A graph that must be captured anew; the message says why."""
+
+
+class Capture:
+    """One capture, or the run that prepares it.
+
+    Attributes:
+        recording: whether the stream is being captured, rather than the step run to prepare it.
+        kept: what the graph's launches refer to, and nothing else would keep.
+        updates: functions to run before each replay.
+        generators: random generators that were drawn from.
+    """
+
+    def __init__(self, recording):
+        self.recording = recording
+        self.kept = []
+        self.updates = []
+        self.generators = set()
+
+    def before_replay(self, call):
+        """Run `call()` on the host before each replay."""
+        self.updates.append(call)
+
+
+def is_preparing():
+    """Whether a capture is under way, or the run before it."""
+    return current is not None
+
+
+def is_recording():
+    """Whether what is launched now goes into a graph."""
+    return current is not None and current.recording
+
+
+def refuse(what, remedy):
+    """Raise the error for what a graph can't hold.
+
+    Raises:
+        CaptureError: if something is being captured.
+    """
+    if is_recording():
+        raise CaptureError(f"{what} can't be captured into a CUDA graph: {remedy}")
+
+
+def note_draw(generator):
+    """Note that a random generator was drawn from."""
+    if is_recording():
+        current.generators.add(generator)
+
+
+def upload(xp, host):
+    """A device array of a NumPy array's numbers; under capture, copied again at each replay."""
+    if not is_recording():
+        return xp.asarray(host)
+    pinned = xp.empty_pinned(host.shape, host.dtype)
+    pinned[...] = host
+    there = xp.empty(host.shape, host.dtype)
+    if host.size:
+        there.data.copy_from_host_async(pinned.ctypes.data, host.nbytes)
+    current.kept += [pinned, there]
+    return there
+
+
+def set_number(state, place, value):
+    """Write one number into a float32 array in device memory, on the current stream, without waiting."""
+    state[place : place + 1].fill(np.float32(value))

@@ -1,0 +1,532 @@
+"""CUDA graphs: the launches of a piece of program, noted once and then started all together.
+
+Launching costs the host 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
+training step of hundreds of launches is started by a single call. `compile_step` does it for a whole step;
+`CUDAGraph`, `graph` and `make_graphed_callables` are PyTorch's.
+
+A graph launches the same kernels on the same addresses with the same numbers, so what is captured must take what
+changes from device memory (`capturing.py` says how optimizers, scalers and generators do), must not wait for the
+GPU, and its inputs are copied into the arrays it was captured with. Its memory comes from a pool of its own, which
+nobody else allocates from.
+"""
+
+import functools
+import gc
+
+import numpy as np
+
+from .. import backend, capturing
+from .._array import Array
+from ..amp import Policy
+from ..autograd.mode import _mode, get_mode
+from ..capturing import Capture, Stale
+from ..errors import CaptureError
+from ..tensor import Tensor
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
+from . import streams
+from .memory import empty_cache
+
+
+def is_current_stream_capturing():
+    """Whether the current stream's work goes into a graph now; False without a GPU."""
+    return backend.cuda_available() and bool(backend.cupy_ns().cuda.get_current_stream().is_capturing())
+
+
+def graph_pool_handle():
+    """A memory pool that several graphs may share (if they are replayed in the order of their capture)."""
+    return backend.cupy_ns().cuda.MemoryPool()
+
+
+class CUDAGraph:
+    """A captured piece of program: `capture_begin` … `capture_end` on a stream of its own, then `replay`.
+
+    `with cuda.graph(g):` calls the first two. An optimizer step in it follows its learning rate, draws of random numbers
+    differ from replay to replay.
+    """
+
+    def __init__(self, keep_graph=False):
+        self._graph = None
+        self._pool = None
+        self._capture = None
+        self._end = None
+
+    def capture_begin(self, pool=None, capture_error_mode="relaxed"):
+        """Note from here on what the current stream is given, instead of running it.
+
+        Args:
+            pool: the memory pool of another graph (`pool()`, `graph_pool_handle()`); by default one of its own.
+            capture_error_mode: "relaxed": this library allocates memory while it captures, which the other modes forbid.
+
+        Raises:
+            RuntimeError: the current stream is the default one, or a capture is under way.
+            ValueError: another mode.
+        """
+        cuda = backend.cupy_ns().cuda
+        stream = cuda.get_current_stream()
+        if capture_error_mode != "relaxed":
+            raise ValueError(f"capture_error_mode must be 'relaxed', got {capture_error_mode!r}: memory is allocated during the capture.")
+        if stream.ptr == cuda.Stream.null.ptr:
+            raise RuntimeError("CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)")
+        if capturing.is_recording():
+            raise RuntimeError("capture_begin: another graph is being captured.")
+        self.reset()
+        self._pool = cuda.MemoryPool() if pool is None else pool
+        allocator = cuda.using_allocator(self._pool.malloc)
+        before = capturing.current
+        capture = Capture(recording=True)
+        stream.begin_capture()
+        allocator.__enter__()
+        capturing.current = capture
+
+        def end():
+            capturing.current = before
+            try:
+                return capture, stream.end_capture()
+            finally:
+                allocator.__exit__(None, None, None)
+
+        self._end = end
+
+    def capture_end(self):
+        """Stop noting; the graph can be replayed.
+
+        Raises:
+            RuntimeError: no capture was begun. CaptureError: something in it can't be captured.
+        """
+        if self._end is None:
+            raise RuntimeError("capture_end: called without capture_begin.")
+        for generator in list(capturing.current.generators):
+            generator.advance()
+        end, self._end = self._end, None
+        try:
+            self._capture, self._graph = end()
+        except Exception as error:
+            raise explained(error) from error
+
+    def _abandon(self):
+        """End a capture that failed."""
+        if self._end is not None:
+            end, self._end = self._end, None
+            try:
+                end()
+            except Exception:  # the capture is invalid already; the error that made it so is on its way
+                return
+
+    def replay(self):
+        """Run what was captured, on the current stream, without waiting.
+
+        Raises:
+            RuntimeError: nothing was captured. capturing.Stale: the program has changed what was captured (memory of
+                parameters, hyperparameters): capture again.
+        """
+        if self._graph is None:
+            raise RuntimeError("CUDAGraph.replay: nothing has been captured.")
+        for update in self._capture.updates:
+            update()
+        self._graph.launch()
+
+    def reset(self):
+        """Forget what was captured."""
+        self._graph = self._capture = self._pool = None
+
+    def pool(self):
+        """The memory pool, for another graph."""
+        return self._pool
+
+    def debug_dump(self, debug_path):
+        """Write the graph as a DOT file.
+
+        Raises:
+            RuntimeError: nothing was captured.
+        """
+        if self._graph is None:
+            raise RuntimeError("CUDAGraph.debug_dump: nothing has been captured.")
+        with open(debug_path, "w") as file:
+            file.write(self._graph.debug_dot_str())
+
+
+class graph:
+    """Context in which work is captured into a `CUDAGraph`, on a stream of its own.
+
+    Args:
+        cuda_graph: what to capture into. pool: as for `CUDAGraph.capture_begin`.
+        stream: where to capture; by default a stream that all captures share.
+    """
+
+    default_capture_stream = None
+
+    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="relaxed"):
+        self.cuda_graph = cuda_graph
+        self.pool = pool
+        self.mode = capture_error_mode
+        self.capture_stream = capture_stream() if stream is None else stream
+
+    def __enter__(self):
+        backend.cupy_ns().cuda.Device().synchronize()
+        gc.collect()
+        empty_cache()  # what preparing left in the pool, which the graph can't use
+        self.capture_stream.__enter__()
+        try:
+            self.cuda_graph.capture_begin(self.pool, self.mode)
+        except BaseException:
+            self.capture_stream.__exit__()
+            raise
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if error is None:
+                self.cuda_graph.capture_end()
+                return
+            self.cuda_graph._abandon()
+        finally:
+            self.capture_stream.__exit__()
+        told = explained(error)
+        if told is not error:
+            raise told from error
+
+
+def capture_stream():
+    """The stream of the current GPU that captures take by default."""
+    number = backend.cupy_ns().cuda.runtime.getDevice()
+    known = graph.default_capture_stream
+    if known is None or known._number != number:
+        graph.default_capture_stream = streams.Stream()
+    return graph.default_capture_stream
+
+
+def explained(error):
+    """A CaptureError for CUDA's own words about a capture; any other error itself."""
+    if isinstance(error, CaptureError) or "captur" not in str(error).lower():
+        return error
+    return CaptureError(
+        "this can't be captured into a CUDA graph: something in it waits for the GPU or copies from the host "
+        f"(.item(), bool(), printing, nonzero, masks as indices, tensors made of lists). CUDA says: {error}"
+    )
+
+
+# -- a whole step --------------------------------------------------------------------------------------------------------
+
+
+class _Recorded:
+    """One form of a step (shapes, dtypes, other arguments): runs so far, then its graph with its inputs and outputs."""
+
+    def __init__(self):
+        self.runs = 0
+        self.graph = None
+        self.inputs = self.outputs = None
+
+
+class CompiledStep:
+    """What `compile_step` returns; call it as the function."""
+
+    def __init__(self, function, warmup):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.warmup = warmup
+        self._forms = {}
+
+    def __call__(self, *args, **kwargs):
+        if not backend.cuda_available() or capturing.is_preparing():
+            return self.function(*args, **kwargs)
+        leaves, spec = tree_flatten((args, kwargs))
+        where = _device_for(leaves)
+        if where is None:
+            return self.function(*args, **kwargs)
+        with backend.on(where)[1]:
+            form = self._form(leaves, spec)
+            if form.graph is not None:
+                try:
+                    return self._replay(form, leaves)
+                except Stale:
+                    form.graph, form.runs = None, max(self.warmup - 1, 0)
+            if form.runs < self.warmup:
+                form.runs += 1
+                return _on_capture_stream(lambda: self._prepare([_moved(x, where) for x in leaves], spec))
+            self._capture(form, leaves, spec, where)
+            return self._replay(form, leaves)
+
+    def reset(self):
+        """Forget all graphs; the next calls prepare and capture anew."""
+        self._forms.clear()
+
+    def _form(self, leaves, spec):
+        mode = get_mode()
+        key = [str(spec), mode.grad, None if mode.autocast is None else (mode.autocast.device_type, mode.autocast.dtype)]
+        for leaf in leaves:
+            if _is_tensor(leaf):
+                if getattr(leaf, "requires_grad", False):
+                    raise CaptureError("compile_step: an argument requires grad; gradients are for what the step itself makes or holds.")
+                key.append((tuple(leaf.shape), leaf.dtype))
+            else:
+                key.append((type(leaf), leaf))
+        try:
+            return self._forms.setdefault(tuple(key), _Recorded())
+        except TypeError:
+            raise CaptureError(
+                "compile_step: arguments must be tensors, or hashable values that stay the same, in nested lists, tuples and dicts; "
+                f"got {', '.join(sorted({type(x).__name__ for x in leaves if not _is_tensor(x)}))}."
+            ) from None
+
+    def _run(self, leaves, spec):
+        """The function on these leaves, under a cache of casts of its own: a graph must cast its weights itself."""
+        args, kwargs = tree_unflatten(leaves, spec)
+        policy = get_mode().autocast
+        if policy is None:
+            return self.function(*args, **kwargs)
+        fresh = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
+        token = _mode.set(get_mode().replace(autocast=fresh))
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            _mode.reset(token)
+
+    def _prepare(self, leaves, spec):
+        capturing.current = Capture(recording=False)
+        try:
+            return self._run(leaves, spec)
+        finally:
+            capturing.current = None
+
+    def _capture(self, form, leaves, spec, where):
+        form.inputs = [_twin(x, where) for x in leaves]
+        captured = CUDAGraph()
+        with graph(captured):
+            form.outputs = self._run(form.inputs, spec)
+        form.graph = captured
+
+    def _replay(self, form, leaves):
+        for there, given in zip(form.inputs, leaves, strict=True):
+            if _is_tensor(given):
+                _fill(_raw(there), _raw(given))
+        form.graph.replay()
+        return tree_map(lambda x: type(x)._wrap(_raw(x).copy()) if _is_tensor(x) else x, form.outputs)
+
+
+def compile_step(function=None, *, warmup=3):
+    """A function that runs a whole training step (forward, backward, clipping, optimizer, scaler) as one CUDA graph.
+
+        @mytorch.compile_step
+        def step(x, y):
+            optimizer.zero_grad()
+            with mytorch.autocast("cuda", dtype=mytorch.bfloat16):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+    The first calls run it as it is, the next one captures it, and further ones replay what was captured, on new inputs;
+    each call is a real step. Another shape, dtype or other value of an argument gets a graph of its own. Learning rates may
+    change from step to step (`scheduler.step()` belongs outside); when a hyperparameter, a parameter's memory or a
+    loaded state dict is no longer what was captured, the step is captured anew.
+
+    The function may not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the host; whatever
+    else Python does in it (counting, `model.train()`, hooks) happens only in the first calls. Take batches as arguments:
+    they may lie on the CPU. What it returns are copies, which later steps leave alone.
+
+    On a CPU there is nothing to capture, and it runs as it is.
+
+    Args:
+        function: of tensors and hashable values, in nested lists, tuples and dicts; also as a decorator with arguments.
+        warmup: how many calls run before one is captured; at least 1.
+
+    Raises:
+        ValueError: warmup below 1. CaptureError, from a call: something that can't be captured; the message says what.
+    """
+    if warmup < 1:
+        raise ValueError(f"compile_step: warmup must be at least 1, got {warmup}.")
+    if function is None:
+        return functools.partial(compile_step, warmup=warmup)
+    return CompiledStep(function, warmup)
+
+
+def _is_tensor(x):
+    return isinstance(x, (Tensor, Array))
+
+
+def _raw(x):
+    return x._data._array if isinstance(x, Tensor) else x._array
+
+
+def _device_for(leaves):
+    """The GPU that a step on these arguments runs on; None if they lie on the CPU, which is also the default device."""
+    devices = {x.device for x in leaves if _is_tensor(x) and x.device.type == "cuda"}
+    if len(devices) > 1:
+        raise CaptureError(f"compile_step: arguments lie on several devices: {', '.join(sorted(map(str, devices)))}.")
+    if devices:
+        return devices.pop()
+    default = backend.as_device(None)
+    return default if default.type == "cuda" else None
+
+
+def _moved(x, where):
+    return type(x)._wrap(backend.to_device(_raw(x), where)) if _is_tensor(x) else x
+
+
+def _twin(x, where):
+    """A tensor like x on the device, for a graph to read from."""
+    if not _is_tensor(x):
+        return x
+    raw = _raw(x)
+    return type(x)._wrap(backend.on(where)[0].empty(raw.shape, raw.dtype))
+
+
+def _fill(there, given):
+    """Copy into a graph's input."""
+    if there is given or there.size == 0:
+        return
+    if isinstance(given, np.ndarray):
+        there.set(np.ascontiguousarray(given))
+    else:
+        there[...] = given
+
+
+def _on_capture_stream(call):
+    """Run on the stream that captures take, in order with the current one: what belongs to a stream is made for that one."""
+    side, here = capture_stream(), streams.current_stream()
+    side.wait_stream(here)
+    with side:
+        result = call()
+    here.wait_stream(side)
+    return result
+
+
+# -- functions and modules whose forward and backward are graphs ---------------------------------------------------------
+
+
+def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
+    """Functions (or modules) whose forward and backward are CUDA graphs, for use in a program that stays eager otherwise.
+
+    Args:
+        callables: a function or Module, or a tuple of them, called later in this order.
+        sample_args: a tuple of tensors for each (for a single callable, the tuple itself): later inputs have these shapes,
+            dtypes and requires_grad.
+        num_warmup_iters: runs before the capture.
+        allow_unused_input: whether an input or parameter may get no gradient.
+        pool: as for `CUDAGraph.capture_begin`.
+
+    Returns:
+        The same number of callables. A Module is returned itself, with a new `forward` that is used while `training` is what
+        it was here. Results lie in the graph's memory: the next call overwrites them.
+
+    Raises:
+        ValueError: a module with buffers that require grad or with hooks. RuntimeError: an input has another shape or requires_grad.
+
+    Source: torch.cuda.make_graphed_callables.
+    """
+    from ..nn import Module
+
+    single = not isinstance(callables, tuple)
+    if single:
+        callables, sample_args = (callables,), (sample_args,)
+    shared = graph_pool_handle() if pool is None else pool
+    for c in callables:
+        if isinstance(c, Module):
+            if c._backward_hooks or c._forward_hooks or c._forward_pre_hooks:
+                raise ValueError("make_graphed_callables: modules must have no hooks; register them afterwards.")
+            if any(b.requires_grad for b in c.buffers()):
+                raise ValueError("make_graphed_callables: modules must have no buffers that require grad.")
+    parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(callables, sample_args, strict=True)]
+    for _ in range(num_warmup_iters):
+        for part in parts:
+            _on_capture_stream(part.prepare)
+    for part in parts:
+        part.capture_forward(shared)
+    for part in reversed(parts):
+        part.capture_backward(shared)
+    made = tuple(part.callable() for part in parts)
+    return made[0] if single else made
+
+
+class _Graphed:
+    """One callable with its two graphs and the arrays that they read and write."""
+
+    def __init__(self, function, samples, allow_unused):
+        from ..nn import Module
+
+        self.function = function
+        self.allow_unused = allow_unused
+        self.parameters = [p for p in function.parameters() if p.requires_grad] if isinstance(function, Module) else []
+        leaves, self.spec = tree_flatten(samples)
+        if not all(isinstance(x, Tensor) for x in leaves):
+            raise TypeError("make_graphed_callables: sample_args must be tensors, in nested lists, tuples and dicts.")
+        self.inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
+        self.wanted = [x for x in self.inputs if x.requires_grad] + self.parameters
+        self.forward_graph = self.backward_graph = None
+
+    def _outputs(self):
+        result = self.function(*tree_unflatten(self.inputs, self.spec))
+        return tree_flatten(result)
+
+    def _gradients(self, outputs, given):
+        from ..autograd import grad
+
+        chosen = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
+        if not chosen or not self.wanted:
+            return [None] * len(self.wanted)
+        return grad([o for o, _ in chosen], self.wanted, [g for _, g in chosen], allow_unused=self.allow_unused)
+
+    def prepare(self):
+        """Run forward and backward once."""
+        before, capturing.current = capturing.current, Capture(recording=False)
+        try:
+            outputs, _ = self._outputs()
+            self._gradients(outputs, [o.detach().clone() for o in outputs])
+        finally:
+            capturing.current = before
+
+    def capture_forward(self, pool):
+        self.forward_graph = CUDAGraph()
+        with graph(self.forward_graph, pool):
+            self.outputs, self.out_spec = self._outputs()
+
+    def capture_backward(self, pool):
+        self.given = [Tensor._wrap(_raw(o).copy()) for o in self.outputs]
+        self.backward_graph = CUDAGraph()
+        with graph(self.backward_graph, pool):
+            self.gradients = list(self._gradients(self.outputs, self.given))
+        self.outputs = [o.detach() for o in self.outputs]
+
+    def callable(self):
+        """The function that replays; a Module with its forward replaced."""
+        from ..autograd import Function
+        from ..nn import Module
+
+        part = self
+
+        class Graphed(Function):
+            @staticmethod
+            def forward(ctx, *tensors):
+                for there, given in zip(part.inputs, tensors, strict=False):
+                    _fill(_raw(there), _raw(given))
+                part.forward_graph.replay()
+                return tuple(o.detach() for o in part.outputs)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                for there, given in zip(part.given, grads, strict=True):
+                    if given is not None:
+                        _fill(_raw(there), _raw(given))
+                part.backward_graph.replay()
+                found = iter(part.gradients)
+                on_inputs = [next(found) if x.requires_grad else None for x in part.inputs]
+                return tuple(None if g is None else g.detach() for g in (*on_inputs, *found))
+
+        def replayed(*args):
+            leaves, spec = tree_flatten(args)
+            if spec != part.spec:
+                raise RuntimeError("a graphed callable must be called with arguments nested like its sample_args.")
+            for given, there in zip(leaves, part.inputs, strict=True):
+                if tuple(given.shape) != tuple(there.shape) or given.dtype != there.dtype or given.requires_grad != there.requires_grad:
+                    raise RuntimeError(
+                        f"a graphed callable takes inputs like its sample_args: expected {tuple(there.shape)} {there.dtype} with "
+                        f"requires_grad={there.requires_grad}, got {tuple(given.shape)} {given.dtype} with requires_grad={given.requires_grad}."
+                    )
+            results = Graphed.apply(*leaves, *part.parameters)
+            return tree_unflatten(list(results) if isinstance(results, tuple) else [results], part.out_spec)
+
+        if not isinstance(self.function, Module):
+            return replayed
+        module, eager, training = self.function, self.function.forward, self.function.training
+        module.forward = lambda *args: replayed(*args) if module.training is training else eager(*args)
+        return module
