@@ -12,6 +12,7 @@ nobody else allocates from.
 
 import functools
 import gc
+import warnings
 
 import numpy as np
 
@@ -207,6 +208,9 @@ def explained(error):
 # -- a whole step --------------------------------------------------------------------------------------------------------
 
 
+MANY = 16  # forms of a step, before a warning
+
+
 class _Recorded:
     """One form of a step (shapes, dtypes, other arguments): runs so far, then its graph with its inputs and outputs."""
 
@@ -224,6 +228,7 @@ class CompiledStep:
         self.function = function
         self.warmup = warmup
         self._forms = {}
+        self._warned = False
 
     def __call__(self, *args, **kwargs):
         if not backend.cuda_available() or capturing.is_preparing():
@@ -251,7 +256,7 @@ class CompiledStep:
 
     def _form(self, leaves, spec):
         mode = get_mode()
-        key = [str(spec), mode.grad, None if mode.autocast is None else (mode.autocast.device_type, mode.autocast.dtype)]
+        key = [spec, mode.grad, None if mode.autocast is None else (mode.autocast.device_type, mode.autocast.dtype)]
         for leaf in leaves:
             if _is_tensor(leaf):
                 if getattr(leaf, "requires_grad", False):
@@ -260,7 +265,16 @@ class CompiledStep:
             else:
                 key.append((type(leaf), leaf))
         try:
-            return self._forms.setdefault(tuple(key), _Recorded())
+            form = self._forms.setdefault(tuple(key), _Recorded())
+            if len(self._forms) > MANY and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"compile_step: {self.function.__name__} has been called in more than {MANY} forms, and each gets a graph with memory of "
+                    "its own; numbers that change from step to step should be tensors, and shapes few.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            return form
         except TypeError:
             raise CaptureError(
                 "compile_step: arguments must be tensors, or hashable values that stay the same, in nested lists, tuples and dicts; "
