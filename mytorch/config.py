@@ -30,6 +30,7 @@ def _policy_from_environment():
     return _WORDS[word]
 
 
+float32_matmul_precision = "highest"  # "high" and "medium" let a GPU multiply float32 in TF32; see compat.py
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
 
 

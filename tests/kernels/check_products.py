@@ -1,0 +1,248 @@
+"""Products by cuBLASLt against float64: on a GPU for real, elsewhere over stand-ins for CuPy and for the library.
+
+The stand-in for the library (`tests/gpu/fake_cublaslt.py`) checks what it is given and multiplies what lies at the
+addresses, so the layouts, batches and epilogues are proven without a GPU.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .cases import DTYPES, NEAR, ON_GPU
+
+if ON_GPU:
+    library = None
+else:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+    import fake_cublaslt
+    import fake_cupy
+
+    fake_cupy.install()
+    library = fake_cublaslt.install()
+
+from mytorch.backend import cupy_ns
+from mytorch.kernels import cublas
+from mytorch.kernels import products as routed
+
+xp = cupy_ns()
+ALL = {**DTYPES, "fp64": np.dtype(np.float64)}
+rng = np.random.default_rng(0)
+
+
+def rand(*shape, dtype="fp32"):
+    """Normal numbers on the GPU, and the same, rounded to dtype, as float64 of NumPy's."""
+    x = np.asarray(rng.standard_normal(shape)).astype(ALL[dtype])
+    return xp.asarray(x), x.astype(np.float64)
+
+
+def near(got, want, factor=1.0):
+    """Check got against float64 `want`, to the precision of got's dtype."""
+    if library is not None:
+        assert library.why is None, library.why
+    bound = {"float64": 1e-12, **NEAR}[got.dtype.name] * factor * max(np.abs(want).max(initial=0.0), 0.1)
+    got = xp.asnumpy(got).astype(np.float64)
+    assert got.shape == want.shape, f"shape {got.shape}, wanted {want.shape}"
+    error = np.abs(got - want).max(initial=0.0)
+    assert error <= bound, f"error {error:.3g} above {bound:.3g}"
+
+
+def flipped(x, axes=(-1, -2)):
+    """x with two of its axes exchanged in memory."""
+    return xp.swapaxes(xp.ascontiguousarray(xp.swapaxes(x, *axes)), *axes)
+
+
+SIZES = [(1, 1, 1), (1, 8, 5), (7, 1, 3), (4, 6, 1), (33, 65, 17), (64, 48, 80)]
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("size", SIZES)
+def test_layouts(size, dtype):
+    m, n, k = size
+    a, a64 = rand(m, k, dtype=dtype)
+    b, b64 = rand(k, n, dtype=dtype)
+    for left in (a, flipped(a)):
+        for right in (b, flipped(b)):
+            near(cublas.matmul(left, right), a64 @ b64)
+            for out in (xp.empty((m, n), a.dtype), flipped(xp.empty((m, n), a.dtype)), xp.empty((m, n + 3), a.dtype)[:, 2:-1], xp.empty((2 * m, n), a.dtype)[::2]):
+                assert cublas.matmul(left, right, out) is out
+                near(out, a64 @ b64)
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_views(dtype):
+    """Parts of larger arrays, every second column, backwards, one number everywhere: with a leading dimension or a copy."""
+    x, x64 = rand(40, 48, dtype=dtype)
+    near(cublas.matmul(x[3:20, 5:16], x[1:12, 7:30]), x64[3:20, 5:16] @ x64[1:12, 7:30])
+    near(cublas.matmul(x[3:20, 5:16].T, x[3:20, 1:9]), x64[3:20, 5:16].T @ x64[3:20, 1:9])
+    near(cublas.matmul(x[:, ::2], x[:24]), x64[:, ::2] @ x64[:24])
+    near(cublas.matmul(x[::-1, :40], x), x64[::-1, :40] @ x64)
+    wide, wide64 = xp.broadcast_to(x[:1], (40, 48)), np.broadcast_to(x64[:1], (40, 48))
+    near(cublas.matmul(wide.T, x), wide64.T @ x64)
+    out = xp.zeros((80, 80), x.dtype)[::2, ::2]
+    cublas.matmul(x, x.T, out)
+    near(out, x64 @ x64.T)
+
+
+def _heads(*shape, dtype="fp32"):
+    """(B, T, H, D) seen as (B, H, T, D)."""
+    x, x64 = rand(*shape, dtype=dtype)
+    return xp.swapaxes(x, 1, 2), x64.swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("shapes", [
+    ((3, 5, 6), (3, 6, 4)), ((3, 5, 6), (6, 4)), ((5, 6), (3, 6, 4)), ((1, 5, 6), (3, 6, 4)), ((2, 3, 5, 6), (2, 3, 6, 4)),
+    ((2, 3, 5, 6), (3, 6, 4)), ((2, 1, 5, 6), (3, 6, 4)), ((2, 1, 5, 6), (1, 3, 6, 4)), ((3, 1, 6), (6, 4)), ((2, 3, 1, 6), (2, 1, 6, 1)),
+    ((20, 1, 3, 4), (20, 4, 2)), ((2, 3, 2, 5, 6), (2, 1, 2, 6, 4)),
+])  # fmt: skip
+def test_batches(shapes, dtype):
+    (a, a64), (b, b64) = (rand(*shape, dtype=dtype) for shape in shapes)
+    want = a64 @ b64
+    near(cublas.matmul(a, b), want, 2)
+    near(cublas.matmul(flipped(a), flipped(b)), want, 2)
+    out = flipped(xp.empty(want.shape, a.dtype))
+    near(cublas.matmul(a, b, out), want, 2)
+    if a.ndim > 2:
+        near(cublas.matmul(flipped(a, (0, 1)), b), want, 2)
+        near(cublas.matmul(a, b, flipped(xp.empty(want.shape, a.dtype), (0, 1))), want, 2)
+    if a.ndim > 3:
+        near(cublas.matmul(flipped(a, (1, 2)), flipped(b, (0, 1)), flipped(xp.empty(want.shape, a.dtype), (1, 2))), want, 2)
+
+
+@pytest.mark.parametrize("batch", [(2, 3), (20, 18)])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_heads(dtype, batch):
+    b, h = batch
+    q, q64 = _heads(b, 5, h, 8, dtype=dtype)
+    k, k64 = _heads(b, 7, h, 8, dtype=dtype)
+    v, v64 = _heads(b, 7, h, 8, dtype=dtype)
+    scores = cublas.matmul(q, xp.swapaxes(k, -1, -2))
+    near(scores, q64 @ k64.swapaxes(-1, -2))
+    p64 = xp.asnumpy(scores).astype(np.float64)
+    near(cublas.matmul(scores, v), p64 @ v64, 2)
+    out = xp.swapaxes(xp.empty((b, 5, h, 8), q.dtype), 1, 2)
+    near(cublas.matmul(scores, v, out), p64 @ v64, 2)
+
+
+def test_few_calls():
+    """What can be one call is one, and a batch that needs more makes few."""
+    if library is None:
+        return
+    for shapes, most in (
+        (((4, 8, 16), (16, 24)), 1), (((4, 2, 8, 16), (4, 2, 16, 24)), 1), (((4, 2, 8, 16), (4, 1, 16, 24)), 4), (((40, 1, 8, 16), (1, 30, 16, 24)), 1),
+    ):  # fmt: skip
+        a, b = (rand(*shape)[0] for shape in shapes)
+        before = len(library.calls)
+        cublas.matmul(a, b)
+        assert len(library.calls) - before <= most, shapes
+    q, _ = _heads(32, 5, 12, 8)
+    before = len(library.calls)
+    cublas.matmul(q, xp.swapaxes(q, -1, -2))
+    assert len(library.calls) - before == 12
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_accumulate_and_dtype(dtype):
+    a, a64 = rand(40, 9, dtype=dtype)
+    b, b64 = rand(40, 12, dtype=dtype)
+    wide = cublas.matmul(a.T, b, dtype=np.float32)
+    assert wide.dtype == np.float32
+    near(wide, a64.T @ b64)
+    cublas.matmul(a.T, b, wide, accumulate=True)
+    near(wide, 2 * (a64.T @ b64))
+    odd = xp.ones((9, 24), np.float32)[:, ::2]
+    cublas.matmul(a.T, b, odd, accumulate=True)
+    near(odd, 1 + a64.T @ b64)
+    many = xp.ones((2, 9, 12), a.dtype)
+    cublas.matmul(xp.stack([a.T, a.T]), b, many, accumulate=True)
+    near(many, np.stack([1 + a64.T @ b64] * 2), 2)
+
+
+def test_vectors():
+    a, a64 = rand(6, 5, 7)
+    v, v64 = rand(7)
+    w, w64 = rand(5)
+    near(cublas.matmul(a, v), a64 @ v64)
+    near(cublas.matmul(w, a), w64 @ a64)
+    near(cublas.matmul(v, v), np.asarray(v64 @ v64))
+    near(cublas.matmul(w, a[0]), w64 @ a64[0])
+    near(cublas.matmul(a[0], v[::-1]), a64[0] @ v64[::-1])
+    out = xp.zeros(5, np.float32)
+    cublas.matmul(a[0], v, out)
+    near(out, a64[0] @ v64)
+
+
+def test_empty():
+    for shapes in (((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 2, 3), (3, 2)), ((4, 2, 0), (4, 0, 3))):
+        a, b = (xp.ones(shape, np.float32) for shape in shapes)
+        near(cublas.matmul(a, b), np.ones(shapes[0]) @ np.ones(shapes[1]))
+    out = xp.ones((2, 3), np.float32)
+    cublas.matmul(xp.ones((2, 0), np.float32), xp.ones((0, 3), np.float32), out, accumulate=True)
+    near(out, np.ones((2, 3)))
+
+
+def test_misaligned():
+    """Addresses that are multiples of 2 bytes only."""
+    store, store64 = rand(4000, dtype="bf16")
+    a, b = store[1 : 1 + 33 * 20].reshape(33, 20), store[701 : 701 + 20 * 17].reshape(20, 17)
+    near(cublas.matmul(a, b), store64[1 : 1 + 33 * 20].reshape(33, 20) @ store64[701 : 701 + 20 * 17].reshape(20, 17))
+    a, b = (store[: 3 * 35].reshape(3, 5, 7), store[: 3 * 21].reshape(3, 7, 3))  # batch strides of 70 and 42 bytes
+    near(cublas.matmul(a, b), store64[: 3 * 35].reshape(3, 5, 7) @ store64[: 3 * 21].reshape(3, 7, 3), 2)
+
+
+def _gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [24, 45])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu_tanh"])
+def test_linear(activation, width, dtype):
+    f = {None: lambda v: v, "relu": lambda v: np.maximum(v, 0), "gelu_tanh": _gelu}[activation]
+    x, x64 = rand(2, 21, 33, dtype=dtype)
+    w, w64 = rand(width, 33, dtype=dtype)
+    b, b64 = rand(width, dtype=dtype)
+    near(cublas.linear(x, w, activation=activation), f(x64 @ w64.T), 2)
+    near(cublas.linear(x, w, b, activation=activation), f(x64 @ w64.T + b64), 2)
+    near(cublas.linear(x, w, rand(2 * width, dtype=dtype)[0][::2] * 0 + b, activation=activation), f(x64 @ w64.T + b64), 2)
+    near(cublas.linear(x[..., :0], w[:, :0], b, activation=activation), np.broadcast_to(f(b64), (2, 21, width)), 2)
+    assert cublas.linear(x[:0], w, b, activation=activation).shape == (0, 21, width)
+    if activation == "gelu_tanh":
+        out, inner = cublas.linear(x, w, b, activation=activation, before=True)
+        near(inner, x64 @ w64.T + b64, 2)
+        near(out, f(x64 @ w64.T + b64), 2)
+
+
+def test_refusals():
+    a, _ = rand(3, 4)
+    with pytest.raises(ValueError, match="inner sizes are 4 and 3"):
+        cublas.matmul(a, a)
+    with pytest.raises(ValueError, match="broadcast"):
+        cublas.matmul(xp.ones((2, 3, 4), np.float32), xp.ones((3, 4, 5), np.float32))
+    with pytest.raises(TypeError, match="expected two arrays of float16"):
+        cublas.matmul(a, a.T.astype(np.int32))
+    with pytest.raises(TypeError, match="can't be written as float16"):
+        cublas.matmul(a, a.T, dtype=np.float16)
+    with pytest.raises(ValueError, match=r"out is float32 \(2, 2\), and the product float32 \(3, 3\)"):
+        cublas.matmul(a, a.T, xp.empty((2, 2), np.float32))
+    with pytest.raises(ValueError, match="was not given"):
+        cublas.matmul(a, a.T, accumulate=True)
+    with pytest.raises(ValueError, match="no epilogue"):
+        cublas.linear(a, a, activation="silu")
+    with pytest.raises(ValueError, match=r"got float32 \(3, 4\), float32 \(3, 4\), float32 \(4,\)"):
+        cublas.linear(a, a, a[0])
+    with pytest.raises(ValueError, match="one place"):
+        cublas.matmul(a, a.T, xp.broadcast_to(xp.empty((3, 3), np.float32), (2, 3, 3)) if ON_GPU else xp.lib.stride_tricks.as_strided(xp.empty((3, 3), np.float32), (2, 3, 3), (0, 12, 4)))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("spec", [
+    "ij,jk->ik", "ij,kj->ki", "bij,bjk->bik", "bthd,bshd->bhts", "bhts,bshd->bthd", "ij,ij->", "i,j->ij", "ij->ji", "ii->i", "ij,j->i",
+    "bij,jk->bik", "ijk,ilm,njm,nlk,abc->", "ij,jk,kl->il", "aij,ajk->ik", "iij,jk->ik", "ab,cd->", "abc,cd->db", "ij,ij->ij", "i,i->i",
+])  # fmt: skip
+def test_einsum(spec, dtype):
+    sizes = dict(zip("abcdhijklmnst", (2, 3, 4, 5, 2, 3, 4, 5, 2, 3, 4, 5, 3), strict=True))
+    pairs = [rand(*(sizes[c] for c in term), dtype=dtype) for term in spec.split("->")[0].split(",")]
+    near(routed.einsum(xp, spec, *(a for a, _ in pairs)), np.einsum(spec, *(b for _, b in pairs)), 3)
