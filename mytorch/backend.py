@@ -180,6 +180,7 @@ def _load_cupy():
             scatter_max=cupyx.scatter_max,
             scatter_min=cupyx.scatter_min,
             empty_pinned=cupyx.empty_pinned,
+            **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
 
 

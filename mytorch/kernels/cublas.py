@@ -27,6 +27,7 @@ Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API"; the numbe
 import ctypes
 import ctypes.util
 import importlib
+import itertools
 import math
 import os
 import threading
@@ -251,14 +252,14 @@ class _Form:
     @staticmethod
     def _collapses(dims, which):
         """Whether one array's steps over several axes, outermost first, make one stride (or are all 0)."""
-        return all(outer[which] == inner[which] * inner[0] for outer, inner in zip(dims, dims[1:], strict=False))
+        return all(outer[which] == inner[which] * inner[0] for outer, inner in itertools.pairwise(dims))
 
 
 class _Plan:
     """What cuBLASLt needs for the products of one key: descriptor, layouts, algorithm. Freed with the last reference."""
 
     def __init__(self, form, types, fast, epilogue, aux_step, alignment, home, about):
-        library = self.library = load()
+        self.library = load()
         self.form, self.about, self.owned = form, about, []
         kind, out_kind = types
         itemsize, out_itemsize = kind.itemsize, out_kind.itemsize

@@ -88,6 +88,6 @@ def orthogonalize(g, coefficients, steps, eps):
     norm = rounded(xp.sqrt((x * x).sum()))
     x = rounded(x / xp.maximum(norm, eps))
     for _ in range(steps):
-        gram = rounded(x @ x.T)
-        x = rounded(a * x + rounded(b * gram + c * (gram @ gram)) @ x)
+        gram = rounded(xp.matmul(x, x.T))
+        x = rounded(a * x + xp.matmul(rounded(b * gram + c * xp.matmul(gram, gram)), x))
     return x.T if tall else x
