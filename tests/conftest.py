@@ -22,11 +22,13 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "cpu_only: what the test looks at exists on the CPU alone")
     if config.getoption("--stand-in"):
         sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+        import fake_cublaslt
         import fake_cupy
 
         fake_cupy.install()
         if os.environ.get("TRITON_INTERPRET") != "1":  # with it, kernels run in Triton's interpreter on the stand-in's memory
             os.environ["MYTORCH_FUSED"] = "0"
+        fake_cublaslt.install()
     if config.getoption("--device") != "cpu":
         _use(config.getoption("--device"))
 

@@ -425,6 +425,9 @@ class _Stream(_Current):
     def wait_event(self, event):
         return None
 
+    def is_capturing(self):
+        return False
+
     @property
     def done(self):
         return True
