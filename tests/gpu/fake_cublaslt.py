@@ -5,9 +5,11 @@ the numbers of cublasLt.h (versions 12 and 13), checks what the documentation de
 dimensions, alignment, supported dtypes, workspace), and computes the column-major products with NumPy.
 """
 
+import copy
 import ctypes
 import math
 
+import fake_cupy
 import ml_dtypes
 import numpy as np
 
@@ -219,6 +221,12 @@ class FakeCublasLt:
             need(at % min(aligned[3], 16) == 0, "bias or aux is not aligned as was claimed")
         scalar = ctypes.c_double if desc.scale == 1 else ctypes.c_float
         alpha, beta = scalar.from_address(alpha).value, scalar.from_address(beta).value
+        desc = copy.copy(desc)  # a graph keeps the addresses of this call
+        fake_cupy.run(lambda: self._compute(desc, layouts, (m, n), alpha, beta, a, b, c, d), mutates=True)
+        self.calls.append((m, n, k, layouts[3].batch, rank, desc.compute))
+
+    def _compute(self, desc, layouts, size, alpha, beta, a, b, c, d):
+        m, n = size
         wide = np.float64 if desc.scale == 1 else np.float32
         left, right = (self._matrices(at, x).astype(wide) for at, x in ((a, layouts[0]), (b, layouts[1])))
         if desc.transa:
@@ -240,7 +248,6 @@ class FakeCublasLt:
         if desc.epilogue & GELU:
             product = product * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (product + 0.044715 * product**3)))
         out[:] = product.astype(out.dtype)
-        self.calls.append((m, n, k, layouts[3].batch, rank, desc.compute))
 
 
 def install(**options):

@@ -40,6 +40,7 @@ def wrap(x):
 # -- graphs: what is captured is noted on a tape, and done at each launch -------------------------------------------------
 
 _tape = None
+_memory = []  # what was allocated under capture: a graph's memory is nobody else's
 
 
 class CaptureRefused(RuntimeError):
@@ -80,8 +81,8 @@ def waits(what):
 
 
 class _Graph:
-    def __init__(self, tape):
-        self._tape = tape
+    def __init__(self, tape, memory):
+        self._tape, self._memory = tape, memory
 
     def launch(self, stream=None):
         if _tape is not None:
@@ -97,10 +98,10 @@ class _Graph:
 
 
 def _begin_capture():
-    global _tape
+    global _tape, _memory
     if _tape is not None:
         raise CaptureRefused("the stream is being captured already")
-    _tape = []
+    _tape, _memory = [], []
     launch = sys.modules.get("mytorch.kernels.launch")
     if launch is not None:
         interpret = launch.interpret
@@ -116,7 +117,7 @@ def _end_capture():
     tape, _tape = _tape, None
     while _tape_end:
         _tape_end.pop()()
-    return _Graph(tape)
+    return _Graph(tape, _memory)
 
 
 class _Current:
@@ -165,6 +166,8 @@ class ndarray:
 
     def __init__(self, a):
         self._a = a
+        if _tape is not None:
+            _memory.append(a)
         self.base = None
         owner = a
         while getattr(owner, "base", None) is not None:
@@ -424,9 +427,6 @@ class _Stream(_Current):
 
     def wait_event(self, event):
         return None
-
-    def is_capturing(self):
-        return False
 
     @property
     def done(self):
