@@ -13,7 +13,7 @@ import types
 
 import numpy as np
 
-from . import autograd, dtypes, errors, functional, jit, linalg
+from . import autograd, config, dtypes, errors, functional, jit, linalg
 from .autograd.mode import get_mode
 from .kernels import threads
 from .nn import functional as F
@@ -42,7 +42,6 @@ class layout(memory_format):
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 strided = layout("strided")
-_matmul_precision = ["highest"]
 _deterministic = [True]
 _warn_always = [False]
 
@@ -72,15 +71,18 @@ def are_deterministic_algorithms_enabled():
 
 
 def set_float32_matmul_precision(precision):
-    """Accepted: "highest", "high" or "medium"; CPU products are in full float32."""
+    """How exact float32 products are on a GPU: "highest" (float32), or "high" or "medium" (TF32: 10 bits of mantissa, much quicker).
+
+    Products on the CPU are always in float32.
+    """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got {precision!r}.")
-    _matmul_precision[0] = precision
+    config.float32_matmul_precision = precision
 
 
 def get_float32_matmul_precision():
     """What was last set."""
-    return _matmul_precision[0]
+    return config.float32_matmul_precision
 
 
 def broadcast_shapes(*shapes):
@@ -345,6 +347,19 @@ def _attention_switches():
     return switches
 
 
+class _Products(types.SimpleNamespace):
+    """`backends.cuda.matmul`."""
+
+    @property
+    def allow_tf32(self):
+        """Whether a GPU may multiply float32 in TF32; another view of `set_float32_matmul_precision`."""
+        return config.float32_matmul_precision != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value):
+        set_float32_matmul_precision("high" if value else "highest")
+
+
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
     own = {k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__}
@@ -382,11 +397,11 @@ def install(namespace):
         "backends",
         {
             "cudnn": state(benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False),
-            "cuda": state(matmul=state(allow_tf32=False), is_built=lambda: False, **_attention_switches()),
+            "cuda": state(matmul=_Products(), is_built=lambda: False, **_attention_switches()),
             "mps": state(is_available=lambda: False, is_built=lambda: False),
             "mkldnn": state(enabled=False, is_available=lambda: False),
         },
-        "Settings of PyTorch's backends, accepted; this library has none of them.",
+        "Settings of PyTorch's backends: `cuda.matmul.allow_tf32` works, the others are accepted.",
     )
     namespace["version"] = _module("version", {"cuda": None, "__version__": namespace["__version__"]}, "Versions.")
 

@@ -285,7 +285,7 @@ class _Plan:
             for offset in call:
                 alignment = math.gcd(alignment, offset) if offset else alignment
         self.algorithms = self._algorithms(home, alignment, out_kind in _HALVES)
-        self.algorithm = ctypes.addressof(self.algorithms[0])
+        self.take(0)
 
     @staticmethod
     def pointers(epilogue):
@@ -346,6 +346,10 @@ class _Plan:
             )  # fmt: skip
             if status:
                 _check(status, "cublasLtMatmul", self.about)
+
+    def take(self, rank):
+        """Use the algorithm of this rank."""
+        self.algorithm = ctypes.addressof(self.algorithms[min(rank, len(self.algorithms) - 1)])
 
     def point_to(self, bias, aux):
         """Set the epilogue's addresses."""
@@ -416,7 +420,7 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
     plan = _plans.get(key)
     if plan is None:
         plan = _new_plan(key, a, b, out, home, epilogue, aux_step)
-        if type(plan) is _Plan and len(plan.algorithms) > 1:
+        if type(plan) is _Plan and len(plan.algorithms) > 1 and not _stream().is_capturing():
             _tune(plan, key, home, stream, a, b, out, bias, aux)
     if type(plan) is _Plan:
         beta = plan.one_at if accumulate else plan.zero_at
@@ -451,17 +455,15 @@ def _tune(plan, key, home, stream, a, b, out, bias, aux):
     kept = out.copy()
 
     def attempt(candidate):
-        plan.algorithm = ctypes.addressof(plan.algorithms[min(candidate["rank"], len(plan.algorithms) - 1)])
+        plan.take(candidate["rank"])
         plan.run(home, stream, a.data.ptr, b.data.ptr, out.data.ptr, plan.zero_at)
 
-    ranks = [{"rank": i} for i in range(len(plan.algorithms))]
-    candidates = {"none": ranks[:1], "medium": ranks[1 : _CANDIDATES["medium"]], "max": ranks[_CANDIDATES["medium"] :]}
+    form, ranks, few = plan.form, [{"rank": i} for i in range(len(plan.algorithms))], _CANDIDATES["medium"]
+    name = (load().cublasLtGetVersion(), a.dtype.name, out.dtype.name, form.m, form.n, form.k, form.batch, form.left, form.right, form.result)
     with _addresses:
         plan.point_to(bias, aux)
-        form = plan.form
-        sizes = (form.m, form.n, form.k, form.batch, form.left, form.right, form.result, *key[-4:])
-        name = (load().cublasLtGetVersion(), a.dtype.name, out.dtype.name, *sizes)
-        attempt(launch.tuned(matmul, name, candidates, attempt))
+        best = launch.tuned(matmul, (*name, *key[-4:]), {"none": ranks[:1], "medium": ranks[1:few], "max": ranks[few:]}, attempt)
+    plan.take(best["rank"])
     out[...] = kept
 
 

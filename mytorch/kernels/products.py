@@ -48,7 +48,7 @@ def functions(cp):
             product = _by_triton(cp, a, b, out)
             if product is not None:
                 return product
-        return cp.matmul(a, b, out=out)
+        return cp.matmul(a, b) if out is None else cp.matmul(a, b, out=out)
 
     def dot(a, b):
         """The inner product of vectors, or the product of matrices, as NumPy's."""

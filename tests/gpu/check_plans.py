@@ -1,0 +1,189 @@
+"""What `kernels/cublas.py` keeps and asks cuBLASLt for, over the stand-ins; no GPU's business."""
+
+import gc
+import itertools
+import json
+import sys
+import threading
+
+import numpy as np
+import pytest
+from check_products import library, near, rand, xp  # installs the stand-ins
+
+import mytorch
+from mytorch import backend
+from mytorch.kernels import cublas, products
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """No plans yet."""
+    cublas._plans.clear()
+    gc.collect()
+
+
+def test_a_plan_is_made_once(fresh):
+    a, a64 = rand(30, 20)
+    b, b64 = rand(20, 10)
+    made = library.made
+    near(cublas.matmul(a, b), a64 @ b64)
+    first = library.made
+    assert first > made and len(cublas._plans) == 1
+    for _ in range(3):
+        near(cublas.matmul(a, b), a64 @ b64)
+    assert library.made == first
+    cublas.matmul(a[:7], b)
+    assert library.made > first and len(cublas._plans) == 2
+
+
+def test_plans_are_bounded_and_freed(fresh, monkeypatch):
+    monkeypatch.setattr(cublas, "_MOST_PLANS", 5)
+    alive = len(library.objects)
+    for n in range(1, 30):
+        cublas.matmul(*(rand(n, n)[0] for _ in range(2)))
+    assert len(cublas._plans) == 5
+    assert len(library.objects) - alive == 5 * 5  # an operation, three layouts, a preference each
+    cublas._plans.clear()
+    assert len(library.objects) == alive
+
+
+def test_one_handle_and_workspace(fresh):
+    cublas.matmul(*(rand(3, 3)[0] for _ in range(2)))
+    assert len(cublas._homes) == 1 and sum(thing == "handle" for thing in library.objects.values()) == 1
+    assert next(iter(cublas._homes.values()))[2] == 32 << 20
+
+
+def test_precision_of_float32(fresh):
+    a, _ = rand(8, 8)
+    compute = []
+    settings = mytorch.backends.cuda.matmul
+    try:
+        for precision in ("highest", "high", "medium"):
+            mytorch.set_float32_matmul_precision(precision)
+            assert settings.allow_tf32 == (precision != "highest")
+            cublas.matmul(a, a)
+            compute.append(library.calls[-1][-1])
+        settings.allow_tf32 = False
+        assert mytorch.get_float32_matmul_precision() == "highest"
+        cublas.matmul(a, a)
+        settings.allow_tf32 = True
+        assert mytorch.get_float32_matmul_precision() == "high"
+        cublas.matmul(a.astype(np.float64), a.astype(np.float64))
+        assert library.calls[-1][-1] == cublas.COMPUTE_64F
+        cublas.matmul(a, a)
+    finally:
+        settings.allow_tf32 = False
+    assert compute == [68, 77, 77] and library.calls[-1][-1] == 77
+
+
+def test_what_the_library_lacks(fresh, monkeypatch):
+    """It is said once, and CuPy multiplies."""
+    x, x64 = rand(4, 8)
+    w, w64 = rand(3, 8)
+    monkeypatch.setattr(library, "unsupported", (2,))
+    with pytest.raises(cublas.Unsupported, match=r"cublasLtMatmulAlgoGetHeuristic returned CUBLAS_STATUS_NOT_SUPPORTED for float32 \(4, 8\) @ \(8, 3\)"):
+        cublas.linear(x, w, activation="relu")
+    library.why = None
+    with pytest.raises(cublas.Unsupported):
+        cublas.linear(x, w, activation="relu")
+    assert library.why is None  # it was not asked again
+    monkeypatch.setattr(library, "unsupported", (1,))
+    near_without_the_library = products.functions(backend.cupy_ns().module)["matmul"](x, w.T)
+    assert np.allclose(near_without_the_library.get(), x64 @ w64.T, atol=1e-4)
+    library.why = None
+
+
+def test_a_status_has_a_name(fresh):
+    x, _ = rand(4, 8)
+    cublas.matmul(x, x.T)
+    plan = next(iter(cublas._plans.values()))
+    plan.algorithms[0].algorithm[0] = 7
+    with pytest.raises(RuntimeError, match=r"cublasLtMatmul returned CUBLAS_STATUS_INVALID_VALUE for float32 \(4, 8\) @ \(8, 4\)"):
+        cublas.matmul(x, x.T)
+    assert "no algorithm" in library.why
+    library.why = None
+
+
+def test_threads_do_not_mix_their_biases(fresh):
+    x, x64 = rand(5, 6)
+    w, w64 = rand(7, 6)
+    biases = [rand(7) for _ in range(8)]
+    wrong = []
+
+    def work(bias, bias64):
+        for _ in range(50):
+            if not np.allclose(cublas.linear(x, w, bias).get(), x64 @ w64.T + bias64, atol=1e-4):
+                wrong.append(bias)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=pair) for pair in biases]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+def test_algorithms_are_measured(fresh, monkeypatch, tmp_path):
+    launch = pytest.importorskip("mytorch.kernels.launch")
+    monkeypatch.setenv("TRITON_AUTOTUNE_MODE", "medium")
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    times = itertools.cycle([3.0, 1.0, 2.0])
+
+    def measure(call):
+        call()
+        return next(times)
+
+    tuned = launch.tuned
+    monkeypatch.setattr(launch, "tuned", lambda *args: tuned(*args, measure=measure))
+    x, x64 = rand(4, 8)
+    total, total64 = rand(4, 4)
+    cublas.matmul(x, x.T, total, accumulate=True)
+    near(total, total64 + x64 @ x64.T)
+    cublas.matmul(x, x.T, total)
+    near(total, x64 @ x64.T)
+    assert library.calls[-1][4] == 1
+    (kept,) = json.loads(next(tmp_path.iterdir()).read_text()).values()
+    assert kept == {"rank": 1}
+    cublas._plans.clear()
+    count = len(library.calls)
+    cublas.matmul(x, x.T, total)
+    assert len(library.calls) - count == 1 and library.calls[-1][4] == 1  # read off the file
+
+
+@pytest.mark.parametrize("word", ["cupy", "cublaslt", None, "mkl"])
+def test_choice_of_the_library(word, monkeypatch):
+    monkeypatch.setenv("MYTORCH_GEMM", word) if word else monkeypatch.delenv("MYTORCH_GEMM", raising=False)
+    if word == "mkl":
+        with pytest.raises(ValueError, match="MYTORCH_GEMM is 'mkl'"):
+            products.functions(backend.cupy_ns().module)
+        return
+    names = products.functions(backend.cupy_ns().module)
+    x, x64 = rand(4, 8)
+    count = len(library.calls)
+    near(names["matmul"](x, x.T), x64 @ x64.T)
+    near(names["dot"](x[0], x[1]), np.asarray(x64[0] @ x64[1]))
+    near(names["einsum"]("ij,kj->ik", x, x), x64 @ x64.T)
+    assert len(library.calls) - count == (0 if word == "cupy" else 3)
+    assert names["matmul"](xp.ones((2, 2), np.int64), xp.ones((2, 2), np.int64)).dtype == np.int64
+
+
+def test_without_the_library(monkeypatch):
+    monkeypatch.delenv("MYTORCH_GEMM", raising=False)
+    x, x64 = rand(4, 8)
+
+    def missing(*args):
+        raise mytorch.errors.DeviceError("cuBLASLt can't be loaded.")
+
+    monkeypatch.setattr(cublas, "matmul", missing)
+    names = products.functions(backend.cupy_ns().module)
+    with pytest.warns(UserWarning, match="CuPy multiplies matrices instead"):
+        near(names["matmul"](x, x.T), x64 @ x64.T)
+    near(names["matmul"](x, x.T), x64 @ x64.T)
+    monkeypatch.setenv("MYTORCH_GEMM", "cublaslt")
+    with pytest.raises(mytorch.errors.DeviceError):
+        products.functions(backend.cupy_ns().module)["matmul"](x, x.T)
