@@ -54,6 +54,7 @@ EPILOGUES = {  # (bias, activation, whether its input is written too) -> cublasL
     (False, None, False): 1, (True, None, False): 4, (False, "relu", False): 2, (True, "relu", False): 6,
     (False, "gelu_tanh", False): 32, (True, "gelu_tanh", False): 36, (False, "gelu_tanh", True): 160, (True, "gelu_tanh", True): 164,
 }  # fmt: skip
+BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: the sum of the second operand over the inner axis goes where the bias lies
 NOT_SUPPORTED = 15  # of cublasStatus_t
 
 _P, _I, _Z, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
@@ -290,7 +291,7 @@ class _Plan:
     @staticmethod
     def pointers(epilogue):
         """The attributes of an epilogue that are addresses."""
-        return [DESC_BIAS_POINTER] * bool(epilogue & 4) + [DESC_AUX_POINTER] * bool(epilogue & 128)
+        return [DESC_BIAS_POINTER] * bool(epilogue & (4 | BIAS_GRADIENT)) + [DESC_AUX_POINTER] * bool(epilogue & 128)
 
     def _make(self, what, *arguments):
         """A descriptor, destroyed with the plan."""
@@ -570,3 +571,25 @@ def linear(x, weight, bias=None, *, activation=None, before=False):
         return linear(zeros((*x.shape[:-1], 1), x.dtype), zeros((shape[1], 1), x.dtype), bias, activation=activation, before=before)
     shape = (*x.shape[:-1], weight.shape[0])
     return (out.reshape(shape), aux.reshape(shape)) if before else out.reshape(shape)
+
+
+def weight_gradients(g, x):
+    """The gradients of a linear layer's weight and bias in one kernel: gᵀ @ x and the sum of g over its rows.
+
+    Args:
+        g: (rows, out). x: (rows, in), of g's dtype.
+
+    Returns:
+        (out, in) and (out,).
+
+    Raises:
+        ValueError, TypeError, Unsupported: as `matmul`.
+    """
+    if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
+        raise ValueError(f"weight_gradients: expected (rows, out) and (rows, in), got {g.shape} and {x.shape}.")
+    if not takes(g, x):
+        raise TypeError(f"weight_gradients: expected two arrays of one float dtype, got {g.dtype.name} and {x.dtype.name}.")
+    out, total = _empty((g.shape[1], x.shape[1]), g.dtype), _empty((g.shape[1],), g.dtype)
+    if not g.size or not x.size:
+        return matmul(g.T, x), g.sum(0)
+    return _run(g.T, x, out, False, BIAS_GRADIENT, total), total

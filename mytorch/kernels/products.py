@@ -1,4 +1,4 @@
-"""Which library multiplies arrays on a GPU: `matmul`, `dot` and `einsum` of CuPy's namespace.
+"""Which library multiplies arrays on a GPU: `matmul`, `dot`, `einsum` and `linear` of CuPy's namespace.
 
 cuBLASLt by `cublas.py` where it loads, for float16, bfloat16, float32 and float64. CuPy has the rest: other dtypes, and
 everything where the library is missing; during the capture of a CUDA graph, when CuPy refuses, Triton multiplies
@@ -6,6 +6,7 @@ instead. `MYTORCH_GEMM=cublaslt|cupy|triton`, read once, makes one of them do wh
 """
 
 import importlib
+import math
 import os
 import warnings
 
@@ -26,29 +27,54 @@ def functions(cp):
     choice = os.environ.get("MYTORCH_GEMM") or None
     if choice not in (None, *CHOICES):
         raise ValueError(f"MYTORCH_GEMM is {choice!r}; it takes one of {', '.join(CHOICES)}.")
-    trouble = []  # why cuBLASLt is not used
+    trouble = []  # why cuBLASLt can't be used
 
     def lt(a, b):
         """Whether cuBLASLt is to multiply a and b."""
         return choice in (None, "cublaslt") and not trouble and cublas.takes(a, b)
 
+    def attempt(function, a, b, *rest, **options):
+        """What cuBLASLt makes of it; None if it is not asked, not there, or not able to."""
+        if not lt(a, b):
+            return None
+        try:
+            return function(a, b, *rest, **options)
+        except DeviceError as error:
+            if choice == "cublaslt":
+                raise
+            trouble.append(error)
+            warnings.warn(f"{error} CuPy multiplies matrices instead.", UserWarning, stacklevel=3)
+        except cublas.Unsupported:
+            return None  # said before anything was written
+
     def matmul(a, b, out=None):
         """a @ b, as NumPy's."""
-        if lt(a, b):
-            try:
-                return cublas.matmul(a, b, out)
-            except DeviceError as error:
-                if choice == "cublaslt":
-                    raise
-                trouble.append(error)
-                warnings.warn(f"{error} CuPy multiplies matrices instead.", UserWarning, stacklevel=2)
-            except cublas.Unsupported:
-                pass  # said before anything was written
-        if choice == "triton" or (choice is None and cp.cuda.get_current_stream().is_capturing()):
+        product = attempt(cublas.matmul, a, b, out)
+        if product is None and (choice == "triton" or (choice is None and cp.cuda.get_current_stream().is_capturing())):
             product = _by_triton(cp, a, b, out)
-            if product is not None:
-                return product
-        return cp.matmul(a, b) if out is None else cp.matmul(a, b, out=out)
+        if product is None:
+            product = cp.matmul(a, b) if out is None else cp.matmul(a, b, out=out)
+        return product
+
+    def linear(x, weight, bias=None):
+        """x @ weightᵀ + bias."""
+        out = attempt(cublas.linear, x, weight, bias) if bias is None or bias.dtype == x.dtype else None
+        if out is None:
+            out = matmul(_rows(x), weight.T).reshape(*x.shape[:-1], weight.shape[0])
+            if bias is not None:
+                out += bias
+        return out
+
+    def linear_backward(g, x, weight, needs):
+        """The gradients of `linear`'s x, weight and bias where `needs` says so; None elsewhere."""
+        g, rows, gw, gb = _rows(g), _rows(x), None, None
+        if needs[1] and needs[2]:
+            gw, gb = attempt(cublas.weight_gradients, g, rows) or (None, None)
+        if needs[1] and gw is None:
+            gw = matmul(g.T, rows)
+        if needs[2] and gb is None:
+            gb = cp.sum(g, axis=0)
+        return matmul(g, weight).reshape(x.shape) if needs[0] else None, gw, gb
 
     def dot(a, b):
         """The inner product of vectors, or the product of matrices, as NumPy's."""
@@ -61,7 +87,12 @@ def functions(cp):
         return cp.einsum(spec, *arrays)
 
     namespace = _Names(cp, matmul)
-    return {"matmul": matmul, "dot": dot, "einsum": sum_products}
+    return {"matmul": matmul, "dot": dot, "einsum": sum_products, "linear": linear, "linear_backward": linear_backward}
+
+
+def _rows(x):
+    """x as a matrix of its last axis."""
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 class _Names:

@@ -155,6 +155,7 @@ _linear.grad(
     weight=lambda g, input, xp: xp.matmul(xp.transpose(_rows(xp, g)), _rows(xp, input)),
     bias=lambda g, xp: xp.sum(_rows(xp, g), axis=0),
 )
+_linear.fuse(cuda="mytorch.kernels.linear")
 
 
 # -- sums of products --------------------------------------------------------------------------------------------

@@ -22,9 +22,11 @@ else:
     fake_cupy.install()
     library = fake_cublaslt.install()
 
+import mytorch
 from mytorch.backend import cupy_ns
 from mytorch.kernels import cublas
 from mytorch.kernels.products import einsum
+from mytorch.nn import functional as F
 
 xp = cupy_ns()
 ALL = {**DTYPES, "fp64": np.dtype(np.float64)}
@@ -214,6 +216,35 @@ def test_linear(activation, width, dtype):
         out, inner = cublas.linear(x, w, b, activation=activation, before=True)
         near(inner, x64 @ w64.T + b64, 2)
         near(out, f(x64 @ w64.T + b64), 2)
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_weight_gradients(dtype):
+    g, g64 = rand(40, 24, dtype=dtype)
+    x, x64 = rand(40, 16, dtype=dtype)
+    gw, gb = cublas.weight_gradients(g, x)
+    near(gw, g64.T @ x64, 2)
+    near(gb, g64.sum(0), 2)
+    gw, gb = cublas.weight_gradients(flipped(g), x[:, 3:12])
+    near(gw, g64.T @ x64[:, 3:12], 2)
+    near(gb, g64.sum(0), 2)
+    gw, gb = cublas.weight_gradients(g[:0], x[:0])
+    near(gw, np.zeros((24, 16)))
+    near(gb, np.zeros(24))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer(bias, dtype):
+    """nn.functional.linear forward and backward."""
+    (x, x64), (w, w64), (b, b64), (g, g64) = (rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24)))
+    leaves = [mytorch.tensor(a).requires_grad_() for a in ((x, w, b) if bias else (x, w))]
+    out = F.linear(*leaves, fused=True)
+    out.backward(mytorch.tensor(g))
+    near(out.detach()._data._array, x64 @ w64.T + (b64 if bias else 0), 2)
+    wanted = (g64 @ w64, np.einsum("bto,bti->oi", g64, x64), g64.sum((0, 1)))
+    for leaf, want in zip(leaves, wanted, strict=False):
+        near(leaf.grad._array, want, 2)
 
 
 def test_refusals():

@@ -36,8 +36,8 @@ PREFERENCE = {
     5: ("align_a", ctypes.c_uint32, 256), 6: ("align_b", ctypes.c_uint32, 256), 7: ("align_c", ctypes.c_uint32, 256),
     8: ("align_d", ctypes.c_uint32, 256),
 }  # fmt: skip
-DEFAULT, RELU, BIAS, GELU, AUX = 1, 2, 4, 32, 128
-EPILOGUES = {DEFAULT, BIAS, RELU, RELU | BIAS, GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS}
+DEFAULT, RELU, BIAS, GELU, AUX, BGRADB = 1, 2, 4, 32, 128, 512
+EPILOGUES = {BGRADB, DEFAULT, BIAS, RELU, RELU | BIAS, GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS}
 
 
 class Heuristic(ctypes.Structure):
@@ -176,8 +176,9 @@ class FakeCublasLt:
         need(k == inner and (m, n) == (d.rows, d.cols), f"({m}, {k}) times ({inner}, {n}) is not ({d.rows}, {d.cols})")
         need(desc.epilogue in EPILOGUES, f"epilogue {desc.epilogue}")
         need(desc.epilogue not in self.unsupported, "epilogue", NOT_SUPPORTED)
-        if desc.epilogue & BIAS:
+        if desc.epilogue & (BIAS | BGRADB):
             need(desc.bias, "no bias pointer")
+        need(desc.epilogue != BGRADB or d.batch == 1, "bias gradient of a batch", NOT_SUPPORTED)
         if desc.epilogue & AUX:
             need(desc.aux and desc.aux_ld >= d.rows and desc.aux_ld % 8 == 0, f"aux_ld {desc.aux_ld}")
             need(d.batch == 1, "aux of a batch", NOT_SUPPORTED)
@@ -217,7 +218,7 @@ class FakeCublasLt:
         need(workspace and workspace % 16 == 0 and size >= needed, f"workspace of {size} at {workspace}")
         for at, align in zip((a, b, c, d), aligned, strict=True):
             need(at and at % align == 0, f"address {at:#x} is not aligned to {align}, as was claimed")
-        for at in [desc.bias] * bool(desc.epilogue & BIAS) + [desc.aux] * bool(desc.epilogue & AUX):
+        for at in [desc.bias] * bool(desc.epilogue & (BIAS | BGRADB)) + [desc.aux] * bool(desc.epilogue & AUX):
             need(at % min(aligned[3], 16) == 0, "bias or aux is not aligned as was claimed")
         scalar = ctypes.c_double if desc.scale == 1 else ctypes.c_float
         alpha, beta = scalar.from_address(alpha).value, scalar.from_address(beta).value
@@ -240,6 +241,9 @@ class FakeCublasLt:
         if desc.epilogue & BIAS:
             bias = np.frombuffer((ctypes.c_char * (m * out.itemsize)).from_address(desc.bias), out.dtype)
             product += bias.astype(wide)[:, None]
+        if desc.epilogue == BGRADB:
+            total = np.frombuffer((ctypes.c_char * (n * out.itemsize)).from_address(desc.bias), out.dtype)
+            total[:] = right[0].sum(0).astype(out.dtype)
         if desc.epilogue & AUX:
             place = Opaque(LAYOUT, type=layouts[3].type, rows=m, cols=n, ld=desc.aux_ld)
             self._matrices(desc.aux, place)[:] = product.astype(out.dtype)
