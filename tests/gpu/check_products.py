@@ -247,6 +247,20 @@ def test_layer(bias, dtype):
         near(leaf.grad._array, want, 2)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ["relu", "relu_squared", "silu", "gelu"])
+def test_layer_with_activation(activation, dtype):
+    (x, x64), (w, w64), (b, b64), (g, g64) = (rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24)))
+    leaves = [mytorch.tensor(a).requires_grad_() for a in (x, w, b)]
+    twins = [mytorch.tensor(a, device="cpu").requires_grad_() for a in (x64, w64, b64)]
+    out, want = (F.linear(*these, act_func=activation, fused=fused) for these, fused in ((leaves, True), (twins, False)))
+    out.backward(mytorch.tensor(g))
+    want.backward(mytorch.tensor(g64, device="cpu"))
+    near(out.detach()._data._array, want.detach().numpy(), 2)
+    for leaf, twin in zip(leaves, twins, strict=True):
+        near(leaf.grad._array, twin.grad.numpy(), 3)
+
+
 def test_refusals():
     a, _ = rand(3, 4)
     with pytest.raises(ValueError, match="inner sizes are 4 and 3"):
