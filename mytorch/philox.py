@@ -1,0 +1,106 @@
+"""Counter-based random numbers in plain array functions: Philox4x32-10.
+
+A number is a function of a seed, an offset, the number of the draw, and the element's index: nothing is kept that could be
+lost, so any element of any draw can be made again, in any order and on any device. Four words of 32 bits come from each
+
+    counter = (index's low half, call, offset, index's high half),  key = the seed's two halves
+
+and words 4i … 4i+3 of a draw are those of index i. What is done with words is the same on NumPy and CuPy, and, bit for bit but
+for the logarithm and sine of normal numbers, in `kernels/triton/random.py`, which has the same three functions.
+
+`state` is int64 (2,), seed and offset, in the memory of the device that draws, so a captured CUDA graph reads it anew at
+each replay. `call` is an int in [0, 2^31).
+
+Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
+"""
+
+import math
+
+import numpy as np
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_FACTORS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+TWO_PI = np.float32(2 * math.pi)
+
+
+def philox(counter, key, rounds=10):
+    """Four words of 32 random bits, as uint64 arrays, from four words of counter and two of key (uint64 arrays)."""
+    a, b, c, d = counter
+    k, m = key
+    for _ in range(rounds):
+        first, second = a * _FACTORS[0], c * _FACTORS[1]
+        a, b, c, d = (second >> _HALF) ^ b ^ k, second & _LOW, (first >> _HALF) ^ d ^ m, first & _LOW
+        k, m = (k + _STEPS[0]) & _LOW, (m + _STEPS[1]) & _LOW
+    return a, b, c, d
+
+
+def words(xp, state, call, count):
+    """The four words of each index below `count`, uint64 (count, 4) that hold 32 bits each."""
+    seed, offset = state.view(np.uint64)[:1], state.view(np.uint64)[1:]
+    index = xp.arange(count, dtype=np.uint64)
+    counter = index & _LOW, xp.full(1, call, np.uint64), offset & _LOW, index >> _HALF
+    return xp.stack(philox(counter, (seed & _LOW, seed >> _HALF)), axis=1)
+
+
+def longs(xp, state, call, count):
+    """`count` words of 64 bits; the first of two words is the high half."""
+    pairs = words(xp, state, call, -(-count // 2)).reshape(-1, 2)[:count]
+    return (pairs[:, 0] << _HALF) | pairs[:, 1]
+
+
+def bits_of(dtype):
+    """How many random bits a uniform number of a dtype holds: as many as its significand."""
+    if dtype == np.float64:
+        return 53
+    return {2: 11 if dtype == np.float16 else 8}.get(dtype.itemsize, 24)
+
+
+def uniform(xp, state, call, shape, dtype, low=0.0, high=1.0):
+    """Uniform numbers in [low, high), in a float dtype. They are computed in float32 (float64 in float64)."""
+    count, bits = math.prod(shape), bits_of(dtype)
+    if dtype == np.float64:
+        work, found = np.float64, longs(xp, state, call, count) >> np.uint64(11)
+    else:
+        work, found = np.float32, words(xp, state, call, -(-count // 4)).reshape(-1)[:count] >> np.uint64(32 - bits)
+    unit = found.astype(work) * work(2.0**-bits)
+    if low == 0.0 and high == 1.0:
+        return unit.astype(dtype, copy=False).reshape(shape)
+    out = (unit * work(high - low) + work(low)).astype(dtype, copy=False)
+    end, start = np.asarray(high).astype(dtype), np.asarray(low).astype(dtype)
+    return xp.where(out == end.item(), start.item(), out).astype(dtype, copy=False).reshape(shape)  # rounded up to high
+
+
+def normal(xp, state, call, shape, dtype, mean=0.0, std=1.0):
+    """Normal numbers in a float dtype, by Box and Muller's method, computed as `uniform` does."""
+    count = math.prod(shape)
+    if dtype == np.float64:
+        pairs = longs(xp, state, call, count + count % 2).reshape(-1, 2) >> np.uint64(11)
+        unit = (pairs.astype(np.float64) + 0.5) * 2.0**-53
+        radius, angle = xp.sqrt(-2.0 * xp.log(unit[:, 0])), 2 * math.pi * unit[:, 1]
+    else:
+        pairs = words(xp, state, call, -(-count // 4)).reshape(-1, 2).astype(np.float32) * np.float32(2.0**-32)
+        radius = xp.sqrt(np.float32(-2.0) * xp.log(pairs[:, 0] + np.float32(2.0**-33)))  # never log(0)
+        angle = TWO_PI * pairs[:, 1]
+    out = xp.stack([radius * xp.cos(angle), radius * xp.sin(angle)], axis=1).reshape(-1)[:count]
+    if std != 1.0:
+        out = out * out.dtype.type(std)
+    if mean != 0.0:
+        out = out + out.dtype.type(mean)
+    return out.astype(dtype, copy=False).reshape(shape)
+
+
+def integers(xp, state, call, shape, low, span):
+    """Whole numbers in [low, low + span), int64; a span of 2^64 takes all of them."""
+    found = longs(xp, state, call, math.prod(shape))
+    if span < 1 << 64:
+        found = found % np.uint64(span)
+    return (found + np.uint64(low % (1 << 64))).view(np.int64).reshape(shape)
+
+
+def seed_of(seed, call):
+    """64 bits for a generator that knows no counters, a function of seed and call: a Python int."""
+    halves = [np.array([n & 0xFFFFFFFF], np.uint64) for n in (seed, seed >> 32)]
+    a, b, _, _ = philox([np.array([n], np.uint64) for n in (0, call, 0, 0xFFFFFFFF)], halves)
+    return int(a[0]) << 32 | int(b[0])
