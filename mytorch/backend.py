@@ -203,6 +203,11 @@ def cuda_available():
     return _cupy_ns is not None
 
 
+def device_count():
+    """How many GPUs are visible; 0 without CuPy."""
+    return cupy_ns().cuda.runtime.getDeviceCount() if cuda_available() else 0
+
+
 def xp_of(raw):
     """The namespace of a raw array."""
     return numpy_ns if isinstance(raw, ndarray) else cupy_ns()

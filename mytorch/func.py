@@ -16,7 +16,7 @@ from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
 from .ops.movement import stack
-from .ops.random import get_rng_state, set_rng_state
+from .ops.random import positions, set_positions
 from .tensor import Tensor
 
 __all__ = [
@@ -381,11 +381,11 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} "
                 "for the mapped dimension"
             )
-        state = get_rng_state() if randomness == "same" else None
+        state = positions() if randomness == "same" else None
         results = []
         for i in range(sizes.pop()):
             if state is not None:
-                set_rng_state(state)
+                set_positions(state)
             chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
             results.append(func(*rebuild(chosen), **kwargs))
         return _stacked(results, out_dims)

@@ -8,22 +8,28 @@ from .ops.random import (
     get_rng_state,
     initial_seed,
     manual_seed,
+    positions,
     seed,
+    set_positions,
     set_rng_state,
 )
 
 
 @contextmanager
 def fork_rng(devices=None, enabled=True, device_type="cuda"):
-    """Draw what you like inside the block: afterwards the CPU generator is where it was before."""
+    """Draw what you like inside the block: afterwards the generators are where they were before.
+
+    Args:
+        devices: the GPUs whose generators are meant beside the CPU's; all by default.
+    """
     if not enabled:
         yield
         return
-    state = get_rng_state()
+    before = positions(devices)
     try:
         yield
     finally:
-        set_rng_state(state)
+        set_positions(before)
 
 
 __all__ = [

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 FLOORS = {  # a module may import from its own floor and those below
     "config": 0, "dtypes": 0, "errors": 0, "special": 0,
-    "backend": 1, "capturing": 1, "_array": 1, "autograd": 1, "kernels": 1,
+    "backend": 1, "capturing": 1, "philox": 1, "_array": 1, "autograd": 1, "kernels": 1,
     "tensor": 2, "printing": 2,
     "ops": 3, "random": 3,
     "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "jit": 0,

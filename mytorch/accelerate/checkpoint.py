@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..ops.random import get_rng_state, set_rng_state
+from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
 from ..serialization import load, load_safetensors, save_state_dict, save_tree, sync_directory, write_json
 
 META = "accelerator.json"  # written last: a directory that has it is complete
@@ -115,12 +115,13 @@ def keep_newest(path, limit):
 
 def random_states():
     """Where the library's, NumPy's and Python's generators are."""
-    return {"mytorch": get_rng_state(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
+    return {"mytorch": get_rng_state(), "cuda": gpu_states(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
 
 
 def set_random_states(states):
     """Continue from what `random_states` returned."""
     set_rng_state(states["mytorch"])
+    set_gpu_states(states.get("cuda", {}))  # an older file has none
     np.random.set_state(states["numpy"])
     random.setstate(states["python"])
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from ..ops.random import draw_numbers, get_rng_state, set_draw_numbers, set_rng_state
+from ..ops.random import positions, set_positions
 from ..tensor import Tensor
 from .function import Function
 from .functions import backward as run_backward
@@ -47,28 +47,18 @@ def set_checkpoint_early_stop(enable):
         _early_stop.reset(token)
 
 
-def _random_state():
-    """The CPU generator's state, and the draws that the generators of kernels are at."""
-    return get_rng_state(), draw_numbers()
-
-
-def _set_random_state(state):
-    set_rng_state(state[0])
-    set_draw_numbers(state[1])
-
-
 @contextlib.contextmanager
 def _random_numbers_of(state):
     """Draw random numbers from a state, and go on afterwards where they were; None leaves them alone."""
     if state is None:
         yield
         return
-    now = _random_state()
-    _set_random_state(state)
+    now = positions()
+    set_positions(state)
     try:
         yield
     finally:
-        _set_random_state(now)
+        set_positions(now)
 
 
 # -- by hooks on what is saved ------------------------------------------------------------------------
@@ -101,7 +91,7 @@ class _Frame:
         self.args = [_apart(a) for a in args]
         self.kwargs = {k: _apart(v) for k, v in kwargs.items()}
         self.mode = get_mode()
-        self.rng = _random_state() if keep_rng else None
+        self.rng = positions() if keep_rng else None
         self.context = context
         self.check = check
         self.early_stop = early_stop
@@ -181,7 +171,7 @@ class _Reentrant(Function):
     def forward(ctx, function, keep_rng, anchor, *args):
         ctx.function = function
         ctx.mode = get_mode().replace(grad=True, inference=False)
-        ctx.rng = _random_state() if keep_rng else None
+        ctx.rng = positions() if keep_rng else None
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))

@@ -37,9 +37,7 @@ def is_available():
     return backend.cuda_available()
 
 
-def device_count():
-    """How many GPUs are visible."""
-    return backend.cupy_ns().cuda.runtime.getDeviceCount() if is_available() else 0
+device_count = backend.device_count
 
 
 def current_device():
@@ -101,17 +99,20 @@ def ipc_collect():
 
 
 def seed():
-    """Seed the current GPU's generator from the operating system."""
+    """Seed the current GPU's generator from the operating system; nothing to seed without one."""
     if is_available():
-        generator_for(backend.as_device("cuda")).seed()
+        _generator("cuda").seed()
 
 
-seed_all = seed
+def seed_all():
+    """Seed the generators of all GPUs with one seed from the operating system."""
+    if is_available():
+        manual_seed_all(_generator("cuda").seed())
 
 
 def initial_seed():
     """The seed that the current GPU's generator last started from."""
-    return generator_for(backend.as_device("cuda")).initial_seed()
+    return _generator("cuda").initial_seed()
 
 
 def synchronize(device=None):
@@ -123,13 +124,38 @@ def synchronize(device=None):
 def manual_seed(seed):
     """Seed the current GPU's generator; nothing to seed without one."""
     if is_available():
-        generator_for(backend.as_device("cuda")).manual_seed(seed)
+        _generator("cuda").manual_seed(seed)
 
 
 def manual_seed_all(seed):
     """Seed the generators of all GPUs."""
     for i in range(device_count()):
-        generator_for(backend.as_device(f"cuda:{i}")).manual_seed(seed)
+        _generator(i).manual_seed(seed)
+
+
+def _generator(device):
+    return generator_for(backend.as_device(device))
+
+
+def get_rng_state(device="cuda"):
+    """The state of a GPU's generator, a uint8 tensor on the CPU."""
+    return _generator(device).get_state()
+
+
+def set_rng_state(new_state, device="cuda"):
+    """Go on from a state that `get_rng_state` returned."""
+    _generator(device).set_state(new_state)
+
+
+def get_rng_state_all():
+    """The states of all GPUs' generators, in order."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state_all(new_states):
+    """Go on from the states that `get_rng_state_all` returned."""
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
 
 
 def __getattr__(name):

@@ -184,7 +184,7 @@ class Binomial(Success, Distribution):
         counts, source = _drawn(self.total_count.expand(shape).detach(), None)
         probs = self.probs.expand(shape).detach()._data._array
         return Tensor._wrap(
-            source._source.binomial(counts.astype("int64"), probs).astype(counts.dtype)
+            source.library().binomial(counts.astype("int64"), probs).astype(counts.dtype)
         )
 
     def log_prob(self, value):

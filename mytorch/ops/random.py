@@ -4,15 +4,20 @@ On the CPU the generator is the Mersenne Twister that PyTorch uses, and uniform,
 permutations are made of its words the way PyTorch makes them. So `manual_seed(0); randn(3, 4)` gives
 PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights. (Normal draws of 16
 or more agree to rounding; Bernoulli draws come from another algorithm there and do not agree.)
+
+On a GPU they are Philox's (`philox.py`), made of the seed and an offset in the GPU's memory and of the number of the draw.
+A generator's state is these three numbers.
 """
 
 import math
+from functools import cache
+from importlib import import_module
 
 import numpy as np
 
-from .. import capturing, dtypes
+from .. import capturing, config, dtypes, philox
 from .._array import Array
-from ..backend import CPU, as_device, cupy_ns, on
+from ..backend import CPU, as_device, device_count, on
 from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
@@ -33,38 +38,61 @@ class Generator:
         self.device = as_device(device)
         self._seed = 67280421310721  # PyTorch's default
         self._spare = None  # the second number of the last pair of scalar normals
+        self._bits = None  # seed and offset in the device's memory
         self._reset()
 
     def _reset(self):
         if self.device.type == "cpu":
             self._source = np.random.RandomState(np.random.MT19937())
             self._source.seed(self._seed & 0xFFFFFFFF)
-        else:
-            xp, there = on(self.device)
-            with there:
-                self._source = xp.random.default_rng(self._seed % (1 << 64))
-        self._spare = None
-        self._draws = 0
-        if getattr(self, "_bits", None) is not None:  # in place: a captured graph reads it from there
-            self._bits[:] = on(self.device)[0].asarray(self._philox_state())
+        self._spare = self._written = None
+        self._offset = self._draws = 0
+        if self._bits is not None or self.device.type != "cpu":
+            self.go_to(self.position)
 
-    def _philox_state(self):
-        return np.array([self._seed & 0x7FFFFFFFFFFFFFFF, 0], np.int64)
+    @property
+    def position(self):
+        """(seed, offset, draws so far): where a generator is whose numbers kernels make; asks no device."""
+        return self._seed, self._offset, self._draws
+
+    def go_to(self, position):
+        """Go on from a `position`. Seed and offset are written into the same memory, where a captured graph reads them."""
+        seed, offset, _ = position
+        if self._bits is None:
+            self._bits = _memory_for_state(self.device)
+        if self._written != (seed, offset):
+            with on(self.device)[1]:
+                self._bits[0] = seed - (1 << 64) if seed >> 63 else seed
+                self._bits[1] = offset
+            self._written = seed, offset
+        self._seed, self._offset, self._draws = position
 
     def next_draw(self):
-        """For a kernel that makes random bits itself: seed and offset, int64 (2,) in the device's memory, and the draw's number."""
-        if getattr(self, "_bits", None) is None:
-            xp, there = on(self.device)
-            with there:
-                self._bits = xp.asarray(self._philox_state())
-        self._draws = (self._draws + 1) & 0x7FFFFFFF
+        """For one draw by Philox: seed and offset, int64 (2,) in the device's memory, and the draw's number.
+
+        Neither allocates nor copies, so it may be called while a CUDA graph is captured.
+        """
+        if self._bits is None:  # the CPU's generator draws otherwise
+            self.go_to(self.position)
+        self._draws += 1
+        if self._draws >> 31:  # numbers of draws have 31 bits; go on far from the offsets that `advance` reaches
+            self._draws = 0
+            self._raise_offset(1 << 31)
         capturing.note_draw(self)
         return self._bits, self._draws
 
     def advance(self):
         """Raise the offset in the device's memory, so that what was captured draws anew at its next replay."""
-        bits, _ = self.next_draw()
-        bits[1:2] += 1
+        if self._bits is None:
+            self.go_to(self.position)
+        self._raise_offset(1)
+
+    def _raise_offset(self, step):
+        with on(self.device)[1]:
+            offset = self._bits[1:]
+            offset += step
+        self._offset += step
+        self._written = self._seed, self._offset
 
     def manual_seed(self, seed):
         """Start again from `seed`, an int (negative ones count from 2**64); returns self."""
@@ -90,7 +118,9 @@ class Generator:
     def get_state(self):
         """The state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            raise NotImplementedError("Generator.get_state: the state of a GPU generator can't be read; keep its seed.")
+            offset = int(self._bits[1])  # a captured graph may have raised it
+            raw = np.array([self._seed], np.uint64).tobytes() + np.array([offset, self._draws], np.int64).tobytes()
+            return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
         _, key, position, _, _ = self._source.get_state()
         spare = math.nan if self._spare is None else self._spare
         head = np.array([self._seed], np.uint64).tobytes() + np.array([position], np.int64).tobytes()
@@ -104,6 +134,13 @@ class Generator:
             RuntimeError: it is not such a state.
         """
         raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
+        if self.device.type != "cpu":
+            if len(raw) != 24:
+                raise RuntimeError(f"set_state: expected the 24 bytes of a GPU's Generator.get_state(), got {len(raw)}.")
+            self._written = None
+            offset, draws = np.frombuffer(raw[8:], np.int64).tolist()
+            self.go_to((int(np.frombuffer(raw[:8], np.uint64)[0]), offset, draws))
+            return self
         if len(raw) != 24 + 4 * 624:
             raise RuntimeError(f"set_state: expected the {24 + 4 * 624} bytes of Generator.get_state(), got {len(raw)}.")
         self._seed = int(np.frombuffer(raw[:8], np.uint64)[0])
@@ -134,7 +171,7 @@ class Generator:
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.uniform, shape, numpy_dtype, low, high)
         if self.device.type != "cpu":
-            return self._gpu_uniform(shape, numpy_dtype, low, high)
+            return self._made_floats("uniform", shape, numpy_dtype, low, high)
         n = math.prod(shape)
         if numpy_dtype == np.float64:
             unit = (self.words64(n) & np.uint64((1 << 53) - 1)).astype(np.float64) * _TWO53
@@ -152,21 +189,38 @@ class Generator:
         real = np.float64 if np.dtype(numpy_dtype).itemsize == 16 else np.float32
         return draw((*shape, 2), real, *parameters).view(numpy_dtype).reshape(shape)
 
-    def _gpu_uniform(self, shape, numpy_dtype, low, high):
-        _, there = on(self.device)
+    def _made(self, name, *arguments):
+        """A draw on a GPU, by a kernel or by plain array functions, which give the same numbers."""
+        state, call = self.next_draw()
+        xp, there = on(self.device)
         with there:
-            kind = np.float64 if numpy_dtype == np.float64 else np.float32
-            return (self._source.random(shape, dtype=kind) * (high - low) + low).astype(numpy_dtype, copy=False)
+            return getattr(_maker(), name)(xp, state, call, *arguments)
+
+    def _made_floats(self, name, shape, numpy_dtype, *arguments):
+        kind = np.dtype(numpy_dtype)
+        if kind.kind in "fV":
+            return self._made(name, shape, kind, *arguments)
+        return self._made(name, shape, np.dtype(np.float32), *arguments).astype(kind)
+
+    def library(self):
+        """NumPy's or CuPy's generator, for the distributions that only they have.
+
+        On a GPU it is a fresh one at each call, seeded by the next draw: so it is where the seed and the number of draws say.
+        """
+        if self.device.type == "cpu":
+            return self._source
+        capturing.refuse("a draw from CuPy's generator (Poisson, binomial, gamma)", "each replay would give the same numbers.")
+        _, call = self.next_draw()
+        xp, there = on(self.device)
+        with there:
+            return xp.random.Generator(xp.random.Philox4x3210(philox.seed_of(self._seed, call)))
 
     def normal(self, shape, numpy_dtype, mean=0.0, std=1.0):
         """Normal numbers; each part of complex ones has half the variance, and the mean."""
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
-            _, there = on(self.device)
-            with there:
-                kind = np.float64 if numpy_dtype == np.float64 else np.float32
-                return (self._source.standard_normal(shape, dtype=kind) * std + mean).astype(numpy_dtype, copy=False)
+            return self._made_floats("normal", shape, numpy_dtype, mean, std)
         n = math.prod(shape)
         if n < 16:
             return np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64).astype(numpy_dtype).reshape(shape)
@@ -191,9 +245,7 @@ class Generator:
     def integers(self, low, high, shape):
         """Whole numbers in [low, high), int64."""
         if self.device.type != "cpu":
-            _, there = on(self.device)
-            with there:
-                return self._source.integers(low, high, size=shape, dtype=np.int64)
+            return self._made("integers", shape, low, high - low)
         n, span = math.prod(shape), high - low
         if span >= 1 << 28:  # PyTorch's limit for taking 32-bit words
             words = self.words64(n)
@@ -205,9 +257,10 @@ class Generator:
     def permutation(self, n):
         """The numbers 0 … n-1 in random order, int64."""
         if self.device.type != "cpu":
-            _, there = on(self.device)
+            xp, there = on(self.device)
+            keys = self._made("integers", (n,), -(1 << 63), 1 << 64)
             with there:
-                return cupy_ns().argsort(self._source.random(n)).astype(np.int64)
+                return xp.argsort(keys).astype(np.int64, copy=False)
         order = list(range(n))
         if n > 1:
             left = np.arange(n, 1, -1, dtype=np.uint32)
@@ -232,6 +285,35 @@ def _box_muller(unit, out, mean, std):
         out += work(mean)
 
 
+def _memory_for_state(device):
+    """int64 (2,) on a device.
+
+    Raises:
+        CaptureError: the step is being captured into a CUDA graph, whose replays would write the state anew each time.
+    """
+    xp, there = on(device)
+    if device.type != "cpu":
+        capturing.refuse("the first use of a GPU's generator", "draw from it once before.")
+    with there:
+        return xp.empty(2, np.int64)
+
+
+def _maker():
+    """Where numbers on a GPU are made: the kernels' module where Triton runs and may be used, else `philox`."""
+    if config.fused_policy.get() is False:
+        return philox
+    return _kernels() or philox
+
+
+@cache
+def _kernels():
+    try:
+        module = import_module("mytorch.kernels.triton.random")
+    except ImportError:
+        return None
+    return module if import_module("mytorch.kernels.launch").why_not() is None else None
+
+
 default_generator = Generator()
 _gpu_generators = {}
 
@@ -251,6 +333,18 @@ def generator_for(where, generator=None):
     if where.index not in _gpu_generators:
         _gpu_generators[where.index] = Generator(where).manual_seed(default_generator.initial_seed())
     return _gpu_generators[where.index]
+
+
+def gpu_states():
+    """The states of the GPUs' default generators that were used, by the GPU's number."""
+    return {index: generator.get_state() for index, generator in _gpu_generators.items()}
+
+
+def set_gpu_states(states):
+    """Go on from what `gpu_states` returned; GPUs that are not here are passed over."""
+    for index, state in states.items():
+        if index < device_count():
+            generator_for(as_device(f"cuda:{index}")).set_state(state)
 
 
 def manual_seed(seed):
@@ -282,16 +376,20 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
-def draw_numbers():
-    """Which draw each generator is at whose bits kernels make themselves: for `set_draw_numbers`."""
-    return [(g, g._draws) for g in (default_generator, *_gpu_generators.values())]
+def positions(devices=None):
+    """Where the default generators of the CPU and of some GPUs (all by default) are, without asking a GPU: for `set_positions`."""
+    indices = None if devices is None else [as_device(d).index for d in devices]
+    return get_rng_state(), indices, {g: g.position for g in (default_generator, *_gpu_generators.values())}
 
 
-def set_draw_numbers(numbers):
-    """Draw again what was drawn since `draw_numbers` gave these."""
-    known = dict(numbers)
+def set_positions(found):
+    """Draw again what was drawn since `positions` gave this."""
+    state, indices, known = found
+    set_rng_state(state)
+    start = default_generator.initial_seed(), 0, 0
     for generator in (default_generator, *_gpu_generators.values()):
-        generator._draws = known.get(generator, 0)  # one that was not there yet began at 0
+        if generator is default_generator or indices is None or generator.device.index in indices:
+            generator.go_to(known.get(generator, start))  # one that was not there yet began at 0
 
 
 def _place(dtype, where, generator):
@@ -580,14 +678,14 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
 def standard_gamma(shape_parameter, generator=None):
     """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
     raw, source = _drawn(shape_parameter, generator)
-    return source._source.standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
+    return source.library().standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
 
 
 @public(inplace=False, method=False)
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
-    return Tensor._wrap(source._source.poisson(raw).astype(raw.dtype))
+    return Tensor._wrap(on(source.device)[0].asarray(source.library().poisson(raw.astype(np.float64))).astype(raw.dtype))
 
 
 @public(inplace=False, method=False)
@@ -595,4 +693,5 @@ def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)
     chance = prob._data._array.astype(np.float64)
-    return Tensor._wrap(np.asarray(source._source.binomial(raw.astype(np.int64), chance)).astype(raw.dtype))
+    drawn = source.library().binomial(raw.astype(np.int64), chance)
+    return Tensor._wrap(on(source.device)[0].asarray(drawn).astype(raw.dtype))

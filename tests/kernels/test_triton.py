@@ -50,7 +50,8 @@ def test_on_the_gpu(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["check_norm.py", "check_cross_entropy.py", "check_elementwise.py", "check_matmul.py", "check_multi.py", "check_conv.py"]
+    "name",
+    [f"check_{part}.py" for part in ("norm", "cross_entropy", "elementwise", "matmul", "multi", "conv", "random")],
 )
 def test_compiles_for_an_h200(name):
     run([name], MYTORCH_COMPILE_ONLY="1")

@@ -111,8 +111,8 @@ def _integers(out_ptr, state_ptr, call, low, span, count, WHOLE: tl.constexpr, B
     a, b, c, d = _words(state_ptr, call, BLOCK)
     both = tl.interleave(_long(a, b), _long(c, d))
     if not WHOLE:
-        both = both % span.to(tl.int64).to(tl.uint64, bitcast=True)
-    _store(out_ptr, both.to(tl.int64, bitcast=True) + low.to(tl.int64), count, 2, BLOCK)
+        both = both % span.to(tl.int64).to(tl.uint64)
+    _store(out_ptr, both.to(tl.int64) + low.to(tl.int64), count, 2, BLOCK)
 
 
 def _bits(number):

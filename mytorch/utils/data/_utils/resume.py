@@ -164,8 +164,7 @@ def _sources(loader):
         if id(x) in seen:
             return
         if isinstance(x, _KINDS) and not isinstance(x, random.SystemRandom):
-            if not isinstance(x, Generator) or x.device.type == "cpu":
-                sources[path] = x
+            sources[path] = x
         elif _is_sampler(x):
             if isinstance(getattr(x, "epoch", None), int):
                 epochs[path] = x
