@@ -432,10 +432,6 @@ class _Stream(_Current):
     def done(self):
         return True
 
-    def is_capturing(self):
-        return False
-
-
     def __enter__(self):
         _streams.append(self)
         return self
