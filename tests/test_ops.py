@@ -1,6 +1,8 @@
 """Every op against PyTorch, from the rows of tests/samples: values, dtypes, first and second derivatives,
 surfaces, odd inputs."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,8 @@ def _resolve(root, dotted):
 
 def _function(row, lib):
     dotted = row.torch if lib.__name__ == "torch" else row.ours
+    if callable(dotted):
+        return functools.partial(dotted, lib)
     return _resolve(lib, dotted or row.name) if dotted or hasattr(lib, row.name) else getattr(lib.Tensor, row.name)
 
 

@@ -236,7 +236,7 @@ def _run_node(node, g, ways):
     """The gradients of a node's inputs: (parent, gradient) pairs."""
     if node.plan.run is not None:  # a user's autograd.Function
         return node.plan.run(node, g, ways)
-    if node.plan.ports and any(x is None for x in g):
+    if node.plan.ports and not node.op.missing and any(x is None for x in g):
         like = raw.unwrap(next(x for x in g if x is not None))
         g = [
             ways.zeros(shape, dtype, like) if x is None else x

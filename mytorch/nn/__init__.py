@@ -4,6 +4,7 @@ from . import functional, init, parallel, utils
 from .activation import (
     CELU,
     ELU,
+    GEGLU,
     GELU,
     GLU,
     SELU,
@@ -16,6 +17,7 @@ from .activation import (
     LogSoftmax,
     Mish,
     PReLU,
+    ReGLU,
     ReLU,
     ReLU6,
     ReLUSquared,
@@ -28,6 +30,7 @@ from .activation import (
     Softplus,
     Softshrink,
     Softsign,
+    SwiGLU,
     Tanh,
     Tanhshrink,
     Threshold,

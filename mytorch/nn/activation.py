@@ -21,7 +21,7 @@ class ReLU(Module):
     def forward(self, input):
         if self.auto:
             return input * (input.detach() > 0)
-        return input.relu_() if self.inplace else F.relu(input)
+        return F.relu(input, self.inplace, fused=self.fused)
 
     def extra_repr(self):
         return "inplace=True" if self.inplace else ""
@@ -51,7 +51,7 @@ class Sigmoid(Module):
         self.fused = fused
 
     def forward(self, input):
-        return 1 / (1 + (-input).exp()) if self.auto else F.sigmoid(input)
+        return 1 / (1 + (-input).exp()) if self.auto else F.sigmoid(input, fused=self.fused)
 
 
 class Tanh(Module):
@@ -82,13 +82,14 @@ class Softmax(Module):
         return f"dim={self.dim}"
 
 
-def _layer(name, function, *, arguments=(), inplace=False, named=True):
-    """A layer from a function: `arguments` are (name, default) pairs kept as attributes and passed on."""
+def _layer(name, function, *, arguments=(), inplace=False, named=True, fused=False):
+    """A layer from a function: `arguments` are (name, default) pairs kept as attributes and passed on; `fused`: it has a kernel."""
     names = [n for n, _ in arguments]
 
     def __init__(self, *args, **kwargs):
         Module.__init__(self)
-        kwargs.pop("fused", None) if kwargs.get("fused") is None else setattr(self, "fused", kwargs.pop("fused"))
+        if fused:
+            self.fused = kwargs.pop("fused", None)
         allowed = [*names, "inplace"] if inplace else names
         if len(args) > len(allowed):
             raise TypeError(f"{name}() takes {len(allowed)} arguments, got {len(args)}.")
@@ -107,6 +108,8 @@ def _layer(name, function, *, arguments=(), inplace=False, named=True):
         options = {n: getattr(self, n) for n in names}
         if inplace:
             options["inplace"] = self.inplace
+        if fused:
+            options["fused"] = self.fused
         return getattr(F, function)(input, **options)
 
     def extra_repr(self):
@@ -116,7 +119,9 @@ def _layer(name, function, *, arguments=(), inplace=False, named=True):
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     made = [inspect.Parameter(n, either, default=inspect.Parameter.empty if d is ... else d) for n, d in arguments]
     made += [inspect.Parameter("inplace", either, default=False)] if inplace else []
-    doc = f"Applies `F.{function}` elementwise." if function not in ("softmin", "log_softmax", "glu") else f"Applies `F.{function}`."
+    made += [inspect.Parameter("fused", inspect.Parameter.KEYWORD_ONLY, default=None)] if fused else []
+    elementwise = function not in ("softmin", "log_softmax", "glu", "swiglu", "geglu", "reglu")
+    doc = f"Applies `F.{function}` elementwise." if elementwise else f"Applies `F.{function}`."
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
     body["__signature__"] = inspect.Signature(made)
     return type(name, (Module,), body)
@@ -126,7 +131,7 @@ LeakyReLU = _layer("LeakyReLU", "leaky_relu", arguments=[("negative_slope", 0.01
 ELU = _layer("ELU", "elu", arguments=[("alpha", 1.0)], inplace=True)
 CELU = _layer("CELU", "celu", arguments=[("alpha", 1.0)], inplace=True)
 SELU = _layer("SELU", "selu", inplace=True)
-SiLU = _layer("SiLU", "silu", inplace=True)
+SiLU = _layer("SiLU", "silu", inplace=True, fused=True)
 Mish = _layer("Mish", "mish", inplace=True)
 ReLU6 = _layer("ReLU6", "relu6", inplace=True)
 Hardsigmoid = _layer("Hardsigmoid", "hardsigmoid", inplace=True)
@@ -139,10 +144,27 @@ Threshold = _layer("Threshold", "threshold", arguments=[("threshold", ...), ("va
 Softplus = _layer("Softplus", "softplus", arguments=[("beta", 1.0), ("threshold", 20.0)])
 Softsign = _layer("Softsign", "softsign")
 LogSigmoid = _layer("LogSigmoid", "logsigmoid")
-Softmin = _layer("Softmin", "softmin", arguments=[("dim", None)])
-LogSoftmax = _layer("LogSoftmax", "log_softmax", arguments=[("dim", None)])
+Softmin = _layer("Softmin", "softmin", arguments=[("dim", None)], fused=True)
+LogSoftmax = _layer("LogSoftmax", "log_softmax", arguments=[("dim", None)], fused=True)
 GLU = _layer("GLU", "glu", arguments=[("dim", -1)])
-ReLUSquared = _layer("ReLUSquared", "relu_squared")
+SwiGLU = _layer("SwiGLU", "swiglu", fused=True)  # of the halves of the last axis, as GLU
+ReGLU = _layer("ReGLU", "reglu", fused=True)
+ReLUSquared = _layer("ReLUSquared", "relu_squared", fused=True)
+
+
+class GEGLU(Module):
+    """gelu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
+
+    def __init__(self, approximate="none", *, fused=None):
+        super().__init__()
+        self.approximate = approximate
+        self.fused = fused
+
+    def forward(self, input):
+        return F.geglu(input, approximate=self.approximate, fused=self.fused)
+
+    def extra_repr(self):
+        return f"approximate={self.approximate!r}"
 
 
 class RReLU(Module):
@@ -184,7 +206,11 @@ class PReLU(Module):
 class Softmax2d(Module):
     """softmax over the channels of (N, C, H, W)."""
 
+    def __init__(self, *, fused=None):
+        super().__init__()
+        self.fused = fused
+
     def forward(self, input):
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
-        return F.softmax(input, -3)
+        return F.softmax(input, -3, fused=self.fused)

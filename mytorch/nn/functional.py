@@ -17,6 +17,7 @@ from ..ops.activation import (
     leaky_relu,
     log_softmax,
     logsigmoid,
+    masked_softmax,
     mish,
     prelu,
     relu6,
@@ -49,6 +50,7 @@ from ..ops.dropout import draw_mask
 from ..ops.dropout import dropout as _dropout
 from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
+from ..ops.gated import geglu, reglu, swiglu
 from ..ops.linalg import _linear
 from ..ops.linear_activation import ACTIVATIONS, linear_activation
 from ..ops.loss import (
@@ -80,6 +82,8 @@ from ..ops.loss import (
 )
 from ..ops.movement import cat, stack
 from ..ops.normalization import (
+    add_layer_norm,
+    add_rms_norm,
     batch_norm,
     group_norm,
     instance_norm,
@@ -208,9 +212,9 @@ def dropout(input, p=0.5, training=True, inplace=False, *, fused=None):
     return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused)
 
 
-def relu(input, inplace=False):
+def relu(input, inplace=False, *, fused=None):
     """max(input, 0); `inplace` writes it into the input."""
-    return input.relu_() if inplace else _relu(input)
+    return input.relu_() if inplace else _relu(input, fused=fused)
 
 
 def _channel_dropout(d):
@@ -435,6 +439,8 @@ __all__ = [
     "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_with_indices",
+    "add_layer_norm",
+    "add_rms_norm",
     "affine_grid",
     "alpha_dropout",
     "apply_rotary_pos_embed",
@@ -476,6 +482,7 @@ __all__ = [
     "fractional_max_pool3d",
     "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
+    "geglu",
     "gelu",
     "glu",
     "grid_sample",
@@ -505,6 +512,7 @@ __all__ = [
     "lp_pool2d",
     "lp_pool3d",
     "margin_ranking_loss",
+    "masked_softmax",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
@@ -531,6 +539,7 @@ __all__ = [
     "poisson_nll_loss",
     "precompute_rotary_cos_sin",
     "prelu",
+    "reglu",
     "relu",
     "relu6",
     "relu_",
@@ -551,6 +560,7 @@ __all__ = [
     "softplus",
     "softshrink",
     "softsign",
+    "swiglu",
     "tanh",
     "tanhshrink",
     "threshold",

@@ -11,6 +11,7 @@ from . import (
     elementwise,
     embedding,
     fft,
+    gated,
     indexing,
     inplace,
     linalg,

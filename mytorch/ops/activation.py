@@ -21,9 +21,9 @@ _relu.grad(input=lambda g, out, xp: xp.where(out > 0, g, 0.0))
 
 
 @public()
-def relu(input):
+def relu(input, *, fused=None):
     """max(input, 0)."""
-    return _relu.caller(input)
+    return _relu.caller(input) if fused is None else _relu(input, fused=fused)
 
 
 @op(dtype="float", name="sigmoid")
@@ -36,9 +36,9 @@ _sigmoid.grad(input=lambda g, out: g * (out * (1.0 - out)))
 
 
 @public()
-def sigmoid(input):
+def sigmoid(input, *, fused=None):
     """1 / (1 + exp(-input))."""
-    return _sigmoid.caller(input)
+    return _sigmoid.caller(input) if fused is None else _sigmoid(input, fused=fused)
 
 
 @op(dtype="float", name="tanh")
@@ -136,14 +136,15 @@ def _peak(xp, x, dim):
 
 
 @op(dtype="float", name="softmax", autocast="float32")
-def _softmax(xp, input, *, dim):
+def _softmax(xp, input, *, dim, dtype=None):
+    wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
-        return xp.ones_like(input)
+        return xp.ones_like(input, dtype=wanted)
     x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
     e = x - _peak(xp, x, dim)
     xp.exp(e, out=e)
     e /= xp.sum(e, axis=dim, keepdims=True)
-    return e.astype(input.dtype, copy=False)
+    return e.astype(wanted, copy=False)
 
 
 def _softmax_grad(g, out, dim, xp):
@@ -167,22 +168,30 @@ def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
             tensors, else 1).
         dtype: cast to this first.
     """
-    dim = dim if axis is None else axis
+    return _along(_softmax, input, dim if axis is None else axis, dtype, fused)
+
+
+def _along(record, input, dim, dtype, fused):
+    """Softmax or its logarithm; a cast of half precision to float32 is left to the op, which computes in float32 anyway."""
     if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
+        dtype = dtypes.as_dtype(dtype)
+        if dtype is not dtypes.float32 or input.dtype not in (dtypes.float16, dtypes.bfloat16) or input.device.type == "cpu":
+            input, dtype = cast(input, dtype), None
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
-    return _softmax(input, dim=normalize_dim(dim, input.ndim), fused=fused)
+    dim = normalize_dim(dim, input.ndim)
+    return record(input, dim=dim, fused=fused) if dtype is None else record(input, dim=dim, dtype=dtype, fused=fused)
 
 
 @op(dtype="float", name="log_softmax", autocast="float32")
-def _log_softmax(xp, input, *, dim):
+def _log_softmax(xp, input, *, dim, dtype=None):
+    wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
-        return xp.zeros_like(input)
+        return xp.zeros_like(input, dtype=wanted)
     x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
     shifted = x - _peak(xp, x, dim)
     shifted -= xp.log(xp.sum(xp.exp(shifted), axis=dim, keepdims=True))
-    return shifted.astype(input.dtype, copy=False)
+    return shifted.astype(wanted, copy=False)
 
 
 def _log_softmax_grad(g, out, dim, xp):
@@ -198,12 +207,63 @@ _log_softmax.fuse(cuda="mytorch.kernels.triton.log_softmax")
 @public(inplace=False)
 def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax."""
-    dim = dim if axis is None else axis
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    if dim is None:
-        dim = 0 if input.ndim in (0, 1, 3) else 1
-    return _log_softmax(input, dim=normalize_dim(dim, input.ndim), fused=fused)
+    return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused)
+
+
+@op(dtype="float", name="masked_softmax", autocast="float32", promoted=("input",))
+def _masked_softmax(xp, input, mask=None, *, causal=False, dtype=None):
+    """Softmax of scores (…, L, S) along the last axis."""
+    scores = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
+    if mask is not None:
+        scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = xp.where(xp.arange(scores.shape[-1]) <= xp.arange(scores.shape[-2])[:, None], scores, -math.inf)
+    peak = xp.max(scores, axis=-1, keepdims=True)
+    e = xp.exp(scores - xp.where(peak == -math.inf, 0.0, peak))
+    total = xp.sum(e, axis=-1, keepdims=True)
+    return xp.astype(e / xp.where(total == 0, 1.0, total), input.dtype if dtype is None else dtype.numpy)
+
+
+def _masked_softmax_grad(g, out, xp):
+    return _softmax_grad(g, out, -1, xp)
+
+
+_masked_softmax.grad(input=_masked_softmax_grad, mask=_masked_softmax_grad)
+_masked_softmax.fuse(cuda="mytorch.kernels.triton.masked_softmax")
+
+
+def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None):
+    """Softmax of the scores that a mask, causality, or both leave; on a GPU in one pass.
+
+    Args:
+        input: (…, L, S), or any shape without `causal`.
+        mask: broadcasts to input: bool, True where a score counts, or a float to add first.
+        causal: row i of the last two axes counts scores 0 … i.
+        dtype: of the result, computed in float32 at least; input's if not given (float32 under a GPU's autocast).
+
+    Returns:
+        input's shape; a row in which nothing counts gives zeros, where softmax of -inf alone would give NaN.
+
+    Raises:
+        RuntimeError: a mask that doesn't broadcast to input.
+        ValueError: `causal` along another axis than the last, or without an axis before it.
+    """
+    dim = normalize_dim(dim, input.ndim)
+    if causal and (dim != input.ndim - 1 or input.ndim < 2):
+        raise ValueError(f"masked_softmax: causal=True wants dim=-1 and two axes at least, got dim={dim} of {input.ndim} axes.")
+    shape = tuple(input.shape)
+    if mask is not None:
+        fits = mask.ndim <= len(shape) and all(m in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False))
+        if not fits:
+            raise RuntimeError(f"masked_softmax: a mask of shape {tuple(mask.shape)} doesn't broadcast to the input's {shape}.")
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    if input.ndim == 0:
+        return masked_softmax(input.reshape(1), mask, dtype=dtype, fused=fused).reshape(())
+    if dim == input.ndim - 1:
+        return _masked_softmax(input, mask, causal=bool(causal), dtype=dtype, fused=fused)
+    if mask is not None:
+        mask = mask.reshape((1,) * (input.ndim - mask.ndim) + tuple(mask.shape)).movedim(dim, -1)
+    return _masked_softmax(input.movedim(dim, -1), mask, causal=False, dtype=dtype, fused=fused).movedim(-1, dim)
 
 
 # -- more rectifiers and squashing functions -------------------------------------------------------------------
@@ -398,9 +458,9 @@ def glu(input, dim=-1):
     return a * sigmoid(b)
 
 
-def softmin(input, dim=None, dtype=None):
+def softmin(input, dim=None, dtype=None, *, fused=None):
     """softmax(-input)."""
-    return softmax(-input, dim, dtype)
+    return softmax(-input, dim, dtype, fused=fused)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):

@@ -27,6 +27,7 @@ complete one:
   `tensor_ns` has.
 * `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
   `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
+  `missing=True`: the gradient of an output that nothing used is None there, not zeros.
 * `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
   become the default float), "same" (inputs are left alone).
 * `view=True`: the result may share the input's memory.
@@ -160,7 +161,9 @@ def _picker(places):
 class Op:
     """The record of an op. Calling it runs it; see the module's docstring for the fields."""
 
-    def __init__(self, forward, *, dtype, promoted, residuals, outputs, differentiable, view, autocast, name, holomorphic):
+    def __init__(
+        self, forward, *, dtype, promoted, residuals, outputs, differentiable, missing, view, autocast, name, holomorphic
+    ):  # fmt: skip
         self.name = name or forward.__name__
         self.forward = forward
         self.__doc__ = forward.__doc__
@@ -177,6 +180,7 @@ class Op:
         self.outputs = outputs
         self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)
         self.differentiable = differentiable
+        self.missing = missing
         self.residuals = tuple(residuals)
         self.dtype = dtype
         self.promoted = tuple(self.inputs.index(n) for n in promoted) if promoted else None
@@ -223,7 +227,7 @@ class Op:
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
 
     def __call__(self, *inputs, fused=None, out=None, **attrs):
-        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.fused_here:
+        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.fused_here and fused is not True:
             result = self._run_single(inputs[0], attrs)
             if result is not None:
                 return result
@@ -238,12 +242,12 @@ class Op:
             inputs = mode.autocast.cast(self, inputs)
         raws, edges, arrays, as_tensor = prepare(self, inputs)
         xp = _namespace(raws)
-        rule = self.reference if not self.kernels else choose(self, xp, raws, attrs, fused)
+        rule = self.reference if not self.kernels and fused is not True else choose(self, xp, raws, attrs, fused)
         try:
             result = rule.forward(xp, *raws, **attrs)
         except (TypeError, ValueError, MemoryError) as error:
             raise _explained(self, raws, error) from None
-        if self.dtype != "same" and any_bfloat16(raws):
+        if self.dtype != "same" and any_bfloat16(raws) and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)
         wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
         if self.view and as_tensor and isinstance(inputs[0], Tensor):
@@ -708,26 +712,34 @@ _warned = set()
 def choose(op, xp, raws, attrs, fused):
     """The implementation to run: the only place that asks for the device and for `fused`.
 
-    `fused` is True (a kernel wherever it can run; warn once where there is one for the device and it can't),
-    False (the reference), or None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
+    `fused` is True (a kernel wherever it can run; warn once, with the reason, where none can), False (the reference), or
+    None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
     """
     asked = config.fused_policy.get() if fused is None else fused
     if asked is False:
         return op.reference
-    kernel = op.kernels.get("cpu" if xp is numpy_ns else "cuda")
+    device = "cpu" if xp is numpy_ns else "cuda"
+    kernel = op.kernels.get(device)
     if kernel is None:
-        return op.reference
-    if kernel.rule is None and kernel.problem is None:
-        kernel.load()
-    reason = kernel.problem
+        reason = f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
+    else:
+        if kernel.rule is None and kernel.problem is None:
+            kernel.load()
+        reason = kernel.problem
     if reason is None:
         if kernel.module.accepts(*raws, **attrs) and (asked or kernel.module.pays(*raws, **attrs)):
             return kernel.rule
         reason = "the kernel does not take these shapes, dtypes or options"
-    if fused is True and (op.name, reason) not in _warned:
-        _warned.add((op.name, reason))
-        warnings.warn(f"fused=True: {op.name} uses the reference because {reason}.", UserWarning, stacklevel=3)
+    if fused is True:
+        say_reference(op.name, reason)
     return op.reference
+
+
+def say_reference(name, reason):
+    """Warn, once for each op and reason, that fused=True runs the reference."""
+    if (name, reason) not in _warned:
+        _warned.add((name, reason))
+        warnings.warn(f"fused=True: {name} uses the reference because {reason}.", UserWarning, stacklevel=4)
 
 
 # -- the fast callers ---------------------------------------------------------------------------------
@@ -877,6 +889,7 @@ def op(
     residuals=(),
     outputs=None,
     differentiable=1,
+    missing=False,
     view=False,
     autocast="promote",
     name=None,
@@ -892,6 +905,7 @@ def op(
             residuals=residuals,
             outputs=outputs,
             differentiable=differentiable,
+            missing=missing,
             view=view,
             autocast=autocast,
             name=name,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..backend import Namespace, xp_of
-from ..dtypes import finfo
+from ..dtypes import as_dtype, finfo, promote_types
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -19,8 +19,13 @@ def _wide(xp, x):
     return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
 
 
-@op(name="layer_norm", residuals=("mean", "rstd"), autocast="float32", promoted=("input",))
-def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5):
+def _like(xp, out, input, dtype):
+    """out in input's shape, as `dtype` or, if that is None, as input's own."""
+    return xp.astype(xp.reshape(out, input.shape), input.dtype if dtype is None else dtype.numpy)
+
+
+@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     x = _wide(xp, _flat(xp, input, width))  # (N, width)
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
@@ -30,7 +35,7 @@ def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5):
         out = out * xp.reshape(weight, (-1,))
     if bias is not None:
         out = out + xp.reshape(bias, (-1,))
-    return xp.astype(xp.reshape(out, input.shape), input.dtype), mean, rstd
+    return _like(xp, out, input, dtype), mean, rstd
 
 
 def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
@@ -65,27 +70,34 @@ def _width(input, normalized_shape, weight, bias, name):
     return math.prod(shape)
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, fused=None):
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, those of normalized_shape.
 
     Statistics are computed in float32 for 16-bit inputs.
+
+    Args:
+        dtype: of the result, rounded once; input's if not given (float32 under a GPU's autocast).
 
     Raises:
         RuntimeError: the last axes of input, weight or bias don't have normalized_shape.
     Source: Ba, Kiros and Hinton, 2016.
     """
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
-    return _layer_norm(input, weight, bias, width=width, eps=eps, fused=fused)
+    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
 
 
-@op(name="rms_norm", residuals=("rstd",), autocast="float32", promoted=("input",))
-def _rms_norm(xp, input, weight=None, *, width, eps):
+def _dtype(like):
+    return None if like is None else as_dtype(like)
+
+
+@op(name="rms_norm", dtype="same", residuals=("rstd",), autocast="float32")
+def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _wide(xp, _flat(xp, input, width))  # (N, width)
     rstd = 1.0 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + eps)
     out = x * rstd
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
-    return xp.astype(xp.reshape(out, input.shape), input.dtype), rstd
+    return _like(xp, out, input, dtype), rstd
 
 
 def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
@@ -103,17 +115,109 @@ _rms_norm.vjp(_rms_norm_vjp)
 _rms_norm.fuse(cuda="mytorch.kernels.triton.rms_norm")
 
 
-def rms_norm(input, normalized_shape, weight=None, eps=None, *, fused=None):
+def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
     """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is the dtype's own if not given.
+
+    Args:
+        dtype: of the result, rounded once; input's if not given (float32 under a GPU's autocast).
 
     Raises:
         RuntimeError: the last axes of input or weight don't have normalized_shape.
     Source: Zhang and Sennrich, 2019.
     """
-
-
     width = _width(input, normalized_shape, weight, None, "rms_norm")
-    return _rms_norm(input, weight, width=width, eps=finfo(input.dtype).eps if eps is None else eps, fused=fused)
+    eps = finfo(input.dtype).eps if eps is None else eps
+    return _rms_norm(input, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+
+
+# -- with the residual added ------------------------------------------------------------------------------------
+# A transformer's block ends with `x = x + block(norm(x))`, and the next begins with the norm of that. On a GPU both are one
+# pass, forward and backward: the sum's own gradient is added where that of the norm is written.
+
+
+def _sum_of(xp, input, residual):
+    """input + residual, in the wider of their dtypes."""
+    wide = promote_types(as_dtype(input.dtype), as_dtype(residual.dtype)).numpy
+    return xp.astype(xp.astype(input, wide) + xp.astype(residual, wide), wide)
+
+
+@op(name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, residuals=("mean", "rstd"), autocast="float32")
+def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
+    total = _sum_of(xp, input, residual)
+    return total, *_layer_norm.forward(xp, total, weight, bias, width=width, eps=eps, dtype=dtype)
+
+
+def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
+    g_total, g_out = g
+    gx = g_weight = g_bias = None
+    if g_out is not None:
+        several = (shapes[0], *shapes[2:])
+        gx, g_weight, g_bias = _layer_norm_vjp(g_out, total, weight, several, mean, rstd, width, (True, *needs[2:]), xp)
+    gx = _both(gx, g_total)
+    return gx, gx, g_weight, g_bias
+
+
+def _both(gx, g_total):
+    """The sum of two gradients, either of which may be missing; a view, since two inputs get it."""
+    gx = g_total if gx is None else gx if g_total is None else gx + g_total
+    return gx[...]
+
+
+_add_layer_norm.vjp(_add_layer_norm_vjp)
+_add_layer_norm.fuse(cuda="mytorch.kernels.triton.add_layer_norm")
+
+
+def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
+    """(input + residual, its layer norm over the last axes), on a GPU in one pass.
+
+    Args:
+        input, residual: of one shape; the sum has the wider of their dtypes.
+        normalized_shape, weight, bias, eps, dtype: as layer_norm.
+
+    Raises:
+        RuntimeError: shapes that differ, or don't end with normalized_shape.
+    """
+    width = _width(input, normalized_shape, weight, bias, "add_layer_norm")
+    _check_residual(input, residual, "add_layer_norm")
+    if input.device.type == "cpu":
+        total = input + residual
+        return total, _layer_norm(total, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    return _add_layer_norm(input, residual, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+
+
+def _check_residual(input, residual, name):
+    if tuple(input.shape) != tuple(residual.shape):
+        raise RuntimeError(f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}.")
+
+
+@op(name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, residuals=("rstd",), autocast="float32")
+def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
+    total = _sum_of(xp, input, residual)
+    return total, *_rms_norm.forward(xp, total, weight, width=width, eps=eps, dtype=dtype)
+
+
+def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
+    g_total, g_out = g
+    gx = g_weight = None
+    if g_out is not None:
+        gx, g_weight = _rms_norm_vjp(g_out, total, weight, (shapes[0], *shapes[2:]), rstd, width, (True, *needs[2:]), xp)
+    gx = _both(gx, g_total)
+    return gx, gx, g_weight
+
+
+_add_rms_norm.vjp(_add_rms_norm_vjp)
+_add_rms_norm.fuse(cuda="mytorch.kernels.triton.add_rms_norm")
+
+
+def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
+    """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm."""
+    width = _width(input, normalized_shape, weight, None, "add_rms_norm")
+    _check_residual(input, residual, "add_rms_norm")
+    eps = finfo(promote_types(input.dtype, residual.dtype)).eps if eps is None else eps
+    if input.device.type == "cpu":
+        total = input + residual
+        return total, _rms_norm(total, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    return _add_rms_norm(input, residual, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
 
 
 # -- statistics over the batch ------------------------------------------------------------------------------
@@ -208,8 +312,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var))
 
 
-@op(name="group_norm", residuals=("mean", "rstd"), autocast="float32", promoted=("input",))
-def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5):
+@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     x = _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)))
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
@@ -219,7 +323,7 @@ def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5):
         out = out * _channels(xp, weight, len(input.shape))
     if bias is not None:
         out = out + _channels(xp, bias, len(input.shape))
-    return xp.astype(out, input.dtype), mean, rstd
+    return _like(xp, out, input, dtype), mean, rstd
 
 
 def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp):

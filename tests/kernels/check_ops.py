@@ -41,6 +41,11 @@ def tensor(*shape):
     return mytorch.randn(*shape, device=DEVICE, requires_grad=True)
 
 
+def _joined(outs):
+    return mytorch.cat(list(outs), -1)
+
+
+N = mytorch.ops.normalization
 DEVICE = "cuda" if ON_GPU else "cpu"
 _target = mytorch.tensor(np.random.default_rng(0).integers(0, 7, 5), device=DEVICE)
 _table = mytorch.tensor(np.random.default_rng(1).random((5, 6)).astype(np.float32), device=DEVICE)
@@ -60,6 +65,15 @@ CALLS = {
         lambda q, k, v, fused: mytorch.ops.attention._attention(q, k, v, causal=True, scale=0.3, fused=fused),
         [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 6)],
     ),
+    "softmax across": (lambda x, fused: F.softmax(x, 1, fused=fused), [(3, 5, 4)]),
+    "log_softmax across": (lambda x, fused: F.log_softmax(x, 0, fused=fused), [(3, 5)]),
+    "masked_softmax": (lambda x, m, fused: mytorch.ops.activation._masked_softmax(x, m, causal=True, fused=fused), [(2, 3, 5, 7), (3, 1, 7)]),
+    "masked_softmax plain": (lambda x, fused: mytorch.ops.activation._masked_softmax(x, _table[:, :5] > 0.5, fused=fused), [(1, 2, 1, 2, 5, 5)]),
+    "add_layer_norm": (lambda x, r, w, b, fused: _joined(N._add_layer_norm(x, r, w, b, width=5, fused=fused)), [(4, 5), (4, 5), (5,), (5,)]),
+    "add_rms_norm": (lambda x, r, w, fused: _joined(N._add_rms_norm(x, r, w, width=5, eps=1e-5, fused=fused)), [(4, 5), (4, 5), (5,)]),
+    "add_rms_norm half used": (lambda x, r, fused: N._add_rms_norm(x, r, width=5, eps=1e-5, fused=fused)[1], [(4, 5), (4, 5)]),
+    "gated": (lambda x, y, fused: mytorch.ops.gated._gated(x, y, gate="silu", fused=fused), [(3, 5), (3, 5)]),
+    "gated halves": (lambda x, fused: mytorch.ops.gated._gated(x, gate="gelu_tanh", fused=fused), [(2, 3, 6)]),
     "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
     "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
     "linear_cross_entropy": (

@@ -7,7 +7,8 @@ says that `softmax` takes one tensor of shape (3, 4), and is to be tried with di
 
 * name: of the public function, or method where there is no function.
 * shapes: a list of shapes, one tensor each; several alternatives as a list of such lists in `also`.
-* torch: the function's dotted name in PyTorch, if it is not `torch.<name>`.
+* torch: the function's dotted name in PyTorch, if it is not `torch.<name>`; where PyTorch has none, a function of the library
+  and the arguments that composes it.
 * domain: (low, high) that the numbers are drawn from; default (-2, 2).
 * integer: which inputs are index tensors, as {position: number of classes}.
 * bools: positions of bool inputs.
@@ -16,6 +17,7 @@ says that `softmax` takes one tensor of shape (3, 4), and is to be tried with di
 * Everything else is an attribute with the values to try.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -29,7 +31,7 @@ class Row:
     name: str
     shapes: list
     attrs: dict = field(default_factory=dict)
-    torch: str = ""
+    torch: str | Callable = ""
     ours: str = ""
     domain: tuple = (-2.0, 2.0)
     integer: dict = field(default_factory=dict)

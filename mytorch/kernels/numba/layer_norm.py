@@ -55,12 +55,12 @@ def _bwd(g, x, mean, rstd, gx, g_weight, g_bias, weight):
 residuals = ("mean", "rstd")
 
 
-def accepts(input, weight=None, bias=None, *, width, eps=1e-5):
+def accepts(input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     """float32 only."""
-    return is_float32(input, weight, bias)
+    return is_float32(input, weight, bias) and (dtype is None or dtype.numpy == np.float32)
 
 
-def pays(input, weight=None, bias=None, *, width, eps=1e-5):
+def pays(input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     """Wherever there is more than a handful of elements."""
     return input.size >= 256
 
@@ -71,7 +71,7 @@ def _vectors(weight, bias, width):
     return weight, bias
 
 
-def forward(xp, input, weight=None, bias=None, *, width, eps=1e-5):
+def forward(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     """(x - mean) * rstd * weight + bias, with mean and rstd kept."""
     x = np.ascontiguousarray(input).reshape(-1, width)
     out = np.empty_like(x)

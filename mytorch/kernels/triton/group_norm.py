@@ -8,21 +8,21 @@ from .common import is_float
 residuals = ("mean", "rstd")
 
 
-def accepts(input, weight=None, bias=None, *, num_groups, eps=1e-5):
+def accepts(input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     """Floats; weight and bias may have another dtype than the input."""
     return is_float(input, weight, bias) and input.size > 0
 
 
-def pays(input, weight=None, bias=None, *, num_groups, eps=1e-5):
+def pays(input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     """Always."""
     return True
 
 
-def forward(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5):
+def forward(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     """Each group centred and scaled, then each channel; with mean and rstd kept."""
     inner = math.prod(input.shape[2:])
     width = input.shape[1] // num_groups * inner
-    out, _, mean, rstd = norm.forward(xp, input, weight, bias, width=width, eps=eps, groups=num_groups, inner=inner)
+    out, _, mean, rstd = norm.forward(xp, input, weight, bias, width=width, eps=eps, groups=num_groups, inner=inner, dtype=dtype)
     return out, mean, rstd
 
 

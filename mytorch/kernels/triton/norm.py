@@ -20,6 +20,7 @@ mean and rstd, one float32 a row. Accumulation: float32; two passes over a row i
 import triton
 import triton.language as tl
 
+from ...dtypes import promote_types
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, row_blocks, rows_of
 
@@ -103,8 +104,8 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
 
 
 @triton.jit
-def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, gw_ptr, gb_ptr, rows, width, tiles,
-                   RMS: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, GW: tl.constexpr, GB: tl.constexpr,
+def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, gw_ptr, gb_ptr, rows, width, tiles,
+                   RMS: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr, GW: tl.constexpr, GB: tl.constexpr,
                    ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
     """Rows that fit into a block: gx, and this program's share of the gradients of weight and bias."""
     cols = tl.arange(0, BLOCK)[None, :]
@@ -139,6 +140,8 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
         if MORE:
             gx += tl.load(more_ptr + base, mask=inside, other=0.0).to(tl.float32)
         tl.store(gx_ptr + base, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+        if ALSO:
+            tl.store(also_ptr + base, gx.to(also_ptr.dtype.element_ty), mask=inside)
     if GW:
         tl.store(gw_ptr + program * width + cols, tl.sum(gw, axis=0, keep_dims=True), mask=cols < width)
     if GB:
@@ -146,8 +149,8 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
 
 
 @triton.jit
-def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, rows, width, groups, inner, per_group,
-                    RMS: tl.constexpr, GROUP: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr,
+def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, rows, width, groups, inner, per_group,
+                    RMS: tl.constexpr, GROUP: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr,
                     BLOCK: tl.constexpr):  # fmt: skip
     """gx of one row of any length, in two sweeps."""
     row = tl.program_id(0)
@@ -181,6 +184,8 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
         if MORE:
             gx += tl.load(more_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         tl.store(gx_ptr + base + start, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+        if ALSO:
+            tl.store(also_ptr + base + start, gx.to(also_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -256,21 +261,22 @@ def add_up(xp, parts, dtype):
     return out
 
 
-def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, inner=1, residual=None):
+def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, inner=1, residual=None, dtype=None):
     """The norm of the rows of x, with what backward needs.
 
     Args:
         width: elements of a row. rms: don't centre.
         groups, inner: for group norm, the groups of a sample and the elements of a channel.
-        residual: added to x first, of its shape.
+        residual: added to x first, of its shape; the sum has the wider of their dtypes.
+        dtype: of out, one of the library's; that of the normalised input if None.
 
     Returns:
         out (x's shape), the normalised input (x itself, or x + residual), mean (None if rms), rstd.
     """
     flat = rows_of(xp, x, width)
     rows = flat.shape[0]
-    out = xp.empty_like(flat)
-    added = flat if residual is None else xp.empty_like(flat)
+    added = flat if residual is None else xp.empty(flat.shape, promote_types(x.dtype, residual.dtype).numpy)
+    out = xp.empty(flat.shape, added.dtype if dtype is None else dtype.numpy)
     rstd = xp.empty(rows, "float32")
     mean = None if rms else xp.empty(rows, "float32")
     weight = None if weight is None else contiguous(xp, weight)
@@ -285,11 +291,14 @@ def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, i
     return out.reshape(x.shape), added.reshape(x.shape), mean, rstd
 
 
-def backward(xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=1, more=None, needs=(True, True, True), bias_dtype=None):
+def backward(
+    xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=1, more=None, also=None, needs=(True, True, True), bias_dtype=None
+):  # fmt: skip
     """The gradients of x, weight and bias of `forward`, None where not needed.
 
     Args:
         x: what was normalised. more: a gradient to add to that of x, the residual stream's.
+        also: a contiguous array of x's size, to which x's gradient is written in another dtype too.
         needs: which of the three are wanted; that of x is always computed.
         bias_dtype: dtype of bias, whose gradient may be wanted without a weight; weight's, or float32, if not given.
     """
@@ -312,8 +321,8 @@ def backward(xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=
         gw = xp.empty((programs, width), "float32") if wants_w else None
         gb = xp.empty((programs, width), "float32") if wants_b else None
         launch(
-            _backward_rows, (programs,), g, flat, weight, mean, rstd, more, gx, gw, gb, rows, width, tiles,
-            RMS=rms, WEIGHT=weight is not None, MORE=more is not None, GW=wants_w, GB=wants_b, **blocks,
+            _backward_rows, (programs,), g, flat, weight, mean, rstd, more, gx, also, gw, gb, rows, width, tiles, RMS=rms,
+            WEIGHT=weight is not None, MORE=more is not None, ALSO=also is not None, GW=wants_w, GB=wants_b, **blocks,
         )  # fmt: skip
         gw = add_up(xp, gw, w_dtype) if wants_w else None
         gb = add_up(xp, gb, b_dtype) if wants_b else None
@@ -321,8 +330,9 @@ def backward(xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=
     per_group = width // inner if groups else 1
     block = min(power_of_2(max(width, 128)), 4096)
     launch(
-        _backward_input, (rows,), g, flat, weight, mean, rstd, more, gx, rows, width, groups or 1, inner, per_group,
-        RMS=rms, GROUP=bool(groups), WEIGHT=weight is not None, MORE=more is not None, BLOCK=block, num_warps=8 if block > 1024 else 4,
+        _backward_input, (rows,), g, flat, weight, mean, rstd, more, gx, also, rows, width, groups or 1, inner, per_group, RMS=rms,
+        GROUP=bool(groups), WEIGHT=weight is not None, MORE=more is not None, ALSO=also is not None, BLOCK=block,
+        num_warps=8 if block > 1024 else 4,
     )  # fmt: skip
     if wants_w or wants_b:
         if groups:

@@ -6,19 +6,19 @@ from .common import is_float
 residuals = ("rstd",)
 
 
-def accepts(input, weight=None, *, width, eps):
+def accepts(input, weight=None, *, width, eps, dtype=None):
     """Floats; weight may have another dtype than the input."""
     return is_float(input, weight) and width > 0
 
 
-def pays(input, weight=None, *, width, eps):
+def pays(input, weight=None, *, width, eps, dtype=None):
     """Always: one launch where the reference takes six."""
     return True
 
 
-def forward(xp, input, weight=None, *, width, eps):
+def forward(xp, input, weight=None, *, width, eps, dtype=None):
     """x * rstd * weight, with rstd kept."""
-    out, _, _, rstd = norm.forward(xp, input, weight, width=width, eps=eps, rms=True)
+    out, _, _, rstd = norm.forward(xp, input, weight, width=width, eps=eps, rms=True, dtype=dtype)
     return out, rstd
 
 

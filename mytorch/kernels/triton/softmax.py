@@ -1,4 +1,4 @@
-"""Softmax and log-softmax along the last axis: the kernel to read first.
+"""Softmax and log-softmax: the kernel to read first.
 
 A GPU runs many *programs* of one kernel side by side. Each knows its number (`tl.program_id`) and works
 on a *block* of elements at once: `tl.arange(0, BLOCK)` are the positions within it, `tl.load` fetches a whole
@@ -18,13 +18,18 @@ Exponentials are powers of 2, which is what the hardware has: exp(x) = 2^(x * lo
 Backward needs the output alone, p = softmax(x):   gx_j = p_j * (g_j - sum_k g_k p_k),
 and for log-softmax, l = out:                      gx_j = g_j - exp(l_j) * sum_k g_k.
 
+Along another axis than the last, a program takes some neighbouring columns and goes down them (`_forward_columns`), so that
+memory is still read in whole lines.
+
 Grid: one program for each ROWS rows. Kept for backward: the output. Accumulation: float32.
 """
+
+import math
 
 import triton
 import triton.language as tl
 
-from ..launch import cdiv, launch
+from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float, row_blocks, rows_of
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -129,24 +134,105 @@ def _backward(g_ptr, out_ptr, gx_ptr, rows, width,
             tl.store(gx_ptr + place + start, gx.to(gx_ptr.dtype.element_ty), mask=inside)
 
 
-def masked(xp, input, mask=None, causal=False, log=False):
-    """Softmax of scores (B, H, L, S) with a causal mask, a mask, or both.
+@triton.jit
+def _forward_columns(x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):
+    """Along the middle of three axes (outer, length, inner): a program for COLS neighbouring columns, ROWS of them at a time."""
+    blocks = tl.cdiv(inner, COLS)
+    outer = (tl.program_id(0) // blocks).to(tl.int64)
+    col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
+    rows = tl.arange(0, ROWS)[:, None]
+    base = outer * length * inner + rows.to(tl.int64) * inner + col
+    peak = tl.full((1, COLS), float("-inf"), tl.float32)
+    total = tl.zeros((1, COLS), tl.float32)
+    for start in range(0, length, ROWS):
+        inside = (start + rows < length) & (col < inner)
+        x = tl.load(x_ptr + base + start * inner, mask=inside, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(peak, tl.max(x, axis=0, keep_dims=True))
+        still = tl.where(higher == float("-inf"), 0.0, higher)
+        e = tl.exp2((x - still) * LOG2E)
+        total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(e, axis=0, keep_dims=True)
+        peak = higher
+        if ONE:
+            if LOG:
+                out = x - peak - tl.log2(total) * LN2
+            else:
+                out = tl.exp2((x - peak) * LOG2E) / total
+            tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
+    if not ONE:
+        for start in range(0, length, ROWS):
+            inside = (start + rows < length) & (col < inner)
+            x = tl.load(x_ptr + base + start * inner, mask=inside, other=float("-inf")).to(tl.float32)
+            if LOG:
+                out = x - peak - tl.log2(total) * LN2
+            else:
+                out = tl.exp2((x - peak) * LOG2E) / total
+            tl.store(out_ptr + base + start * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _backward_columns(g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):
+    blocks = tl.cdiv(inner, COLS)
+    outer = (tl.program_id(0) // blocks).to(tl.int64)
+    col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
+    rows = tl.arange(0, ROWS)[:, None]
+    base = outer * length * inner + rows.to(tl.int64) * inner + col
+    total = tl.zeros((1, COLS), tl.float32)
+    for start in range(0, length, ROWS):
+        inside = (start + rows < length) & (col < inner)
+        g = tl.load(g_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+        if ONE or not LOG:
+            out = tl.load(out_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+        if LOG:
+            total += tl.sum(g, axis=0, keep_dims=True)
+        else:
+            total += tl.sum(g * out, axis=0, keep_dims=True)
+        if ONE:
+            if LOG:
+                gx = g - tl.exp2(out * LOG2E) * total
+            else:
+                gx = out * (g - total)
+            tl.store(gx_ptr + base, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+    if not ONE:
+        for start in range(0, length, ROWS):
+            inside = (start + rows < length) & (col < inner)
+            g = tl.load(g_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+            out = tl.load(out_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+            if LOG:
+                gx = g - tl.exp2(out * LOG2E) * total
+            else:
+                gx = out * (g - total)
+            tl.store(gx_ptr + base + start * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+
+
+def _columns(shape, dim):
+    """(outer, length, inner) of a shape around an axis, the grid, and the tile of the kernels that go down columns."""
+    length, inner = shape[dim], math.prod(shape[dim + 1 :])
+    columns = min(power_of_2(inner), 64)
+    rows = min(power_of_2(length), 8192 // columns)
+    blocks = {"ROWS": rows, "COLS": columns, "ONE": length <= rows, "num_warps": min(max(rows * columns // 512, 2), 8)}
+    return length, inner, (math.prod(shape[:dim]) * cdiv(inner, columns),), blocks
+
+
+def masked(xp, input, mask=None, causal=False, log=False, dtype=None):
+    """Softmax of scores (…, L, S) with a causal mask, a mask, or both.
 
     Args:
         mask: broadcasts to the scores; bool, True where attention is allowed, or a float to add.
         causal: query i sees keys 0 … i.
         log: give the logarithm.
+        dtype: of the result, one of the library's; input's if None.
 
     Returns:
-        (B, H, L, S); a row that may see nothing gives zeros (NaN for the logarithm).
+        (…, L, S); a row that may see nothing gives zeros (NaN for the logarithm).
     """
-    heads, length, width = input.shape[-3:]
+    heads, length, width = (1, 1, 1, *input.shape)[-3:]
     x = rows_of(xp, input, width)
-    out = xp.empty_like(x)
+    out = xp.empty(x.shape, x.dtype if dtype is None else dtype.numpy)
     kind, strides = 0, (0, 0, 0, 0)
     if mask is not None:
         kind = 1 if mask.dtype == bool else 2
-        mask = xp.broadcast_to(mask, (x.shape[0] // (heads * length), heads, length, width))
+        mask = xp.broadcast_to(mask, input.shape)
+        mask = mask.reshape(-1, heads, length, width)  # a view, but where more than four axes are broadcast
         strides = tuple(s // mask.itemsize for s in mask.strides)
     blocks = row_blocks(width)
     grid = (cdiv(x.shape[0], blocks["ROWS"]),)
@@ -154,41 +240,50 @@ def masked(xp, input, mask=None, causal=False, log=False):
     return out.reshape(input.shape)
 
 
-def run_forward(xp, input, log):
-    """Softmax, or its logarithm, along the last axis."""
-    x = rows_of(xp, input, input.shape[-1])
-    out = xp.empty_like(x)
-    blocks = row_blocks(x.shape[1])
-    grid = (cdiv(x.shape[0], blocks["ROWS"]),)
-    launch(_forward, grid, x, out, None, *x.shape, 1, 1, 0, 0, 0, 0, LOG=log, CAUSAL=False, MASK=0, **blocks)
-    return out.reshape(input.shape)
+def run_forward(xp, input, log, dim, dtype=None):
+    """Softmax, or its logarithm, along an axis, as `dtype` if that is given."""
+    out = xp.empty(input.shape, input.dtype if dtype is None else dtype.numpy)
+    x = contiguous(xp, input)
+    if dim != input.ndim - 1:
+        length, inner, grid, blocks = _columns(x.shape, dim)
+        launch(_forward_columns, grid, x, out, length, inner, LOG=log, **blocks)
+        return out
+    width = x.shape[-1]
+    rows, blocks = x.size // width, row_blocks(width)
+    grid = (cdiv(rows, blocks["ROWS"]),)
+    launch(_forward, grid, x, out, None, rows, width, 1, 1, 0, 0, 0, 0, LOG=log, CAUSAL=False, MASK=0, **blocks)
+    return out
 
 
-def run_backward(xp, g, out, log):
-    """The gradient of the input from the output; the masks left their zeros in it."""
-    y = rows_of(xp, out, out.shape[-1])
-    gx = xp.empty_like(y)
-    blocks = row_blocks(y.shape[1], 8192)
-    grid = (cdiv(y.shape[0], blocks["ROWS"]),)
-    launch(_backward, grid, contiguous(xp, g), y, gx, *y.shape, LOG=log, **blocks)
-    return gx.reshape(out.shape)
+def run_backward(xp, g, out, log, dim, dtype):
+    """The gradient of the input, of dtype, from the output; the masks left their zeros in it."""
+    g, y = contiguous(xp, g), contiguous(xp, out)
+    gx = xp.empty(y.shape, dtype)
+    if dim != y.ndim - 1:
+        length, inner, grid, blocks = _columns(y.shape, dim)
+        launch(_backward_columns, grid, g, y, gx, length, inner, LOG=log, **blocks)
+        return gx
+    width = y.shape[-1]
+    rows, blocks = y.size // width, row_blocks(width, 8192)
+    launch(_backward, (cdiv(rows, blocks["ROWS"]),), g, y, gx, rows, width, LOG=log, **blocks)
+    return gx
 
 
-def accepts(input, *, dim):
-    """Floats, along the last axis, of which there is something."""
-    return is_float(input) and input.ndim > 0 and dim == input.ndim - 1 and input.size > 0
+def accepts(input, *, dim, dtype=None):
+    """Floats, along an axis on which there is something."""
+    return is_float(input) and input.ndim > 0 and input.size > 0
 
 
-def pays(input, *, dim):
+def pays(input, *, dim, dtype=None):
     """Always: one launch where the reference takes five."""
     return True
 
 
-def forward(xp, input, *, dim):
+def forward(xp, input, *, dim, dtype=None):
     """exp(x - max) / sum, row by row."""
-    return run_forward(xp, input, log=False)
+    return run_forward(xp, input, False, dim, dtype)
 
 
-def vjp(g, out, dim, xp):
+def vjp(g, input, out, dim, xp):
     """The gradient of input."""
-    return (run_backward(xp, g, out, log=False),)
+    return (run_backward(xp, g, out, False, dim, input.dtype),)
