@@ -130,8 +130,19 @@ class MLP(nn.Module):
         return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
 
 
+def _half_of(x):
+    """What autocast makes of a norm's result in the linear layer that follows: asking for it at once saves a pass."""
+    policy = get_mode().autocast
+    casts = policy is not None and x.device.type == policy.device_type == "cuda" and x.dtype.itemsize <= 4
+    return policy.dtype if casts else None
+
+
 class Block(nn.Module):
-    """x + attention(norm(x)), then the same with the MLP."""
+    """x + attention(norm(x)), then the same with the MLP.
+
+    What a branch adds to the stream x is added together with the norm that follows, in one pass on a GPU. So a block takes
+    the stream and what the block before it adds (None at first), and gives the stream and what is to be added to it.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -141,9 +152,11 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(width, eps=eps, bias=config.use_bias, fused=config.fused)
         self.mlp = MLP(config)
 
-    def forward(self, x, cache=None):
-        x = x + self.attn(self.ln_1(x), cache)
-        return x + self.mlp(self.ln_2(x))
+    def forward(self, x, branch=None, cache=None):
+        half = _half_of(x)
+        x, normed = (x, self.ln_1(x, dtype=half)) if branch is None else self.ln_1(branch, x, dtype=half)
+        x, normed = self.ln_2(self.attn(normed, cache), x, dtype=half)
+        return x, self.mlp(normed)
 
 
 class GPT2(nn.Module):
@@ -205,16 +218,18 @@ class GPT2(nn.Module):
         x = body.wte(input) + body.wpe(arange(start, start + T, device=input.device))  # (B, T, C)
         x = body.drop(x)
         recompute = self.config.gradient_checkpointing and self.training and cache is None and get_mode().grad
+        branch = None
         for i, block in enumerate(body.h):
             if recompute:
-                x = checkpoint(block, x)
+                x, branch = checkpoint(block, x, branch)
             else:
-                x = block(x, None if cache is None else cache.layers[i])
+                x, branch = block(x, branch, None if cache is None else cache.layers[i])
         if cache is not None:
             cache.advance(T)
         if last_only:
-            x = x[:, -1:]
-        x = body.ln_f(x)
+            x, branch = x[:, -1:], None if branch is None else branch[:, -1:]
+        half = _half_of(x)
+        x = body.ln_f(x, dtype=half) if branch is None else body.ln_f(branch, x, dtype=half)[1]
         if targets is None:
             return self.lm_head(x)  # (B, T, V)
         if x.device.type == "cpu":

@@ -51,14 +51,23 @@ class LayerNorm(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def forward(self, input):
+    def forward(self, input, residual=None, *, dtype=None):
+        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`."""
+        if residual is not None and not self.auto:
+            return F.add_layer_norm(
+                input, residual, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
+            )
+        if residual is not None:
+            total = input + residual
+            return total, self(total, dtype=dtype)
         if self.auto:
             dims = tuple(range(-len(self.normalized_shape), 0))
             centred = input - input.mean(dims, keepdim=True)
             out = centred * (centred.square().mean(dims, keepdim=True) + self.eps).rsqrt()
             out = out if self.weight is None else out * self.weight
-            return out if self.bias is None else out + self.bias
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps, fused=self.fused)
+            out = out if self.bias is None else out + self.bias
+            return out if dtype is None else out.to(dtype)
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused)
 
     def extra_repr(self):
         return (
@@ -90,13 +99,20 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input):
+    def forward(self, input, residual=None, *, dtype=None):
+        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`."""
+        if residual is not None and not self.auto:
+            return F.add_rms_norm(input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
+        if residual is not None:
+            total = input + residual
+            return total, self(total, dtype=dtype)
         if self.auto:
             dims = tuple(range(-len(self.normalized_shape), 0))
             eps = finfo(input.dtype).eps if self.eps is None else self.eps
             out = input * (input.square().mean(dims, keepdim=True) + eps).rsqrt()
-            return out if self.weight is None else out * self.weight
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps, fused=self.fused)
+            out = out if self.weight is None else out * self.weight
+            return out if dtype is None else out.to(dtype)
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
 
     def extra_repr(self):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
