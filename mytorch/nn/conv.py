@@ -118,9 +118,10 @@ class _ConvTranspose(_Conv):
 
     def __init__(
         self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
-        dilation=1, padding_mode="zeros", device=None, dtype=None,
+        dilation=1, padding_mode="zeros", device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         Module.__init__(self)
+        self.fused = fused
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         self.output_padding = several(output_padding, self.dims, type(self).__name__)
@@ -129,7 +130,7 @@ class _ConvTranspose(_Conv):
     def forward(self, input, output_size=None):
         extra = self._output_padding(input, output_size)
         conv = getattr(F, f"conv_transpose{self.dims}d")
-        return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation, fused=self.fused)
 
     def _output_padding(self, input, output_size):
         """The output padding that gives an output of `output_size`; the layer's own if that is None."""

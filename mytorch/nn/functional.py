@@ -1,5 +1,6 @@
 """The functional twins of the layers: names of ops as `F`, and the few composites that are no op."""
 
+import functools
 import warnings
 
 from .. import dtypes
@@ -51,6 +52,7 @@ from ..ops.dropout import dropout as _dropout
 from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
 from ..ops.gated import geglu, reglu, swiglu
+from ..ops.inplace import overwrite
 from ..ops.linalg import _linear
 from ..ops.linear_activation import ACTIVATIONS, linear_activation
 from ..ops.loss import (
@@ -162,11 +164,11 @@ def linear(input, weight, bias=None, *, act_func=None, fused=None):
     if act_func in ACTIVATIONS and input.device.type != "cpu":
         return linear_activation(input, weight, bias, activation=act_func, fused=fused)
     out = _linear(input, weight, bias, fused=fused) if bias is not None else _linear(input, weight, fused=fused)
-    return out if act_func is None else activation_named(act_func)(out)
+    return out if act_func is None else activation_named(act_func, fused)(out)
 
 
-def activation_named(name):
-    """The activation function of a name.
+def activation_named(name, fused=None):
+    """The activation function of a name; `fused` goes to those that have a kernel.
 
     Raises:
         ValueError: there is none.
@@ -174,7 +176,8 @@ def activation_named(name):
     known = {"relu": relu, "gelu": gelu, "silu": silu, "tanh": tanh, "sigmoid": sigmoid, "relu_squared": relu_squared}
     if name not in known:
         raise ValueError(f"act_func is {name!r}; expected one of {', '.join(known)}.")
-    return known[name]
+    kernels = fused is not None and name in ACTIVATIONS
+    return functools.partial(known[name], fused=fused) if kernels else known[name]
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -186,7 +189,9 @@ def bilinear(input1, input2, weight, bias=None):
 
 def relu_squared(input, *, fused=None):
     """relu(input) squared. Source: So et al., Primer, 2021."""
-    return relu(input).square() if input.device.type == "cpu" else _relu_squared(input, fused=fused)
+    if input.device.type == "cpu" and fused is not True:
+        return relu(input).square()
+    return _relu_squared(input, fused=fused)
 
 
 def _drop(input, shape, p, training, inplace, name, fused=None):
@@ -195,8 +200,10 @@ def _drop(input, shape, p, training, inplace, name, fused=None):
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
         return input
-    if inplace:
+    if inplace and input.device.type == "cpu" and fused is not True:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
+    if inplace:
+        return overwrite(input, _drop(input, shape, p, training, False, name, fused), "inplace=True")
     if shape == tuple(input.shape):
         return _dropout(input, mask=draw_mask(_dropout, input, shape, p, fused), fused=fused)
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
@@ -274,7 +281,7 @@ def apply_rotary_pos_embed(q, k, cos, sin, unsqueeze_dim=1, *, fused=None):
     """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`."""
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    if q.device.type != "cpu" and not (cos.requires_grad or sin.requires_grad):
+    if (q.device.type != "cpu" or fused is True) and not (cos.requires_grad or sin.requires_grad):
         tables = {"cos": raw_of(cos), "sin": raw_of(sin), "fused": fused}
         return rotary(q, **tables), rotary(k, **tables)
     return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin

@@ -60,7 +60,7 @@ def multi_head_attention_forward(
     query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
     dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
     use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
-    static_v=None, average_attn_weights=True, is_causal=False,
+    static_v=None, average_attn_weights=True, is_causal=False, *, fused=None,
 ):  # fmt: skip
     """(output, attention weights or None) of attention of several heads.
 
@@ -75,6 +75,7 @@ def multi_head_attention_forward(
         static_k, static_v: (N * heads, S, E / heads), in the place of the projected key and value.
         need_weights: also return the weights, (N, L, S), or (N, heads, L, S) if not average_attn_weights.
         is_causal: a hint that attn_mask is the causal one.
+        fused: use a fused kernel for attention, or, where the weights are wanted, for softmax; see `mytorch.fused`.
 
     Raises:
         AssertionError, RuntimeError: shapes that don't fit together, or the hint without a mask.
@@ -142,13 +143,13 @@ def multi_head_attention_forward(
     weights = None
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head_dim))) @ k.transpose(-2, -1)
-        weights = F.softmax(scores if mask is None else scores + mask, -1)
-        weights = F.dropout(weights, p) if p else weights
+        weights = F.softmax(scores if mask is None else scores + mask, -1, fused=fused)
+        weights = F.dropout(weights, p, fused=fused) if p else weights
         out = weights @ v
         weights = weights.mean(1) if average_attn_weights else weights
         weights = weights if batched else weights.squeeze(0)
     else:
-        out = F.scaled_dot_product_attention(q, k, v, mask, p)
+        out = F.scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
     out = F.linear(out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias)
     return (out if batched else out.squeeze(1)), weights
 

@@ -306,9 +306,11 @@ class _InstanceNorm(_NormBase):
     """Normalises each channel of each sample. Source: Ulyanov et al., 2016."""
 
     def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None, *, bias=True
-    ):
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None, *, bias=True,
+        fused=None,
+    ):  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.fused = fused
 
     def forward(self, input):
         self._check_input_dim(input)
@@ -316,7 +318,7 @@ class _InstanceNorm(_NormBase):
         x = input.unsqueeze(0) if single else input
         out = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias,
-            self.training or not self.track_running_stats, self.momentum or 0.0, self.eps,
+            self.training or not self.track_running_stats, self.momentum or 0.0, self.eps, fused=self.fused,
         )  # fmt: skip
         return out.squeeze(0) if single else out
 

@@ -1,6 +1,7 @@
 """MultiheadAttention and the Transformer, as PyTorch's."""
 
 import copy
+import functools
 import math
 
 from .. import dtypes
@@ -24,13 +25,14 @@ class MultiheadAttention(Module):
         add_bias_kv: learnt extra key and value. add_zero_attn: an extra key and value of zeros.
         kdim, vdim: sizes of key and value, if other.
         batch_first: inputs are (N, L, E) instead of (L, N, E).
+        fused: use a fused kernel; see `mytorch.fused`.
 
     Source: Vaswani et al., 2017.
     """
 
     def __init__(
         self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None,
-        batch_first=False, device=None, dtype=None,
+        batch_first=False, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
@@ -43,6 +45,7 @@ class MultiheadAttention(Module):
         self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
         self.num_heads = num_heads
         self.dropout = dropout
+        self.fused = fused
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         made = {"device": device, "dtype": dtype}
@@ -95,17 +98,19 @@ class MultiheadAttention(Module):
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
             self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, self.training,
             key_padding_mask, need_weights, attn_mask, not self._qkv_same_embed_dim, self.q_proj_weight,
-            self.k_proj_weight, self.v_proj_weight, None, None, average_attn_weights, is_causal,
+            self.k_proj_weight, self.v_proj_weight, None, None, average_attn_weights, is_causal, fused=self.fused,
         )  # fmt: skip
         return (out.transpose(0, 1) if self.batch_first and out.ndim == 3 else out), weights
 
 
-def _activation(activation):
+def _activation(activation, fused=None):
     if callable(activation):
         return activation
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-    return F.relu if activation == "relu" else F.gelu
+    if activation == "relu":
+        return F.relu
+    return F.gelu if fused is None else functools.partial(F.gelu, fused=fused)
 
 
 class _Layer(Module):
@@ -125,24 +130,24 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with a residual and a layer norm."""
+    """Self-attention and a feed-forward block, each with a residual and a layer norm; `fused`: see `mytorch.fused`."""
 
     def __init__(
         self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None,
+        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made = {"device": device, "dtype": dtype, "fused": fused}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+        self.dropout = Dropout(dropout, fused=fused)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
         self.norm_first = norm_first
         self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
+        self.dropout1 = Dropout(dropout, fused=fused)
+        self.dropout2 = Dropout(dropout, fused=fused)
+        self.activation = _activation(activation, fused)
 
     @property
     def dropout_out(self):
@@ -158,25 +163,25 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention over the encoder's output, and a feed-forward block."""
+    """Self-attention, attention over the encoder's output, and a feed-forward block; `fused`: see `mytorch.fused`."""
 
     def __init__(
         self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None,
+        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made = {"device": device, "dtype": dtype, "fused": fused}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+        self.dropout = Dropout(dropout, fused=fused)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
         self.norm_first = norm_first
         for i in (1, 2, 3):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made))
         for i in (1, 2, 3):
-            setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+            setattr(self, f"dropout{i}", Dropout(dropout, fused=fused))
+        self.activation = _activation(activation, fused)
 
     @property
     def dropout_out(self):
@@ -242,10 +247,10 @@ class Transformer(Module):
     def __init__(
         self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
         activation="relu", custom_encoder=None, custom_decoder=None, layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None,
+        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made = {"device": device, "dtype": dtype, "fused": fused}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         if custom_encoder is None:
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)

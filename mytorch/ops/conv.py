@@ -89,7 +89,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     return result
 
 
-@op(name="convolution_input")
+@op(name="convolution_input", autocast="half")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """The gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]
@@ -157,6 +157,7 @@ def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups
 
 
 convolve_input.vjp(_convolve_input_vjp)
+convolve_input.fuse(cuda="mytorch.kernels.triton.conv_transpose")
 
 
 def _convolve_weight_vjp(up, g, input, shapes, stride, padding, dilation, groups, needs, xp):
@@ -244,7 +245,7 @@ def _named_padding(input, padding, kernel, stride, dilation, name):
 def _transposed(d):
     name = f"conv_transpose{d}d"
 
-    def conv_transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    def conv_transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None):
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
         extra = several(output_padding, d, name)
         single = input.ndim == d + 1
@@ -260,7 +261,9 @@ def _transposed(d):
             (n - 1) * s - 2 * p + dil * (k - 1) + e + 1
             for n, k, s, p, dil, e in zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True)
         )
-        out = convolve_input(input, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        out = convolve_input(
+            input, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused
+        )
         return out.squeeze(0) if single else out
 
     conv_transpose.__name__ = conv_transpose.__qualname__ = name

@@ -69,4 +69,4 @@ def geglu(input, other=None, approximate="none", *, fused=None):
 
 def reglu(input, other=None, *, fused=None):
     """relu(input) * other, as swiglu."""
-    return _apply("reglu", "relu", relu, input, other, fused)
+    return _apply("reglu", "relu", lambda x: relu(x, fused=fused), input, other, fused)

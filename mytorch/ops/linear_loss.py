@@ -3,7 +3,7 @@
 from .. import config
 from ..autograd.mode import get_mode
 from ..backend import is_raw
-from .core import op
+from .core import op, say_reference
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices, raw_of
 
@@ -56,7 +56,16 @@ def by_kernel(
     asked = config.fused_policy.get() if fused is None else fused
     kernel = _linear_cross_entropy.kernels.get(input.device.type)
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
-    if kernel is None or asked is False or not plain or reduction == "none" or kernel.ready() is None:
+    reason = None
+    if kernel is None:
+        reason = f"there is no kernel for {'the CPU' if input.device.type == 'cpu' else 'a GPU'}"
+    elif not plain or reduction == "none":
+        reason = "the kernel does not take these shapes, dtypes or options"
+    elif kernel.ready() is None:
+        reason = kernel.problem
+    if reason is not None and fused is True:
+        say_reference("linear_cross_entropy", reason)
+    if reason is not None or asked is False:
         return None
     return _linear_cross_entropy(
         input, linear_weight, linear_bias, target=class_indices(target, "linear_cross_entropy"), weight=raw_of(weight),

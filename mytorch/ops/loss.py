@@ -146,7 +146,7 @@ def cross_entropy(
     if softcap is not None:
         input = (input / softcap).tanh() * softcap
     if tuple(input.shape) == tuple(target.shape) and target.dtype.is_floating_point and input.ndim:
-        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused)
     shape = tuple(input.shape)
     if _classes_last(input, target):
         classes, rows, out_shape = shape[-1], input.reshape(-1, shape[-1]), shape[:-1]
@@ -171,13 +171,13 @@ def cross_entropy(
     return out.reshape(out_shape) if reduction == "none" else out
 
 
-def _soft_cross_entropy(input, target, weight, reduction, label_smoothing):
+def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused):
     """Cross-entropy with probabilities as targets."""
     axis = 1 if input.ndim > 1 else 0
     classes = input.shape[axis]
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / classes
-    terms = log_softmax(input, axis) * cast(target, input.dtype)
+    terms = log_softmax(input, axis, fused=fused) * cast(target, input.dtype)
     if weight is not None:
         terms = terms * weight.reshape([-1 if i == axis else 1 for i in range(input.ndim)])
     losses = -terms.sum(axis)

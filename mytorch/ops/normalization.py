@@ -371,7 +371,7 @@ def _affine(out, weight, bias):
 
 
 def instance_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *, fused=None
 ):
     """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
 
@@ -386,8 +386,10 @@ def instance_norm(
         flat = input.detach().reshape(*input.shape[:2], -1)
         for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):
             running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
+    if input.device.type != "cpu":  # as groups of one channel, in the input's dtype whatever autocast says
+        return _group_norm(input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused)
     rows = input.reshape(input.shape[0], input.shape[1], -1)
-    return _affine(_layer_norm(rows, width=rows.shape[-1], eps=eps).reshape(input.shape), weight, bias)
+    return _affine(_layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape), weight, bias)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import conv
+from mytorch.kernels.triton import conv, conv_transpose
 
 from .cases import DTYPES, near, rand, xp
 
@@ -65,3 +65,29 @@ def test_convolution(x_shape, w_shape, stride, padding, dilation, groups, dtype)
     near(got[0], drop(gx))
     near(got[1], drop(gw))
     near(got[2], g64.sum((0, 2, 3)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("x_shape", "w_shape", "stride", "padding", "dilation", "groups", "extra"), [
+    ((2, 6, 5, 4), (6, 5, 3, 3), (2, 1), (1, 1), (1, 1), 1, (1, 0)),
+    ((2, 6, 3, 5), (6, 2, 3, 2), (2, 3), (2, 0), (2, 1), 2, (1, 2)),
+    ((1, 3, 1, 1), (3, 1, 5, 5), (1, 1), (0, 0), (1, 1), 1, (0, 0)),
+])  # fmt: skip
+def test_transposed_convolution(x_shape, w_shape, stride, padding, dilation, groups, extra, dtype):
+    x, x64 = rand(*x_shape, dtype=dtype)
+    w, w64 = rand(*w_shape, dtype=dtype)
+    b, b64 = rand(w_shape[1] * groups, dtype=dtype)
+    sides = zip(x_shape[2:], w_shape[2:], stride, padding, dilation, extra, strict=True)
+    shape = tuple((n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in sides)
+    up, up64 = rand(x_shape[0], w_shape[1] * groups, *shape, dtype=dtype)
+    geometry = (stride, padding, dilation, groups)
+    whole, _, _ = reference(up64, w64, None, *geometry)  # the convolution whose input's gradient this is
+    wide = np.zeros(whole.shape)
+    wide[:, :, : x_shape[2], : x_shape[3]] = x64
+    _, out64, gw64 = reference(up64, w64, wide, *geometry)
+    options = dict(zip(("stride", "padding", "dilation", "groups"), geometry, strict=True))
+    near(conv_transpose.forward(xp, x, w, b, shape=shape, **options), out64 + b64.reshape(1, -1, 1, 1))
+    got = conv_transpose.vjp(up, x, w, b, [x.shape, w.shape, b.shape], *geometry, (True,) * 3, xp)
+    near(got[0], whole[:, :, : x_shape[2], : x_shape[3]])
+    near(got[1], gw64)
+    near(got[2], up64.sum((0, 2, 3)))

@@ -76,6 +76,17 @@ CALLS = {
     "gated halves": (lambda x, fused: mytorch.ops.gated._gated(x, gate="gelu_tanh", fused=fused), [(2, 3, 6)]),
     "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
     "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
+    "convolution_input": (
+        lambda x, w, b, fused: F.conv_transpose2d(x, w, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(1, 2), fused=fused),
+        [(2, 4, 5, 3), (4, 3, 3, 2), (6,)],
+    ),
+    "convolution_input 1d": (lambda x, w, fused: F.conv_transpose1d(x, w, stride=2, fused=fused), [(3, 4, 7), (4, 3, 5)]),
+    "convolution in groups": (
+        lambda x, w, fused: F.conv1d(x, w, padding="same", dilation=3, groups=3, fused=fused), [(2, 6, 11), (9, 2, 4)],
+    ),
+    "convolution padded": (
+        lambda x, w, fused: F.conv2d(F.pad(x, (2, 1, 1, 1), mode="reflect"), w, stride=(1, 3), dilation=2, fused=fused), [(1, 3, 7, 9), (5, 3, 2, 3)],
+    ),
     "linear_cross_entropy": (
         lambda x, w, b, fused: F.linear_cross_entropy(x, w, _target, linear_bias=b, ignore_index=3, fused=fused),
         [(5, 6), (7, 6), (7,)],

@@ -3,7 +3,8 @@
 On a GPU (`pytest -m gpu`) the same checks run on it.
 
 Both change Triton for the whole process, so each set runs in a process of its own: with `TRITON_INTERPRET=1` the
-kernels run on NumPy memory and are compared with float64; with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
+kernels run on NumPy memory and are compared with float64 (check_*.py), or run on the memory of the stand-in for CuPy, as a
+program on a GPU would run them (through_*.py); with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
 assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
 """
 
@@ -25,8 +26,8 @@ def version(package):
     return tuple(int(part) for part in metadata.version(package).split(".")[:2])
 
 
-def run(files, **environment):
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "no:randomly"]
+def run(files, *options, **environment):
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
     files = [str(HERE / f) for f in files]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     done = subprocess.run([*command, *files], capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580)
@@ -38,6 +39,13 @@ def test_in_the_interpreter(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
     run([name], TRITON_INTERPRET="1")
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("through_*.py")))
+def test_through_the_stand_in_for_cupy(name):
+    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
+        pytest.skip("this release's interpreter wants NumPy before 2.4")
+    run([name], "--device", "cuda", "--stand-in", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu

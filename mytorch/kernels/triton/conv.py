@@ -58,8 +58,8 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
 
 
 @triton.jit
-def _input(g_ptr, w_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
-           stride_y, stride_x, pad_y, pad_x, gap_y, gap_x, KH: tl.constexpr, KW: tl.constexpr,
+def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
+           stride_y, stride_x, pad_y, pad_x, gap_y, gap_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
            PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
     group = tl.program_id(1)
     tiles_n = tl.cdiv(ins, BN)
@@ -88,6 +88,8 @@ def _input(g_ptr, w_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, i
         at = w_ptr + ((group * outs + channel).to(tl.int64)[:, None] * ins + cols[None, :]) * (KH * KW) + tap[:, None]
         b = tl.load(at, mask=(inner < deep)[:, None] & (cols < ins)[None, :], other=0.0)
         acc = dot(a, b, acc, PRECISION)
+    if BIAS:
+        acc += tl.load(bias_ptr + group * ins + cols, mask=cols < ins, other=0.0).to(tl.float32)[None, :]
     at = gx_ptr + ((sample * groups + group) * ins)[:, None] * (height * width) + cols[None, :] * (height * width) + spot[:, None]
     tl.store(at, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
 
@@ -157,6 +159,11 @@ class _Geometry:
         self.sizes = (self.samples, *self.spatial, *self.out, groups, self.ins, self.outs)
         self.steps = (*self.stride, *self.padding, *self.dilation)
 
+    def leave(self, out):
+        """Take `out` as the output's size: a transposed convolution may leave a rest."""
+        self.out = (1, *out) if len(out) == 1 else tuple(out)
+        self.sizes = (self.samples, *self.spatial, *self.out, self.groups, self.ins, self.outs)
+
     def constants(self, dtype):
         """The constexprs that all kernels have."""
         return {"KH": self.kernel[0], "KW": self.kernel[1], "PRECISION": "ieee" if dtype.itemsize == 4 else "tf32"}
@@ -166,9 +173,11 @@ class _Geometry:
         return (dtype.name, power_of_2(self.samples), *self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
 
 
-def run_forward(xp, x, w, bias, stride, padding, dilation, groups):
-    """The convolution of (N, C, [H,] W) with (O, C / groups, [R,] S)."""
+def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
+    """The convolution of (N, C, [H,] W) with (O, C / groups, [R,] S); of its output only the first `size`, if that is given."""
     geo = _Geometry(x.shape, w.shape, stride, padding, dilation, groups)
+    if size is not None:
+        geo.leave(size)
     x, w = contiguous(xp, x), contiguous(xp, w)
     bias = None if bias is None else contiguous(xp, bias)
     out = xp.empty((x.shape[0], w.shape[0], *geo.out[2 - (x.ndim - 2) :]), x.dtype)
@@ -183,19 +192,19 @@ def run_forward(xp, x, w, bias, stride, padding, dilation, groups):
     return out
 
 
-def run_input(xp, g, w, shape, stride, padding, dilation, groups):
-    """The gradient of an input (N, C, *shape)."""
+def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
+    """The gradient of an input (N, C, *shape); with a bias (C,) added, a transposed convolution."""
     whole = (g.shape[0], w.shape[1] * groups, *shape)
     geo = _Geometry(whole, w.shape, stride, padding, dilation, groups)
-    geo.out = (1, *g.shape[2:]) if g.ndim == 3 else g.shape[2:]  # a transposed convolution may leave a rest
-    geo.sizes = (geo.samples, *geo.spatial, *geo.out, groups, geo.ins, geo.outs)
+    geo.leave(g.shape[2:])
     g, w = contiguous(xp, g), contiguous(xp, w)
+    bias = None if bias is None else contiguous(xp, bias)
     gx = xp.empty(whole, g.dtype)
     rows = geo.samples * geo.spatial[0] * geo.spatial[1]
 
     def attempt(tile):
         grid = (cdiv(rows, tile["BM"]) * cdiv(geo.ins, tile["BN"]), groups)
-        launch(_input, grid, g, w, gx, *geo.sizes, *geo.steps, **geo.constants(g.dtype), **tile)
+        launch(_input, grid, g, w, bias, gx, *geo.sizes, *geo.steps, BIAS=bias is not None, **geo.constants(g.dtype), **tile)
 
     if gx.size:
         attempt(tuned(_input, geo.key(g.dtype), _tiles(geo.ins, g.dtype.itemsize == 4), attempt))
@@ -206,8 +215,7 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
     """The gradient of the weight (O, C / groups, *kernel)."""
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
     geo = _Geometry(x.shape, shape, stride, padding, dilation, groups)
-    geo.out = (1, *g.shape[2:]) if g.ndim == 3 else g.shape[2:]
-    geo.sizes = (geo.samples, *geo.spatial, *geo.out, groups, geo.ins, geo.outs)
+    geo.leave(g.shape[2:])
     g, x = contiguous(xp, g), contiguous(xp, x)
     rows = geo.samples * geo.out[0] * geo.out[1]
     deep = geo.ins * geo.kernel[0] * geo.kernel[1]
@@ -232,7 +240,7 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
     return add_up(xp, found[0], x.dtype).reshape(shape)
 
 
-def _bias_gradient(xp, g, dtype):
+def bias_gradient(xp, g, dtype):
     """The sum of g over samples and positions."""
     return xp.sum(g.reshape(*g.shape[:2], -1), axis=(0, 2), dtype="float32").astype(dtype, copy=False)
 
@@ -259,5 +267,5 @@ def vjp(g, input, weight, bias, shapes, stride, padding, dilation, groups, needs
     return (
         run_input(xp, g, weight, tuple(shapes[0][2:]), *geometry) if needs[0] else None,
         run_weight(xp, g, input, tuple(shapes[1][2:]), *geometry) if needs[1] else None,
-        _bias_gradient(xp, g, bias.dtype) if needs[2] else None,
+        bias_gradient(xp, g, bias.dtype) if needs[2] else None,
     )

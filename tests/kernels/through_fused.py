@@ -1,0 +1,202 @@
+"""What `fused=` promises, op by op and layer by layer: True runs the kernel, False doesn't, and what can't is said.
+
+Runs over the stand-in for CuPy with Triton's interpreter (test_triton.py starts it so).
+"""
+
+import inspect
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+from mytorch.nn import functional as F
+from mytorch.ops import core
+
+LAUNCHED = []
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch):
+    """The names of the kernels that are launched."""
+    for record in core.RECORDS.values():
+        if "cuda" in record.kernels:
+            record.kernels["cuda"].ready()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mytorch.kernels.triton.") and hasattr(module, "launch"):
+            monkeypatch.setattr(module, "launch", _counted(module.launch))
+    core._warned.clear()
+    LAUNCHED.clear()
+
+
+def _counted(launch):
+    def counted(kernel, *args, **options):
+        LAUNCHED.append(kernel.fn.__name__)
+        return launch(kernel, *args, **options)
+
+    return counted
+
+
+def floats(*shape, dtype=mytorch.float32):
+    return mytorch.randn(*shape, device="cuda").to(dtype).requires_grad_()
+
+
+def classes(n, *shape):
+    return mytorch.randint(0, n, shape, device="cuda")
+
+
+def _rotated(fused):
+    cos, sin = (t.to("cuda") for t in F.precompute_rotary_cos_sin(6, 5))
+    return F.apply_rotary_pos_embed(floats(2, 3, 5, 6), floats(2, 3, 5, 6), cos, sin, fused=fused)[0]
+
+
+FUNCTIONS = {  # record -> (public function, a call of it)
+    "gelu": (F.gelu, lambda fused: F.gelu(floats(3, 5), fused=fused)),
+    "silu": (F.silu, lambda fused: F.silu(floats(3, 5), fused=fused)),
+    "relu_squared": (F.relu_squared, lambda fused: F.relu_squared(floats(3, 5), fused=fused)),
+    "gated": (F.swiglu, lambda fused: F.swiglu(floats(3, 6), fused=fused)),
+    "softmax": (F.softmax, lambda fused: F.softmax(floats(3, 5), 0, fused=fused)),
+    "log_softmax": (F.log_softmax, lambda fused: F.log_softmax(floats(3, 5), 1, fused=fused)),
+    "masked_softmax": (F.masked_softmax, lambda fused: F.masked_softmax(floats(3, 5), causal=True, fused=fused)),
+    "layer_norm": (F.layer_norm, lambda fused: F.layer_norm(floats(3, 5), (5,), fused=fused)),
+    "rms_norm": (F.rms_norm, lambda fused: F.rms_norm(floats(3, 5), (5,), fused=fused)),
+    "add_layer_norm": (F.add_layer_norm, lambda fused: F.add_layer_norm(floats(3, 5), floats(3, 5), (5,), fused=fused)[1]),
+    "add_rms_norm": (F.add_rms_norm, lambda fused: F.add_rms_norm(floats(3, 5), floats(3, 5), (5,), fused=fused)[1]),
+    "group_norm": (F.group_norm, lambda fused: F.group_norm(floats(3, 4, 5), 2, fused=fused)),
+    "cross_entropy": (F.cross_entropy, lambda fused: F.cross_entropy(floats(3, 5), classes(5, 3), fused=fused)),
+    "linear_cross_entropy": (
+        F.linear_cross_entropy, lambda fused: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), fused=fused)),
+    "linear_activation": (F.linear, lambda fused: F.linear(floats(3, 5), floats(4, 5), act_func="gelu", fused=fused)),
+    "scaled_dot_product_attention": (
+        F.scaled_dot_product_attention,
+        lambda fused: F.scaled_dot_product_attention(*(floats(1, 2, 5, 8) for _ in "qkv"), is_causal=True, fused=fused)),
+    "embedding": (F.embedding, lambda fused: F.embedding(classes(7, 3), floats(7, 4), fused=fused)),
+    "dropout": (F.dropout, lambda fused: F.dropout(floats(3, 5), 0.5, fused=fused)),
+    "rotary": (F.apply_rotary_pos_embed, _rotated),
+    "convolution": (F.conv2d, lambda fused: F.conv2d(floats(2, 3, 5, 6), floats(4, 3, 3, 3), fused=fused)),
+    "convolution_input": (F.conv_transpose2d, lambda fused: F.conv_transpose2d(floats(2, 3, 5, 6), floats(3, 2, 3, 3), fused=fused)),
+}  # fmt: skip
+
+LAYERS = [
+    (lambda fused: nn.GELU(fused=fused), (3, 5)),
+    (lambda fused: nn.SiLU(fused=fused), (3, 5)),
+    (lambda fused: nn.ReLUSquared(fused=fused), (3, 5)),
+    (lambda fused: nn.SwiGLU(fused=fused), (3, 6)),
+    (lambda fused: nn.GEGLU("tanh", fused=fused), (3, 6)),
+    (lambda fused: nn.ReGLU(fused=fused), (3, 6)),
+    (lambda fused: nn.Softmax(-1, fused=fused), (3, 5)),
+    (lambda fused: nn.Softmax2d(fused=fused), (2, 3, 4, 5)),
+    (lambda fused: nn.Softmin(-1, fused=fused), (3, 5)),
+    (lambda fused: nn.LogSoftmax(-1, fused=fused), (3, 5)),
+    (lambda fused: nn.LayerNorm(5, fused=fused), (3, 5)),
+    (lambda fused: nn.RMSNorm(5, fused=fused), (3, 5)),
+    (lambda fused: nn.GroupNorm(2, 4, fused=fused), (3, 4, 5)),
+    (lambda fused: nn.InstanceNorm1d(4, affine=True, fused=fused), (3, 4, 5)),
+    (lambda fused: nn.Dropout(0.3, fused=fused), (3, 5)),
+    (lambda fused: nn.Linear(5, 4, act_func="silu", fused=fused), (3, 5)),
+    (lambda fused: nn.Conv1d(4, 6, 3, groups=2, fused=fused), (3, 4, 5)),
+    (lambda fused: nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular", fused=fused), (3, 4, 5, 6)),
+    (lambda fused: nn.ConvTranspose1d(4, 6, 3, stride=2, fused=fused), (3, 4, 5)),
+    (lambda fused: nn.ConvTranspose2d(4, 6, 3, stride=2, fused=fused), (3, 4, 5, 6)),
+    (lambda fused: _AttentionAlone(fused), (2, 5, 8)),
+    (lambda fused: nn.TransformerEncoderLayer(8, 2, 12, 0.1, "gelu", fused=fused), (2, 5, 8)),
+]  # fmt: skip
+
+
+class _AttentionAlone(nn.Module):
+    def __init__(self, fused):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, fused=fused)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def kernels():
+    """The records that have a Triton kernel."""
+    return {name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")}
+
+
+def test_every_kernel_has_a_public_function_that_takes_fused():
+    assert kernels() == set(FUNCTIONS)
+    for function, _ in FUNCTIONS.values():
+        assert inspect.signature(function).parameters["fused"].default is None, function.__name__
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_runs_its_kernel_when_asked(name):
+    call = FUNCTIONS[name][1]
+    call(False).sum().backward()
+    assert not LAUNCHED
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = call(True)
+        count = len(LAUNCHED)
+        assert count
+        out.sum().backward()
+    assert len(LAUNCHED) > count or name == "linear_cross_entropy"
+
+
+@pytest.mark.parametrize(("make", "shape"), LAYERS)
+def test_a_layer_passes_fused_on(make, shape):
+    make(False).to("cuda")(floats(*shape)).sum().backward()
+    assert not LAUNCHED
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(True).to("cuda")(floats(*shape)).sum().backward()
+    assert LAUNCHED
+
+
+def test_layers_of_indices_and_targets_pass_fused_on():
+    target = classes(5, 3)
+    for fused in (False, True):
+        nn.Embedding(7, 4, fused=fused).to("cuda")(classes(7, 3)).sum().backward()
+        nn.CrossEntropyLoss(label_smoothing=0.1, fused=fused)(floats(3, 5), target).backward()
+        nn.CrossEntropyLoss(fused=fused)(floats(3, 5), F.softmax(floats(3, 5), -1, fused=False).detach()).backward()
+        assert bool(LAUNCHED) == fused
+
+
+UNABLE = {
+    "dtype": lambda: F.gelu(floats(3, 5, dtype=mytorch.float64), fused=True),
+    "shape": lambda: F.conv3d(floats(1, 2, 3, 3, 3), floats(2, 2, 2, 2, 2), fused=True),
+    "heads": lambda: F.scaled_dot_product_attention(*(floats(1, 2, 3, 300) for _ in "qkv"), fused=True),
+    "no kernel": lambda: F.relu(floats(3), fused=True),
+    "no kernel for linear": lambda: nn.Linear(5, 4, fused=True).to("cuda")(floats(3, 5)),
+    "the last layer": lambda: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), reduction="none", fused=True),
+}
+
+
+@pytest.mark.parametrize("name", UNABLE)
+def test_what_no_kernel_can_do_is_said_once(name):
+    with pytest.warns(UserWarning, match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel does not take)"):
+        UNABLE[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        UNABLE[name]()
+
+
+def test_the_cpu_says_where_it_has_no_kernel():
+    x = mytorch.randn(3, 6, device="cpu")
+    cpu = {
+        "silu": lambda: F.silu(x, fused=True), "gated by silu": lambda: F.swiglu(x, fused=True), "relu_squared": lambda: F.relu_squared(x, fused=True),
+        "masked_softmax": lambda: F.masked_softmax(x, fused=True), "rms_norm": lambda: F.rms_norm(x, (6,), fused=True),
+        "dropout": lambda: F.dropout(x, 0.5, fused=True), "convolution": lambda: F.conv1d(x[None], x[:, :, None].transpose(0, 1), fused=True),
+        "linear_cross_entropy": lambda: F.linear_cross_entropy(x, x, mytorch.tensor([0, 1, 2], device="cpu"), fused=True),
+    }  # fmt: skip
+    for name, call in cpu.items():
+        core._warned.clear()
+        with pytest.warns(UserWarning, match="fused=True: .* uses the reference because there is no kernel for the CPU") as found:
+            call()
+        assert len(found) == 1, name
+    assert not LAUNCHED
+
+
+def test_the_policy_decides_what_is_not_asked():
+    with mytorch.fused(False):
+        F.gelu(floats(3, 5))
+    assert not LAUNCHED
+    F.gelu(floats(3, 5))
+    assert LAUNCHED == ["_forward"]
+    np.testing.assert_allclose(F.gelu(floats(0, 5)).detach().cpu().numpy(), np.zeros((0, 5)))
