@@ -1,0 +1,368 @@
+"""An estimate, made without a GPU, of what one training step of GPT-2 on a GPU moves, computes, launches and holds.
+
+    python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--all] [--output FILE.json]
+
+The real step (autocast, forward, loss, backward, clip, AdamW) runs at its real sizes on arrays that have a shape, a dtype
+and a place but no contents: CuPy's calls go to the tests' stand-in, whose arithmetic is replaced by "make the result and
+note the sizes", and Triton's launches are noted instead of started. So launches, bytes and memory are counted, not
+guessed; **times are estimates**: each launch is given the larger of bytes / 4.3 TB/s and products / 790 TFLOP/s (51 in
+float32), which are a copy's and a large product's rates measured on an H200: a bound. "Likely" is a guess from it: products
+at 85 % of that rate, attention at cuDNN's (327 TFLOP/s forward, 243 backward), memory at 90 %. Host time is 15 µs a CuPy
+call and 3 µs a Triton launch, also an estimate, and matters only where the step isn't captured.
+"""
+
+import argparse
+import json
+import math
+import sys
+import types
+import weakref
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+
+import fake_cupy  # noqa: E402
+
+TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; products by the size of an element
+LIKELY = {"product": 0.85, "attention._forward": 327 / 790, "attention": 243 / 790, "memory": 0.9}  # of those rates: a guess
+HOST_US = {"CuPy": 15.0, "cuBLAS": 15.0, "Triton": 3.0, "alloc": 3.6}
+
+# -- what is noted ----------------------------------------------------------------------------------------------------
+
+LAUNCHES = []  # dicts: what, road, phase, bytes, flops, ms, host_us
+PHASE = ["build"]
+
+
+def note(what, road, moved, flops=0, itemsize=2):
+    """One launch."""
+    ms = max(moved / TB_PER_S / 1e9, flops / TFLOPS[itemsize] / 1e9)
+    share = LIKELY["memory"]
+    if flops / TFLOPS[itemsize] > moved / TB_PER_S / 1e3:
+        name = what.split()[0]
+        share = LIKELY.get(name, LIKELY["attention"] if name.startswith("attention.") else LIKELY["product"])
+    LAUNCHES.append({"what": what, "road": road, "phase": PHASE[0], "bytes": moved, "flops": flops, "ms": ms, "likely": ms / share, "us": HOST_US[road]})
+
+
+class Memory:
+    """How many bytes of the stand-in's arrays are alive, and the most there were."""
+
+    now = peak = 0
+
+    @classmethod
+    def take(cls, array):
+        """Count an array that owns its memory, until it dies."""
+        size = -(-array.nbytes // 512) * 512  # as CuPy's pool rounds
+        cls.now += size
+        cls.peak = max(cls.peak, cls.now)
+        weakref.finalize(array, cls._give, size)
+
+    @classmethod
+    def _give(cls, size):
+        cls.now -= size
+
+
+def size_of(x):
+    """The bytes that reading an array moves: what is repeated by a stride of 0 is read once."""
+    if not isinstance(x, np.ndarray):
+        return 0
+    return math.prod(n for n, s in zip(x.shape, x.strides, strict=True) if s) * x.itemsize
+
+
+# -- arrays without contents --------------------------------------------------------------------------------------------
+
+
+class Blank(np.ndarray):
+    """An array that nothing is ever written to (so its memory is never there): arithmetic gives another one."""
+
+    def __array_finalize__(self, source):
+        if self.base is None:
+            Memory.take(self)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+        tiny = [np.ones((1,) * max(x.ndim, 1), x.dtype) if isinstance(x, np.ndarray) else x for x in inputs]
+        moved, flops = sum(map(size_of, arrays)), 0
+        if method == "reduce":
+            dtype = ufunc.reduce(np.ones(2, arrays[0].dtype), dtype=options.get("dtype")).dtype
+            axis = options.get("axis", 0)
+            axes = range(arrays[0].ndim) if axis is None else np.atleast_1d(axis) % arrays[0].ndim
+            shape = [1 if i in axes else n for i, n in enumerate(arrays[0].shape)]
+            shape = tuple(shape if options.get("keepdims") else [n for i, n in enumerate(shape) if i not in axes])
+        elif ufunc is np.matmul:
+            a, b = arrays
+            dtype, flops = a.dtype, 2 * math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) * a.shape[-2] * a.shape[-1] * b.shape[-1]
+            shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        else:
+            dtype = ufunc(*tiny).dtype
+            shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
+        target = (out[0] if isinstance(out, tuple) else out) if out is not None else blank(shape, dtype)
+        shapes = " ".join("x".join(map(str, x.shape)) or "()" for x in arrays)
+        note(f"{ufunc.__name__} {shapes} {target.dtype}", "cuBLAS" if flops else "CuPy", moved + size_of(target), flops, target.itemsize)
+        return target
+
+    def __array_function__(self, function, kinds, args, kwargs):
+        if function in (np.concatenate, np.stack):
+            parts = args[0]
+            shape = list(parts[0].shape)
+            axis = args[1] if len(args) > 1 else kwargs.get("axis", 0)
+            if function is np.stack:
+                shape.insert(axis % (len(shape) + 1), len(parts))
+            else:
+                shape[axis] = sum(p.shape[axis] for p in parts)
+            made = blank(tuple(shape), parts[0].dtype)
+            note(f"{function.__name__} {'x'.join(map(str, shape))} {made.dtype}", "CuPy", 2 * made.nbytes)
+            return made
+        if function is np.where:
+            return np.minimum(np.minimum(args[1], args[2]), np.zeros(args[0].shape, bool))  # as many bytes
+        if function in (np.zeros_like, np.ones_like):
+            return blank(args[0].shape, kwargs.get("dtype") or args[0].dtype)
+        if function not in _VIEWS:
+            raise NotImplementedError(f"step_budget doesn't know what {function.__name__} moves")
+        return super().__array_function__(function, kinds, args, kwargs)
+
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype and not copy:
+            return self
+        return self._copied(f"cast {self.dtype} to {dtype}" if dtype != self.dtype else "copy", dtype)
+
+    def copy(self, order="C"):
+        return self._copied("copy", self.dtype)
+
+    def reshape(self, *shape, order="C"):
+        try:
+            return super().reshape(*shape, order=order, copy=False)
+        except ValueError:
+            return self._copied("copy to reshape", self.dtype).reshape(*shape)
+
+    def _copied(self, what, dtype):
+        made = blank(self.shape, dtype)
+        note(f"{what} {'x'.join(map(str, self.shape))}", "CuPy", size_of(self) + size_of(made))
+        return made
+
+    def __setitem__(self, index, value):
+        to = self[index]
+        to = to if isinstance(to, np.ndarray) else np.empty((), self.dtype)
+        note(f"write {'x'.join(map(str, to.shape))} {self.dtype}", "CuPy", size_of(to) + size_of(value))
+
+    def fill(self, value):
+        note(f"fill {'x'.join(map(str, self.shape))}", "CuPy", size_of(self))
+
+
+_VIEWS = {  # functions that move nothing, or do so through a method
+    np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to, np.split, np.empty_like,
+    np.sum, np.mean, np.max, np.ndim, np.shape, np.size, np.ravel,
+}  # fmt: skip
+
+
+def blank(shape, dtype):
+    """A Blank of its own memory."""
+    return np.ndarray.__new__(Blank, shape, dtype)
+
+
+def _wrap(x):
+    """The stand-in's array over a result, blank where it is not yet."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return fake_cupy.ndarray(np.asanyarray(x))
+    return type(x)(_wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
+
+
+_plain_init = fake_cupy.ndarray.__init__
+
+
+def _init(self, a):
+    _plain_init(self, a if isinstance(a, Blank) else blank(a.shape, a.dtype))
+
+
+_FILLED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "arange")
+_plain_getattr = fake_cupy._Functions.__getattr__
+
+
+def _getattr(self, name):
+    function = _plain_getattr(self, name)
+    if not isinstance(function, types.FunctionType):
+        return function
+
+    def noted(*args, **kwargs):
+        if name == "ascontiguousarray" and isinstance(args[0], fake_cupy.ndarray):
+            return args[0] if args[0]._a.flags.c_contiguous else fake_cupy.ndarray(args[0]._a._copied("copy to contiguous", args[0].dtype))
+        made = function(*args, **kwargs)
+        shape = "x".join(map(str, getattr(made, "shape", ())))
+        if name in _FILLED:
+            note(f"{name} {shape} {made.dtype}", "CuPy", made.nbytes)
+        elif name.startswith("empty"):
+            note(f"empty {shape} {made.dtype}", "alloc", 0)
+        elif name in ("array", "asarray") and not isinstance(args[0], fake_cupy.ndarray):
+            note(f"copy to the GPU {shape} {made.dtype}", "CuPy", made.nbytes)
+        return made
+
+    return noted
+
+
+# -- Triton's launches ------------------------------------------------------------------------------------------------
+
+TABLES = {}  # id of a table of addresses -> (the table, bytes of each column)
+
+
+def _products(name, module, args):
+    """The multiplications and additions of a launch."""
+    named = args.get
+    if module == "attention" and name in ("_forward", "_backward_keys", "_backward_queries"):
+        out = args["out_ptr"] if name == "_forward" else args["gk_ptr" if name == "_backward_keys" else "gq_ptr"]
+        pairs = math.prod(args["q_ptr"].shape[:2]) * args["length_q"] * args["length_k"] / (2 if named("RIGHT") else 1)
+        return {"_forward": 4, "_backward_keys": 8, "_backward_queries": 6}[name] * pairs * out.shape[-1]
+    if module == "matmul":
+        return 2 * math.prod(args["out_ptr"].shape) * args["k"]
+    return 0
+
+
+def _moved(name, module, args):
+    """The bytes of a launch: every array once, but for kernels that take tables or look up rows."""
+    arrays = {key: a for key, a in args.items() if hasattr(a, "dtype")}
+    if module == "multi" and "table_ptr" in args:
+        columns = TABLES[id(args["table_ptr"])][1]
+        if name == "_squares":
+            return columns[args["WHICH"]]
+        if name == "_scale":
+            return 2 * columns[args["WHICH"]]
+        return sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)  # all but gradients are written too
+    if module == "embedding" and name == "_forward":
+        return 2 * arrays["out_ptr"].nbytes
+    if module == "embedding" and name == "_backward":
+        return arrays["g_ptr"].nbytes + 2 * arrays["g_ptr"].size * 4
+    return sum(size_of(a._a) for a in arrays.values())
+
+
+def launch(kernel, grid, *args, **options):
+    """Note a launch instead of starting it."""
+    values = {**dict(zip(kernel.arg_names, args, strict=False)), **options}
+    module = kernel.fn.__module__.rpartition(".")[2]
+    name = kernel.fn.__name__
+    big = max((a for a in args if hasattr(a, "dtype")), key=lambda a: a.nbytes)
+    note(
+        f"{module}.{name} {'x'.join(map(str, big.shape))} {big.dtype}", "Triton", _moved(name, module, values),
+        _products(name, module, values), big.itemsize,
+    )  # fmt: skip
+
+
+def install():
+    """Put the blank arrays and the recorder in place; before anything of mytorch's kernels is imported."""
+    fake_cupy.wrap = _wrap
+    fake_cupy.ndarray.__init__ = _init
+    fake_cupy._Functions.__getattr__ = _getattr
+    fake_cupy.install()
+    from mytorch.kernels import launch as home
+
+    home.launch = launch
+    home.why_not = lambda: None
+    home.processors = lambda: 132
+    home.is_capturing = lambda: False
+    from mytorch.kernels.triton import multi
+
+    plain = multi.Table.__init__
+
+    def init(self, xp, *columns):
+        plain(self, xp, *columns)
+        TABLES[id(self.table)] = (self.table, [sum(a.nbytes for a in column) for column in columns])
+
+    multi.Table.__init__ = init
+
+
+# -- the step ---------------------------------------------------------------------------------------------------------
+
+
+def step_of(size, batch, half, fused_loss=True):
+    """A function that runs one training step, as train_gpt2.py's, and the bytes of parameters and moments."""
+    import mytorch
+    from mytorch import amp
+    from mytorch.models import GPT2, GPT2Config
+    from mytorch.models import gpt2 as home
+    from mytorch.nn.utils import clip_grad_norm_
+
+    others = {"vocab_size": 65, "context_length": 256} if size == "small" else {}
+    config = GPT2Config.sized(size, **others)
+    home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents don't matter
+    model = GPT2(config).to("cuda")
+    optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
+    x, y = (mytorch.zeros(batch, config.context_length, dtype=mytorch.int64).to("cuda") for _ in range(2))
+
+    def step():
+        PHASE[0] = "forward"
+        with amp.autocast("cuda", getattr(mytorch, half or "bfloat16"), enabled=half is not None):
+            loss = model(x, y)
+        PHASE[0] = "backward"
+        loss.backward()
+        PHASE[0] = "update"
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step, model
+
+
+def measure(size, batch, half):
+    """The launches of the second step, with the peak of memory and what parameters and moments take of it."""
+    step, model = step_of(size, batch, half)
+    step()
+    LAUNCHES.clear()
+    resident, Memory.peak = Memory.now, Memory.now
+    step()
+    count = sum(p.numel() for p in model.parameters())
+    return {"model": size, "batch": batch, "dtype": half, "parameters": count, "launches": list(LAUNCHES),
+            "resident_GiB": resident / 2**30, "peak_GiB": Memory.peak / 2**30}  # fmt: skip
+
+
+def table(found, everything=False):
+    """The figures as lines: launches of one kind and size together, the dearest first."""
+    kinds = defaultdict(lambda: {"count": 0, "bytes": 0, "flops": 0, "ms": 0.0})
+    for row in found["launches"]:
+        kind = kinds[row["phase"], row["what"]]
+        kind["count"] += 1
+        for key in ("bytes", "flops", "ms"):
+            kind[key] += row[key]
+    lines = [f"{'launch (estimates, not measured)':<78}{'phase':>9}{'count':>7}{'MB':>10}{'GFLOP':>10}{'ms':>8}"]
+    ordered = sorted(kinds.items(), key=lambda item: -item[1]["ms"])
+    for (phase, what), kind in ordered if everything else ordered[:40]:
+        lines.append(f"{what[:77]:<78}{phase:>9}{kind['count']:>7}{kind['bytes'] / 1e6:>10.1f}{kind['flops'] / 1e9:>10.1f}{kind['ms']:>8.3f}")
+    rows = found["launches"]
+    lines.append("")
+    for phase in ("forward", "backward", "update", "all"):
+        here = [r for r in rows if phase in (r["phase"], "all") and r["road"] != "alloc"]
+        products = sum(r["ms"] for r in here if r["flops"])
+        total, host = sum(r["ms"] for r in here), sum(r["us"] for r in rows if phase in (r["phase"], "all")) / 1e3
+        lines.append(
+            f"{phase:<9} bound {total:6.2f} ms, likely {sum(r['likely'] for r in here):6.2f} (of the bound: products {products:.2f}, memory {total - products:.2f}: "
+            f"{sum(r['bytes'] for r in here if not r['flops']) / 1e9:.1f} GB), {len(here)} launches, host about {host:.1f} ms if not captured"
+        )
+    for road in HOST_US:
+        lines.append(f"  {road}: {sum(r['road'] == road for r in rows)} calls")
+    lines.append(f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB")
+    return "\n".join(lines)
+
+
+def main():
+    """Print the table, or write every launch as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="base", choices=("demo", "small", "base", "large"))
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
+    parser.add_argument("--all", action="store_true", help="every kind of launch, not the 40 dearest")
+    parser.add_argument("--in-order", action="store_true", help="every launch in its order instead")
+    parser.add_argument("--output", help="a JSON file for every launch in order")
+    options = parser.parse_args()
+    install()
+    found = measure(options.model, options.batch, None if options.dtype == "float32" else options.dtype)
+    if options.output:
+        Path(options.output).write_text(json.dumps(found, indent=1))
+    if options.in_order:
+        for r in found["launches"]:
+            print(f"{r['phase']:<9}{r['road']:<7}{r['what'][:90]:<92}{r['bytes'] / 1e6:>10.1f} MB{r['ms']:>8.3f} ms")
+    print(table(found, options.all))
+
+
+if __name__ == "__main__":
+    main()
