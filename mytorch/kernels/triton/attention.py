@@ -123,21 +123,29 @@ def _query_range(first, length_q, left, right, BM: tl.constexpr, BN: tl.constexp
 def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, end_at, length_q, length_k, width, width_v,
                    k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit,
                    RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
-                   BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
+                   FOLD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
                    PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the keys in [start_at, end_at)."""
+    """Walk over the keys in [start_at, end_at). FOLD: scale > 0 and no mask array."""
     for start in range(start_at, end_at, BN):
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
         k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
-        s = dot(q, tl.trans(k), None, PRECISION) * scale
+        s = dot(q, tl.trans(k), None, PRECISION)
+        if not FOLD:
+            s *= scale
         s = _mask(s, mask_ptr, rows[:, None], cols[None, :], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
-        higher = tl.maximum(peak, tl.max(s, axis=1))
-        if RIM or MASK != 0:
+        if FOLD:  # the factor joins the subtraction below in one instruction
+            higher = tl.maximum(peak, tl.max(s, axis=1) * scale)
+        else:
+            higher = tl.maximum(peak, tl.max(s, axis=1))
+        if MASK != 0 or (RIM and LEFT):  # without these each query sees the first key
             still = tl.where(higher == float("-inf"), 0.0, higher)
         else:
             still = higher
-        p = tl.exp2(s - still[:, None])
+        if FOLD:
+            p = tl.exp2(s * scale - still[:, None])
+        else:
+            p = tl.exp2(s - still[:, None])
         shrink = tl.exp2(peak - still)
         total = total * shrink + tl.sum(p, axis=1)
         if DROP:
@@ -152,8 +160,8 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, 
 def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks, heads, group, length_q, length_k, width, width_v,
              q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, o_b, o_h, o_row, mask_b, mask_h, mask_q, mask_k,
              left, right, scale, call, limit, kept_scale,
-             LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
-             EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+             LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, FOLD: tl.constexpr, BD: tl.constexpr,
+             BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block  # the longest rows first
@@ -180,15 +188,15 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
         acc, total, peak = _forward_sweep(
             acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, low, tl.minimum(full_low, high), length_q, length_k, width, width_v,
             k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-            True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+            True, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
     acc, total, peak = _forward_sweep(
         acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_low, full_high, length_q, length_k, width, width_v,
         k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-        False, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+        False, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
     acc, total, peak = _forward_sweep(
         acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_high, high, length_q, length_k, width, width_v,
         k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-        True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+        True, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
     empty = total == 0.0
     acc = acc * (kept_scale / tl.where(empty, 1.0, total))[:, None]
     tl.store(lse_ptr + above.to(tl.int64) * length_q + rows, tl.where(empty, float("inf"), peak + tl.log2(total)), mask=rows < length_q)
@@ -512,7 +520,8 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
         launch(
             _forward, (count * q.shape[0] * q.shape[1],), q, k, v, own.mask, own.state, out, lse, count, own.heads, own.group,
             *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(out), *own.mask_strides, *own.window,
-            own.scale * 1.4426950408889634, own.call, own.limit, own.kept_scale, **own.constants, **blocks,
+            own.scale * 1.4426950408889634, own.call, own.limit, own.kept_scale, **own.constants,
+            FOLD=own.scale > 0 and own.mask is None, **blocks,
         )  # fmt: skip
 
     attempt(own.blocks_for("forward", q.dtype, attempt))
