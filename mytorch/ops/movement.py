@@ -4,10 +4,11 @@ import math
 import operator
 
 from .._array import Array, Size
+from ..backend import address, is_raw
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import public
-from .core import op
+from .core import _owner, op
 from .reduction import normalize_dim, normalize_dims
 
 
@@ -396,7 +397,22 @@ def _split(xp, input, *, sizes, dim):
     return parts
 
 
-_split.grad(input=lambda g, dim, xp: xp.concatenate(g, axis=dim))
+def _rejoined(xp, parts, dim):
+    """The parts one after the other along an axis; no copy where a formula wrote them into one array already."""
+    first = parts[0]
+    if is_raw(first) and len(parts) > 1 and first.size:
+        owner, strides, at, length = _owner(first), first.strides, address(first), 0
+        for part in parts:
+            if _owner(part) is not owner or part.strides != strides or part.dtype != first.dtype or address(part) != at + length * strides[dim]:
+                break
+            length += part.shape[dim]
+        else:
+            shape = (*first.shape[:dim], length, *first.shape[dim + 1 :])
+            return xp.lib.stride_tricks.as_strided(first, shape, strides)
+    return xp.concatenate(parts, axis=dim)
+
+
+_split.grad(input=lambda g, dim, xp: _rejoined(xp, g, dim))
 
 
 @public(inplace=False)

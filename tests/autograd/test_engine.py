@@ -306,3 +306,22 @@ def test_training_leaves_memory_flat():
         assert alive() <= before
     finally:
         gc.enable()
+
+
+def test_split_takes_neighbouring_gradients_as_one_array():
+    from mytorch.ops.movement import _rejoined
+
+    whole = np.arange(24.0).reshape(2, 12)
+    parts = [whole[:, :5], whole[:, 5:6], whole[:, 6:]]
+    joined = _rejoined(np, parts, 1)
+    assert np.shares_memory(joined, whole)
+    np.testing.assert_array_equal(joined, whole)
+    for other in ([parts[1], parts[0]], [parts[0], parts[2]], [parts[0], parts[1].copy()], [whole[:, :4:2], whole[:, 4:8]]):
+        joined = _rejoined(np, other, 1)
+        assert not np.shares_memory(joined, whole)
+        np.testing.assert_array_equal(joined, np.concatenate(other, 1))
+    x = mytorch.randn(3, 10, requires_grad=True)
+    a, b = x.split([4, 6], 1)
+    g = mytorch.randn(3, 10)
+    mytorch.cat([a, b], 1).backward(g)
+    np.testing.assert_array_equal(x.grad.numpy(), g.numpy())

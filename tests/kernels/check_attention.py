@@ -119,8 +119,24 @@ def test_strided():
     assert out.swapaxes(1, 2).flags.c_contiguous
     want = reference(q64, k64, v64, g64, causal=True)
     near(out, want[0])
-    for have, should in zip(attention.run_backward(xp, g, q, k, v, out, lse, causal=True)[:3], want[1:], strict=False):
+    got = attention.run_backward(xp, g, q, k, v, out, lse, causal=True)
+    for have, should in zip(got[:3], want[1:], strict=False):
         near(have, should)
+    assert all(x.strides == y.strides for x, y in zip(got, (q, k, v), strict=False))  # one array again
+    assert got[0].base is got[1].base is got[2].base
+
+
+def test_only_some_gradients():
+    x = [rand(1, 2, 70, 16) for _ in range(4)]
+    (q, k, v, g), wide = [a for a, _ in x], [b for _, b in x]
+    out, lse = attention.run_forward(xp, q, k, v, causal=True)
+    want = reference(*wide, causal=True)[1:4]
+    for needs in ((True, False, False, False), (False, True, False, False), (False, True, True, False)):
+        got = attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=needs)
+        assert (got[0] is None) is (not needs[0])
+        for i, wanted in enumerate(needs[:3]):
+            if wanted:
+                near(got[i], want[i], 2)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

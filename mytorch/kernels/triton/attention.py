@@ -12,8 +12,8 @@ with scores in units of log2. At the end out = acc / l, and lse = m + log2(l) is
     gv = pᵀ g,   ds = p * (dp - delta),   gq = ds k * scale,   gk = dsᵀ q * scale,
 
 where delta = sum_j p_j dp_j = sum(g * out) per row (the reference's sum, but over D numbers instead of S). One kernel
-holds a block of keys and walks over the queries (gk, gv), another holds queries and walks over the keys (gq):
-no atomics, so the same numbers at every run, and with grouped queries the first adds up all heads of a group.
+holds a block of queries and walks over the keys (gq, and delta on the way), another holds keys and walks over the queries
+(gk, gv): no atomics, so the same numbers at every run, and with grouped queries the second adds up all heads of a group.
 
 **What may be seen.** Query i sees keys from i - left to i + right; causality is right = 0. Blocks that nobody sees
 are skipped, and only those at the rim, or all of them under a mask array, pay for a comparison. A query that sees
@@ -29,7 +29,7 @@ from functools import lru_cache
 import triton
 import triton.language as tl
 
-from ...backend import xp_of
+from ...backend import address, xp_of
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned
 from .common import contiguous, dot, is_float, one_dtype, threshold
 
@@ -338,14 +338,14 @@ def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, s
 
 
 @triton.jit(do_not_specialize=["call", "limit"])
-def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gq_ptr, gs_ptr, blocks, heads, group,
-                      length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
-                      gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
+def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gq_ptr, gs_ptr, blocks, heads,
+                      group, length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
+                      o_b, o_h, o_row, gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
                       left, right, scale, back_scale, call, limit, kept_scale,
                       LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, GS: tl.constexpr,
                       BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
                       BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradient of a block of queries, and of the scores where a mask that was added wants it."""
+    """The gradient of a block of queries, and of the scores where a mask that was added wants it; writes delta too."""
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block
@@ -357,7 +357,9 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, 
     q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
     g = _tile(g_ptr + batch * g_b + head * g_h, rows, g_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
     lse = tl.load(lse_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=float("inf"))
-    delta = tl.load(delta_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=0.0)
+    out = _tile(out_ptr + batch * o_b + head * o_h, rows, o_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
+    delta = tl.sum(g.to(tl.float32) * out.to(tl.float32), axis=1)
+    tl.store(delta_ptr + above.to(tl.int64) * length_q + rows, delta, mask=rows < length_q)
     k_ptr += batch * k_b + (head // group) * k_h
     v_ptr += batch * v_b + (head // group) * v_h
     seed = 0
@@ -403,7 +405,7 @@ def _candidates(kernel, depth, wide):
         if depth <= 64:
             default = _options(32, 64, 8, 2) if kernel == "keys" else _options(64, 32, 8, 2)
         elif depth == 128:
-            default = _options(16, 32, 8, 1) if kernel == "keys" else _options(32, 32, 8, 2)
+            default = {"forward": _options(32, 64, 8, 1), "keys": _options(16, 64, 8, 2), "queries": _options(32, 32, 8, 2)}[kernel]
         else:
             default = _options(16, 16, 8, 1)
         return {"none": [default], "medium": [_options(32, 32, 8, 1)], "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)]}
@@ -413,7 +415,7 @@ def _candidates(kernel, depth, wide):
         medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
     elif kernel == "keys":
-        default = {64: _options(64, 128, 8, 2), 128: _options(32, 128, 8, 2), 256: _options(32, 64, 8, 2)}[size]
+        default = {64: _options(64, 128, 8, 2), 128: _options(32, 128, 8, 2), 256: _options(64, 32, 8, 2)}[size]
         medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(64, 64, 8, 2)]
         large = [_options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
     else:
@@ -453,6 +455,19 @@ def _by_time(xp, like, width):
     """An array (B, H, L, width) laid out as (B, L, H, width): joining the heads again is then no copy."""
     batch, heads, length, _ = like.shape
     return xp.empty((batch, length, heads, width), like.dtype).swapaxes(1, 2)
+
+
+def _side_by_side(xp, q, k, v):
+    """Three arrays for the gradients of q, k, v (B, H, L, D) in one (B, L, 3 H D), if these lie so themselves, as the slices
+    of one linear layer's output: the layer's gradient is then there without a copy. None otherwise."""
+    batch, heads, length, width = q.shape
+    columns, size = heads * width, q.itemsize
+    steps = (length * 3 * columns * size, width * size, 3 * columns * size, size)
+    same = q.shape == k.shape == v.shape and q.strides == k.strides == v.strides == steps
+    if not same or address(k) - address(q) != columns * size or address(v) - address(k) != columns * size:
+        return None
+    joined = xp.empty((batch, length, 3, heads, width), q.dtype)
+    return [joined[:, :, i].swapaxes(1, 2) for i in range(3)]
 
 
 class _Setting:
@@ -537,18 +552,33 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     batch, heads, length, _ = q.shape
-    count = batch * heads * length
     delta = xp.empty(q.shape[:3], "float32")
-    rows = max(1, 2048 // own.depth)
-    launch(
-        _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
-        ROWS=rows, BV=own.depth, num_warps=4,
-    )  # fmt: skip
     shared = (*own.mask_strides, *own.window, own.scale * 1.4426950408889634, own.scale, own.call, own.limit, own.kept_scale)
     gq = gk = gv = gs = None
+    joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
+    wants_mask = mask is not None and needs[3] and mask.dtype != bool
+    if needs[0] or wants_mask:
+        gq = _by_time(xp, q, q.shape[3]) if joined is None else joined[0]
+        gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
+
+        def attempt_queries(blocks):
+            count = cdiv(length, blocks["BM"])
+            launch(
+                _backward_queries, (count * batch * heads,), q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs, count, own.heads,
+                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(o), *_steps(gq), *shared,
+                **own.constants, GS=wants_mask, **blocks,
+            )  # fmt: skip
+
+        attempt_queries(own.blocks_for("queries", q.dtype, attempt_queries))
+    elif needs[1] or needs[2]:
+        count, rows = batch * heads * length, max(1, 2048 // own.depth)
+        launch(
+            _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
+            ROWS=rows, BV=own.depth, num_warps=4,
+        )  # fmt: skip
     if needs[1] or needs[2]:
-        gk = _by_time(xp, k, k.shape[3])
-        gv = _by_time(xp, v, v.shape[3])
+        gk = _by_time(xp, k, k.shape[3]) if joined is None else joined[1]
+        gv = _by_time(xp, v, v.shape[3]) if joined is None else joined[2]
 
         def attempt_keys(blocks):
             count = cdiv(k.shape[2], blocks["BN"])
@@ -559,20 +589,6 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
             )  # fmt: skip
 
         attempt_keys(own.blocks_for("keys", q.dtype, attempt_keys))
-    wants_mask = mask is not None and needs[3] and mask.dtype != bool
-    if needs[0] or wants_mask:
-        gq = _by_time(xp, q, q.shape[3])
-        gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
-
-        def attempt_queries(blocks):
-            count = cdiv(length, blocks["BM"])
-            launch(
-                _backward_queries, (count * batch * heads,), q, k, v, g, lse, delta, own.mask, own.state, gq, gs, count, own.heads,
-                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(gq), *shared,
-                **own.constants, GS=wants_mask, **blocks,
-            )  # fmt: skip
-
-        attempt_queries(own.blocks_for("queries", q.dtype, attempt_queries))
     return (
         gq.reshape(query.shape) if needs[0] and query.ndim != 4 else gq if needs[0] else None,
         gk.reshape(key.shape) if needs[1] and key.ndim != 4 else gk if needs[1] else None,
