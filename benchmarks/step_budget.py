@@ -230,6 +230,8 @@ def _moved(name, module, args):
         if name == "_scale":
             return 2 * columns[args["WHICH"]]
         return sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)  # all but gradients are written too
+    if module == "cross_entropy" and name == "_both":  # the row is read, from memory, once, and written
+        return 2 * arrays["x_ptr"].nbytes
     if module == "embedding" and name == "_forward":
         return 2 * arrays["out_ptr"].nbytes
     if module == "embedding" and name == "_backward":

@@ -6,8 +6,8 @@ With w the class weights, t a row's target, s the label smoothing, C the number 
     gx_c = (1 - s) * w_t * (p_c - [c = t]) + s / C * (p_c * sum_k w_k - w_c),   p = exp(x - lse).
 
 Forward reads the logits once, with a running maximum and sum (softmax.py), and keeps one number a row, not the
-probabilities; backward makes them again while it writes the gradient. It may write it over the logits where
-nobody else needs them (`into=`), as linear_cross_entropy.py does: that halves the memory.
+probabilities; backward makes them again while it writes the gradient. Where nobody else needs the logits,
+`rows_both` does both in one kernel and writes the gradient over them, as linear_cross_entropy.py wants it.
 
 Grid: a program for each row. Kept for backward: the log-sum-exp of each row, and what the mean divides by.
 Accumulation: float32.
@@ -26,11 +26,8 @@ residuals = ("lse", "total")
 
 
 @triton.jit
-def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
-             WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    target = tl.load(target_ptr + row)
-    kept = target != ignore_index
+def _row_lse(x_ptr, weight_ptr, classes, AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
+    """The log-sum-exp of a row, and with SMOOTH the (weighted) sum of its logits. AGAIN: the row will be read again."""
     # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
     cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
     peak = tl.full((BLOCK // 8,), float("-inf"), tl.float32)
@@ -38,7 +35,8 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, 
     linear = tl.zeros((BLOCK // 8,), tl.float32)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
-        x = tl.load(x_ptr + row * stride + start + cols, mask=inside, other=float("-inf")).to(tl.float32)
+        policy: tl.constexpr = "evict_last" if AGAIN else ""
+        x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy=policy).to(tl.float32)
         higher = tl.maximum(peak, tl.max(x, axis=1))
         still = tl.where(higher == float("-inf"), 0.0, higher)
         total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still[:, None]) * LOG2E), axis=1)
@@ -50,16 +48,77 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, 
     top = tl.max(peak, axis=0)
     still = tl.where(top == float("-inf"), 0.0, top)
     lse = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2 + still
+    return lse, tl.sum(linear, axis=0)
+
+
+@triton.jit
+def _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr):
+    """A row's loss, 0 if it is not counted."""
     index = tl.where(kept, target, 0)
-    picked = tl.load(x_ptr + row * stride + index).to(tl.float32)
+    picked = tl.load(x_ptr + index).to(tl.float32)
     weight = 1.0
     if WEIGHT:
         weight = tl.load(weight_ptr + index).to(tl.float32)
     loss = (lse - picked) * weight
     if SMOOTH:
-        loss = loss * (1.0 - smoothing) + (lse * weight_sum - tl.sum(linear, axis=0)) * (smoothing / classes)
+        loss = loss * (1.0 - smoothing) + (lse * weight_sum - linear) * (smoothing / classes)
+    return tl.where(kept, loss, 0.0)
+
+
+@triton.jit
+def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, smoothing, weight_sum,
+                  WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Write `scale` times the gradient of a row's loss."""
+    scale = tl.where(kept, scale, 0.0)
+    weight = 1.0
+    if WEIGHT:
+        weight = tl.load(weight_ptr + tl.where(kept, target, 0)).to(tl.float32)
+    hit = scale * weight
+    if SMOOTH:
+        hit *= 1.0 - smoothing
+        spread = scale * smoothing / classes
+    cols = tl.arange(0, BLOCK)
+    for start in range(0, classes, BLOCK):
+        inside = start + cols < classes
+        x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+        p = tl.exp2((x - lse) * LOG2E)
+        if SMOOTH:
+            w = 1.0
+            if WEIGHT:
+                w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
+            gx = p * (hit + spread * weight_sum) - spread * w
+        else:
+            gx = p * hit
+        gx = tl.where(kept, gx - tl.where(start + cols == target, hit, 0.0), 0.0)
+        tl.store(gx_ptr + start + cols, gx.to(gx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+
+
+@triton.jit
+def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
+             WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride
+    target = tl.load(target_ptr + row)
+    kept = target != ignore_index
+    lse, linear = _row_lse(x_ptr, weight_ptr, classes, False, WEIGHT, SMOOTH, BLOCK)
+    loss = _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
     tl.store(lse_ptr + row, lse)
-    tl.store(loss_ptr + row, tl.where(kept, loss, 0.0))
+    tl.store(loss_ptr + row, loss)
+
+
+@triton.jit
+def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
+          WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """The loss, and its gradient over the logits: the second reading finds the row in the second-level cache."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride
+    target = tl.load(target_ptr + row)
+    kept = target != ignore_index
+    lse, linear = _row_lse(x_ptr, weight_ptr, classes, True, WEIGHT, SMOOTH, BLOCK)
+    loss = _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
+    tl.store(loss_ptr + row, loss)
+    tl.debug_barrier()  # the target's logit is read before it is written over
+    _row_gradient(x_ptr, x_ptr, weight_ptr, target, kept, lse, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)
 
 
 @triton.jit
@@ -96,33 +155,11 @@ def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, 
               weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
-    kept = target != ignore_index
-    lse = tl.load(lse_ptr + row)
     scale = tl.load(g_ptr + row * g_stride).to(tl.float32)
     if MEAN:
         scale = scale / tl.load(total_ptr)
-    scale = tl.where(kept, scale, 0.0)
-    weight = 1.0
-    if WEIGHT:
-        weight = tl.load(weight_ptr + tl.where(kept, target, 0)).to(tl.float32)
-    hit = scale * weight
-    if SMOOTH:
-        hit *= 1.0 - smoothing
-        spread = scale * smoothing / classes
-    cols = tl.arange(0, BLOCK)
-    for start in range(0, classes, BLOCK):
-        inside = start + cols < classes
-        x = tl.load(x_ptr + row * stride + start + cols, mask=inside, other=float("-inf")).to(tl.float32)
-        p = tl.exp2((x - lse) * LOG2E)
-        if SMOOTH:
-            w = 1.0
-            if WEIGHT:
-                w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
-            gx = p * (hit + spread * weight_sum) - spread * w
-        else:
-            gx = p * hit
-        gx = tl.where(kept, gx - tl.where(start + cols == target, hit, 0.0), 0.0)
-        tl.store(gx_ptr + row * stride + start + cols, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+    _row_gradient(x_ptr + row * stride, gx_ptr + row * stride, weight_ptr, target, target != ignore_index, tl.load(lse_ptr + row), scale,
+                  classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)  # fmt: skip
 
 
 def _block(classes):
@@ -161,6 +198,16 @@ def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum
         WEIGHT=weight is not None, SMOOTH=smoothing > 0, **_block(classes),
     )  # fmt: skip
     return lse
+
+
+def rows_both(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
+    """Fill `loss` (N,) for contiguous logits, and write the gradient of the sum of the losses over them."""
+    rows, classes = logits.shape
+    block = min(power_of_2(max(classes, 64)), 16384)  # two programs a multiprocessor: their rows stay in the cache
+    launch(
+        _both, (rows,), logits, target, weight, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
+        WEIGHT=weight is not None, SMOOTH=smoothing > 0, BLOCK=block, num_warps=max(2, min(block // 256, 16)),
+    )  # fmt: skip
 
 
 def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoothing, weight_sum, reduction, into):

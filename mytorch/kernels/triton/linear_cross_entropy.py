@@ -18,7 +18,7 @@ from . import cross_entropy as ce
 from .common import contiguous, is_float, one_dtype
 from .norm import add_up
 
-MOST_BYTES = 1 << 29  # of logits at a time; each chunk costs a pass over the weight's gradient
+MOST_BYTES = 1 << 30  # of logits at a time; each chunk costs a pass over the weight's gradient
 
 
 def chunk_rows(rows, classes, itemsize):
@@ -57,8 +57,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
     target = contiguous(xp, target)
     class_weight = None if class_weight is None else contiguous(xp, class_weight)
     losses = xp.empty(rows, "float32")
-    one = xp.ones((), "float32")
-    total = ce.count(xp, target, class_weight, ignore_index) if reduction == "mean" else one
+    total = ce.count(xp, target, class_weight, ignore_index) if reduction == "mean" else xp.ones((), "float32")
     weight_sum = ce.weight_sum_of(xp, class_weight, classes) if label_smoothing else 0.0
     gx = xp.empty(input.shape, input.dtype) if needs[0] else None
     gw = xp.zeros(weight.shape, "float32") if needs[1] else None
@@ -73,12 +72,11 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         if softcap is not None:
             slope = xp.tanh(logits / softcap)
             logits = slope * softcap
-        lse = ce.rows_forward(xp, logits, t, class_weight, ignore_index, label_smoothing, weight_sum, losses[here])
         if not any(needs):
+            ce.rows_forward(xp, logits, t, class_weight, ignore_index, label_smoothing, weight_sum, losses[here])
             continue
-        g = ce.rows_backward(
-            xp, one, logits, t, class_weight, lse, total, ignore_index, label_smoothing, weight_sum, "sum", into=logits
-        )
+        ce.rows_both(xp, logits, t, class_weight, ignore_index, label_smoothing, weight_sum, losses[here])
+        g = logits
         if slope is not None:
             g = (g * (1 - slope * slope)).astype(logits.dtype)
         if gx is not None:
