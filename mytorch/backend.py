@@ -15,7 +15,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from . import special
+from . import capturing, special
 from .errors import DeviceError, OutOfMemoryError
 
 ndarray = np.ndarray
@@ -355,8 +355,10 @@ def to_device(raw, where, non_blocking=False):
     if where.type == "cpu":
         return cupy_ns().asnumpy(raw, blocking=not non_blocking)
     xp, there = on(where)
+    if isinstance(raw, ndarray) and raw.size > 1:
+        capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
     try:
         with there:
-            return xp.asarray(raw)
+            return capturing.upload(xp, raw) if isinstance(raw, ndarray) else xp.asarray(raw)
     except MemoryError as error:
         raise out_of_memory(error) from None

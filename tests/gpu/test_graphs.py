@@ -237,6 +237,23 @@ def test_what_waits_for_the_gpu_is_refused():
     assert not mytorch.cuda.is_current_stream_capturing()
 
 
+def test_data_from_the_cpu_is_refused_and_constants_are_not():
+    @mytorch.compile_step(warmup=1)
+    def f(x):
+        return x + mytorch.tensor([1.0, 2.0, 3.0])
+
+    @mytorch.compile_step(warmup=1)
+    def g(x):
+        return x * mytorch.tensor(3.0) + mytorch.tensor(1.0, device="cpu")
+
+    x = mytorch.ones(3)
+    f(x)
+    with pytest.raises(CaptureError, match="a copy from the CPU can't be captured .* pass it as an argument"):
+        f(x)
+    for i in range(4):
+        assert g(x * i).tolist() == [3.0 * i + 1] * 3
+
+
 def test_an_optimizer_that_counts_on_the_host_is_refused():
     net = model()
     optimizer = optim.Adagrad(net.parameters())
