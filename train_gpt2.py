@@ -66,6 +66,7 @@ def parse(argv=None):
     add("--beta1", type=float, default=0.9, help="AdamW's decay of the mean gradient")
     add("--beta2", type=float, default=0.95, help="AdamW's decay of the mean square")
     add("--mixed_precision", nargs="?", const="fp16", default="no", choices=["no", "fp16", "bf16"], help="fp16 if no value")
+    add("--cuda_graph", action="store_true", help="from the fourth iteration on, replay the step as a CUDA graph (one GPU)")
     add("--enable_gradient_checkpointing", action="store_true", help="recompute activations in backward")
     add("--log_iter", type=int, default=100, help="iterations between lines of log")
     add("--log_wandb", action="store_true", help="log to Weights & Biases, or to a file where it is not installed")
@@ -245,6 +246,8 @@ def main(argv=None):
         mixed_precision=args.mixed_precision, log_wandb=args.log_wandb, project_dir=folder, device=args.device
     )
     settle_batches(args, accelerator.num_processes, parser.error)
+    if args.cuda_graph and (accelerator.device.type != "cuda" or accelerator.num_processes > 1):
+        parser.error(f"--cuda_graph is for one GPU; this is {accelerator.num_processes} processes on {accelerator.device.type}")
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
     mytorch.manual_seed(args.seed)
     data = Path(args.path_to_data)
@@ -318,22 +321,26 @@ def main(argv=None):
     model.train()
     batches = iter(loader)
     since, done, shown = time.perf_counter(), 0, 0.0
+
+    def train_step(batches):
+        """Gradients of all micro-batches, clipped, and the update: (mean loss, gradient norm)."""
+        total = 0.0
+        for x, y in batches:
+            loss = model(x, y)
+            accelerator.backward(loss)
+            total = total + loss.detach()
+        grad_norm = accelerator.clip_grad_norm_(args.max_grad_norm or math.inf)
+        optimizer.step()
+        optimizer.zero_grad()
+        return total / accumulation, grad_norm
+
+    if args.cuda_graph:
+        train_step = mytorch.compile_step(train_step)
     try:
         while progress.iteration < args.train_iterations and not interrupt.seen(accelerator):
-            step_loss = 0.0
-            for _ in range(accumulation):
-                x, y = next(batches)
-                loss = model(x, y)
-                accelerator.backward(loss)
-                step_loss = step_loss + loss.detach()
-            if args.max_grad_norm > 0:
-                grad_norm = accelerator.clip_grad_norm_(args.max_grad_norm)
-            else:
-                grad_norm = accelerator.clip_grad_norm_(math.inf)
             lr = optimizer.param_groups[0]["lr"]
-            optimizer.step()
+            step_loss, grad_norm = train_step([next(batches) for _ in range(accumulation)])
             scheduler.step()
-            optimizer.zero_grad()
             progress.iteration += 1
             iteration = progress.iteration
             done += 1
@@ -343,7 +350,7 @@ def main(argv=None):
             now = time.perf_counter()
             if logs or (not bar.disable and now - shown > 0.5):
                 rate = int(done * tokens_per_step / max(now - since, 1e-9))
-                loss = accelerator.gather_for_metrics(step_loss / accumulation)
+                loss = accelerator.gather_for_metrics(step_loss)
                 norm = float(grad_norm)
                 bar.set_postfix_str(f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s", refresh=False)
                 shown = now

@@ -12,6 +12,7 @@ Usage: bash train_gpt2.sh demo|shakespeare|owt [flags…] [-- flags of train_gpt
   --mixed_precision            train in 16 bits (fp16, or what "mytorchrun config" says)
   --fused                      use fused kernels
   --batch_size N               sequences per step and process
+  --cuda_graph                 replay each step as a CUDA graph (one GPU)
   --gradient_checkpointing     recompute activations in backward
   --num_gpus N                 processes, one for each GPU
   --cpu --nproc_per_node N     N processes on the CPU, over MPI
@@ -46,7 +47,7 @@ value_of() {
 }
 while [ $# -gt 0 ]; do
     case "$1" in
-        --mixed_precision | --fused | --log_wandb) flags+=("$1") ;;
+        --mixed_precision | --fused | --cuda_graph | --log_wandb) flags+=("$1") ;;
         --gradient_checkpointing) flags+=(--enable_gradient_checkpointing) ;;
         --batch_size) value_of "$1" $#; flags+=(--batch_size "$2"); shift ;;
         --num_gpus) value_of "$1" $#; num_gpus="$2"; shift ;;
@@ -80,7 +81,7 @@ case "$target" in
         preset=(--project_name gpt2-small-shakespeare --model_size small --context_length 256 --batch_size 32
             --gradient_accumulation_steps 1 --train_iterations 2500 --eval_interval 1000 --eval_iterations 200
             --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 500 --weight_decay 0.1 --max_grad_norm 1.0
-            --beta1 0.9 --beta2 0.95 --dropout_p 0.0 --log_iter 25)
+            --beta1 0.9 --beta2 0.95 --dropout_p 0.2 --log_iter 25)
         ;;
     owt)
         data=data/openwebtext
