@@ -15,6 +15,7 @@ import importlib.metadata as metadata
 import inspect
 import itertools
 import json
+import math
 import os
 import platform
 import subprocess
@@ -28,9 +29,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CEILINGS = {"TB/s": 4.3, "bf16 TFLOP/s": 790.0, "fp32 TFLOP/s": 51.0}  # measured on an H200; "ceilings" measures this card's
 SECTIONS = {  # name -> seconds
-    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "torch": 100, "train": 120, "torch-train": 100,
+    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "products": 90, "torch": 100, "train": 120, "torch-train": 100,
 }  # fmt: skip
-CHECKS = ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops")
+CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops"))
+CHECKS = (*CHECKS, "gpu.check_products")
 
 # -- the process that looks after the others ------------------------------------------------------------------------------
 
@@ -43,7 +45,7 @@ def run_section(name, limit, results, interpret):
         if interpret:
             environment["TRITON_INTERPRET"] = "1"
             command.append("--interpret")
-        elif name in ("correctness", "kernels"):
+        elif name in ("correctness", "kernels", "products"):
             environment["MYTORCH_KERNELS_ON"] = "cuda"
         started = time.perf_counter()
         problem = None
@@ -72,10 +74,11 @@ def table(results):
     good = sum("error" not in r for r in checks)
     lines.append(f"\ncorrectness: {good} of {len(checks)} checks against float64 passed")
     lines += [f"  FAILED {r['name']}: {r['error'].splitlines()[-1][:150]}" for r in checks if "error" in r]
-    if rows["kernels"] or rows["torch"]:
+    measured = {**rows["kernels"], **rows["products"]}
+    if measured or rows["torch"]:
         lines.append(f"\n{'kernel':<44}{'ms':>9}{'floor':>9}{'× floor':>9}{'PyTorch':>9}{'× PyTorch':>11}")
-    for name in dict.fromkeys([*rows["kernels"], *rows["torch"]]):
-        own, other = rows["kernels"].get(name, {}), rows["torch"].get(name, {})
+    for name in dict.fromkeys([*measured, *rows["torch"]]):
+        own, other = measured.get(name, {}), rows["torch"].get(name, {})
         ms, floor, torch_ms = own.get("ms"), own.get("floor"), other.get("ms")
         cells = [ms, floor, ms / floor if ms and floor else None, torch_ms, ms / torch_ms if ms and torch_ms else None]
         text = "".join(f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True))
@@ -257,11 +260,12 @@ def check_part(report, interpret, part, parts):
     """Every `parts`-th check, from `part` on."""
     _pytest_or_stand_in()
     todo = []
-    for name in CHECKS:
-        if name == "ops" and interpret:
-            continue  # its kernels are attached by a fixture: python -m pytest tests/kernels
+    for home in CHECKS:
+        name = home.partition(".check_")[2]
+        if name in ("ops", "products") and interpret:
+            continue  # they want fixtures and stand-ins: python -m pytest tests/kernels tests/gpu
         try:
-            module = importlib.import_module(f"tests.kernels.check_{name}")
+            module = importlib.import_module(f"tests.{home}")
         except Exception as error:
             report(name, error=f"{type(error).__name__}: {error}")
             continue
@@ -444,6 +448,104 @@ def kernels(report, interpret):
         return {"ms": spent * 1e3, "floor": None}
 
     report.attempt("host time of a small softmax", host)
+
+
+def products(report, interpret):
+    """Matrix products at GPT-2's sizes by each library, checked against float64; their capture; their cost on the host."""
+    import cupy as cp
+    import ml_dtypes
+
+    from mytorch.backend import cupy_ns
+    from mytorch.kernels import cublas, launch
+    from mytorch.kernels.triton import matmul as by_triton
+
+    xp = cupy_ns()
+    ways = {"cuBLASLt": cublas.matmul, "CuPy": cp.matmul, "Triton": lambda a, b: by_triton.product(xp, a, b)}
+    types_of = {"bf16": ml_dtypes.bfloat16, "fp16": cp.float16, "fp32": cp.float32}
+
+    def rand(*shape, dtype="bf16"):
+        return cp.random.standard_normal(shape, dtype=cp.float32).astype(types_of[dtype])
+
+    def right(got, a, b, dtype):
+        """Check some rows and columns against float64, to what rounding the sums may make of them."""
+        rows, columns = (cp.arange(0, n, max(n // 64, 1)) for n in got.shape[-2:])
+        wide = a[..., rows, :].astype(cp.float64), b[..., columns].astype(cp.float64)
+        error = cp.abs(got[..., rows, :][..., columns] - cp.matmul(*wide)).max()
+        bound = {"bf16": 8e-3, "fp16": 1e-3, "fp32": 1e-5}[dtype] * float(cp.abs(got).max().astype(cp.float64))
+        assert float(error) <= bound, f"error {float(error):.3g} above {bound:.3g}"
+
+    def compare(label, a, b, dtype="bf16", names=tuple(ways)):
+        flops = 2 * math.prod(a.shape) * b.shape[-1]
+
+        def run(way):
+            right(way(a, b), a, b, dtype)
+            ms = launch.milliseconds(lambda: way(a, b))
+            return {"ms": ms, "floor": floor_of(flops=flops, kind="fp32" if dtype == "fp32" else "bf16"), "TFLOP/s": flops / ms / 1e9}
+
+        for name in names:
+            report.attempt(f"{label} ({name})", lambda way=ways[name]: run(way))
+
+    def layer(n, k):
+        x, w, g = rand(ROWS, k), rand(n, k), rand(ROWS, n)
+        compare(f"x Wᵀ {k}->{n}", x, w.T)
+        compare(f"g W {k}->{n}", g, w)
+        compare(f"gᵀ x {k}->{n}", g.T, x)
+        b = rand(n)
+        flops = 2 * ROWS * n * k
+        for name, call in (
+            ("linear with bias", lambda: cublas.linear(x, w, b)), ("linear with bias and GELU", lambda: cublas.linear(x, w, b, activation="gelu_tanh", before=True)),
+            ("gradients of weight and bias", lambda: cublas.weight_gradients(g, x)),
+        ):  # fmt: skip
+            report.attempt(f"{name} {k}->{n} (cuBLASLt)", lambda call=call: {"ms": launch.milliseconds(call), "floor": floor_of(flops=flops)})
+
+    for n, k in ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (CLASSES, WIDTH)):
+        report.attempt(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
+
+    def others():
+        q, k = rand(384, 1024, 64), rand(384, 1024, 64)
+        compare("q kᵀ 384x1024x64", q, k.swapaxes(1, 2))
+        heads = rand(32, 1024, 12, 64).swapaxes(1, 2)
+        compare("q kᵀ (32,12,1024,64) views", heads, heads.swapaxes(2, 3), names=("cuBLASLt", "CuPy"))
+        for dtype in ("fp16", "fp32"):
+            a = rand(8192, 8192, dtype=dtype)
+            compare(f"8192³ {dtype}", a, a, dtype, ("cuBLASLt", "CuPy"))
+
+    report.attempt("batches, other dtypes", others)
+
+    def captured():
+        """A product captured into a graph gives the product of what lies in its operands when it is replayed."""
+        stream = cp.cuda.Stream(non_blocking=True)
+        a, b, bias = rand(256, 512), rand(512, 384), rand(384)
+        with stream:
+            out = cublas.matmul(a, b)
+            second = cublas.linear(a, b.T, bias)
+            stream.synchronize()
+            stream.begin_capture()
+            cublas.matmul(a, b, out)
+            second = cublas.linear(a, b.T, bias)
+            graph = stream.end_capture()
+            a[...] = rand(256, 512)
+            graph.launch(stream)
+            stream.synchronize()
+            right(out, a, b, "bf16")
+            right(second - bias, a, b, "bf16")
+        return {}
+
+    report.attempt("products captured into a graph", captured)
+
+    def host(way):
+        a, b = rand(64, 64), rand(64, 64)
+        way(a, b)
+        cp.cuda.Device().synchronize()
+        started = time.perf_counter()
+        for _ in range(1000):
+            way(a, b)
+        spent = time.perf_counter() - started
+        cp.cuda.Device().synchronize()
+        return {"ms": spent, "floor": None}
+
+    for name, way in ways.items():
+        report.attempt(f"host time of a small product ({name})", lambda way=way: host(way))
 
 
 def torch_kernels(report, interpret):
@@ -643,7 +745,7 @@ def torch_train(report, interpret):
 
 
 RUNNERS = {
-    "versions": versions, "ceilings": ceilings, "correctness": correctness, "kernels": kernels, "torch": torch_kernels,
+    "versions": versions, "ceilings": ceilings, "correctness": correctness, "kernels": kernels, "products": products, "torch": torch_kernels,
     "train": train, "torch-train": torch_train,
 }  # fmt: skip
 
