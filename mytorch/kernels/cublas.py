@@ -19,7 +19,8 @@ operands that cuBLAS reads as they are. Here
 **CUDA graphs.** A call that has its plan and its workspace only enqueues kernels on the current stream and takes its output
 from CuPy's pool. So before a capture each product must have run once on the very stream that will be captured: this
 loads the library, makes the workspace of that stream (32 MiB on Hopper), the plans, and, with TRITON_AUTOTUNE_MODE=medium
-or max, measures the algorithms. Workspaces are never freed, since captured graphs write to them.
+or max, measures the algorithms. Workspaces are never freed, since captured graphs write to them; graphs that were captured
+on one stream share one, and must not be replayed at the same time.
 
 Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API"; the numbers below are those of cublasLt.h.
 """

@@ -261,6 +261,38 @@ def test_layer_with_activation(activation, dtype):
         near(leaf.grad._array, twin.grad.numpy(), 3)
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_capture(dtype):
+    """After a warm-up on the same stream, captured products are those of what lies in their operands at each replay."""
+    a, a64 = rand(24, 16, dtype=dtype)
+    b, b64 = rand(40, 16, dtype=dtype)
+    bias, bias64 = rand(40, dtype=dtype)
+    second, second64 = rand(40, dtype=dtype)
+    total = xp.zeros((24, 40), np.float32)
+    stream = xp.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.wait_event(xp.cuda.Stream.null.record())
+
+        def step():
+            cublas.matmul(a, b.T, total, accumulate=True)
+            return cublas.linear(a, b, bias), cublas.linear(a, b, second, activation="relu")
+
+        step()
+        total.fill(0)
+        made = None if library is None else library.made
+        stream.begin_capture()
+        out, other = step()
+        graph = stream.end_capture()
+        assert library is None or library.made == made
+        graph.launch(stream)
+        a *= 2
+        graph.launch(stream)
+        stream.synchronize()
+    near(total, 3 * (a64 @ b64.T))
+    near(out, 2 * a64 @ b64.T + bias64, 2)
+    near(other, np.maximum(2 * a64 @ b64.T + second64, 0), 2)
+
+
 def test_refusals():
     a, _ = rand(3, 4)
     with pytest.raises(ValueError, match="inner sizes are 4 and 3"):
