@@ -102,12 +102,21 @@ def _numpy_einsum(spec, *arrays):
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 
 
-def _numpy_matmul(a, b):
+def _numpy_matmul(a, b, out=None):
     """NumPy's product; in half precision by way of float32, as NumPy has no fast routine for it (and, for
     bfloat16, gives float32 back)."""
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
-        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
-    return np.matmul(a, b)
+        product = np.matmul(a.astype(np.float32), b.astype(np.float32))
+        if out is None:
+            return product.astype(a.dtype)
+        out[...] = product
+        return out
+    return np.matmul(a, b, out)
+
+
+def _numpy_add_matmul(total, a, b):
+    """total += a @ b."""
+    total += _numpy_matmul(a, b)
 
 
 def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
@@ -144,6 +153,7 @@ numpy_ns = Namespace(
     mean=_numpy_mean,
     prod=_numpy_prod,
     matmul=_numpy_matmul,
+    add_matmul=_numpy_add_matmul,
     sum=_numpy_sum,
     erf=special.erf,
     erfc=special.erfc,

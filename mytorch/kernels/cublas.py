@@ -487,6 +487,11 @@ def takes(a, b):
     return a.dtype in _TYPES and a.dtype == b.dtype
 
 
+def writes(kind, out):
+    """Whether the product of arrays of a dtype can be written as another: as the same, or 16-bit ones' as float32."""
+    return out == kind or (kind in _HALVES and out == _SINGLE)
+
+
 def matmul(a, b, out=None, *, dtype=None, accumulate=False):
     """a @ b, summed in float32 (float64 for float64).
 
@@ -514,7 +519,7 @@ def matmul(a, b, out=None, *, dtype=None, accumulate=False):
         out = _empty(shape, kind if dtype is None else np.dtype(dtype))
     elif out.shape != shape or (dtype is not None and out.dtype != dtype):
         raise ValueError(f"matmul: out is {out.dtype.name} {out.shape}, and the product {np.dtype(dtype or out.dtype).name} {shape}.")
-    if out.dtype != kind and (kind not in _HALVES or out.dtype != _SINGLE):
+    if not writes(kind, out.dtype):
         raise TypeError(f"matmul: the product of {kind.name} can't be written as {out.dtype.name}.")
     if not out.size or not a.shape[-1]:
         if not accumulate:

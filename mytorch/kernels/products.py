@@ -56,6 +56,11 @@ def functions(cp):
             product = cp.matmul(a, b) if out is None else cp.matmul(a, b, out=out)
         return product
 
+    def add_matmul(total, a, b):
+        """total += a @ b, summed in float32 and rounded once to total's dtype."""
+        if not cublas.writes(a.dtype, total.dtype) or attempt(cublas.matmul, a, b, total, accumulate=True) is None:
+            total += matmul(a, b)
+
     def linear(x, weight, bias=None):
         """x @ weightᵀ + bias."""
         out = attempt(cublas.linear, x, weight, bias) if bias is None or bias.dtype == x.dtype else None
@@ -87,7 +92,9 @@ def functions(cp):
         return cp.einsum(spec, *arrays)
 
     namespace = _Names(cp, matmul)
-    return {"matmul": matmul, "dot": dot, "einsum": sum_products, "linear": linear, "linear_backward": linear_backward}
+    return {
+        "matmul": matmul, "add_matmul": add_matmul, "dot": dot, "einsum": sum_products, "linear": linear, "linear_backward": linear_backward,
+    }  # fmt: skip
 
 
 def _rows(x):

@@ -50,8 +50,14 @@ def test_plans_are_bounded_and_freed(fresh, monkeypatch):
 
 
 def test_one_handle_and_workspace(fresh):
-    cublas.matmul(*(rand(3, 3)[0] for _ in range(2)))
-    assert len(cublas._homes) == 1
+    a, _ = rand(3, 3)
+    cublas.matmul(a, a)
+    homes = len(cublas._homes)
+    cublas.matmul(a, a.T)
+    assert len(cublas._homes) == homes
+    with xp.cuda.Stream(non_blocking=True):
+        cublas.matmul(a, a)
+    assert len(cublas._homes) == homes + 1
     assert sum(thing == "handle" for thing in library.objects.values()) == 1
     assert next(iter(cublas._homes.values()))[2] == 32 << 20
 

@@ -158,6 +158,15 @@ def test_accumulate_and_dtype(dtype):
     odd = xp.ones((9, 24), np.float32)[:, ::2]
     cublas.matmul(a.T, b, odd, accumulate=True)
     near(odd, 1 + a64.T @ b64)
+    own = cupy_ns()
+    own.add_matmul(wide, a.T, b)
+    near(wide, 3 * (a64.T @ b64))
+    half = wide.astype(a.dtype)
+    own.add_matmul(half, a.T, b)
+    near(half, 4 * (a64.T @ b64), 2)
+    whole = xp.ones((9, 12), np.int64)
+    own.add_matmul(whole, xp.ones((9, 2), np.int64), xp.ones((2, 12), np.int64))
+    assert whole.sum() == 3 * 9 * 12
     many = xp.ones((2, 9, 12), a.dtype)
     cublas.matmul(xp.stack([a.T, a.T]), b, many, accumulate=True)
     near(many, np.stack([1 + a64.T @ b64] * 2), 2)

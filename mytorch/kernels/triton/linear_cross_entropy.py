@@ -7,7 +7,7 @@ chunk's share of the gradients
     gx = gl @ w,    gw += glᵀ @ x,    gb += sum(gl).
 
 So the gradients are ready when forward ends, and backward only scales them by the upstream number over the mean's divisor. Source: Liger
-Kernel (Hsu et al., 2024). The products are the caller's `matmul`; the loss is cross_entropy.py's.
+Kernel (Hsu et al., 2024). The products are cuBLAS's; the loss is cross_entropy.py's.
 """
 
 import triton
@@ -29,7 +29,7 @@ def chunk_rows(rows, classes, itemsize):
 
 
 def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
-        softcap=None, needs=(True, True, True), matmul=None, chunk=None):  # fmt: skip
+        softcap=None, needs=(True, True, True), chunk=None):  # fmt: skip
     """cross_entropy(input @ weightᵀ + bias, target) with its gradients.
 
     Args:
@@ -37,7 +37,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         class_weight, ignore_index, label_smoothing: as cross_entropy. reduction: "mean" or "sum".
         softcap: apply softcap * tanh(logits / softcap) first.
         needs: which of the gradients of input, weight and bias are wanted.
-        matmul: function of two raw arrays; xp.matmul if not given. chunk: rows at once.
+        chunk: rows at once.
 
     Returns:
         The loss (0-d, float32); what it was divided by (0-d, float32); and the gradients of the **sum** of the losses,
@@ -51,7 +51,6 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         raise ValueError(f"linear_cross_entropy: reduction must be 'mean' or 'sum', got {reduction!r}; its gradients are made in forward.")
     if not is_float(input, weight, bias, class_weight):
         raise TypeError(f"linear_cross_entropy: expected float32, float16 or bfloat16, got {input.dtype} and {weight.dtype}.")
-    matmul = matmul or xp.matmul
     rows, classes = input.shape[0], weight.shape[0]
     chunk = chunk or chunk_rows(rows, classes, input.dtype.itemsize)
     target = contiguous(xp, target)
@@ -59,13 +58,14 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
     losses = xp.empty(rows, "float32")
     total = ce.count(xp, target, class_weight, ignore_index) if reduction == "mean" else xp.ones((), "float32")
     weight_sum = ce.weight_sum_of(xp, class_weight, classes) if label_smoothing else 0.0
+    store = xp.empty((chunk, classes), input.dtype)  # of every chunk's logits in turn
     gx = xp.empty(input.shape, input.dtype) if needs[0] else None
     gw = xp.zeros(weight.shape, "float32") if needs[1] else None
     gb = xp.zeros(classes, "float32") if bias is not None and needs[2] else None
     for start in range(0, rows, chunk):
         here = slice(start, min(start + chunk, rows))
         x, t = input[here], target[here]
-        logits = contiguous(xp, matmul(x, weight.T))
+        logits = xp.matmul(x, weight.T, out=store[: x.shape[0]])
         if bias is not None:
             logits += bias
         slope = None
@@ -80,9 +80,9 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         if slope is not None:
             g = (g * (1 - slope * slope)).astype(logits.dtype)
         if gx is not None:
-            gx[here] = matmul(g, weight)
+            xp.matmul(g, weight, out=gx[here])
         if gw is not None:
-            gw += matmul(g.T, x)
+            xp.add_matmul(gw, g.T, x)
         if gb is not None:
             gb += add_up(xp, g, "float32")
     return ce.add_losses(xp, losses, total, reduction, "float32"), total, gx, gw, gb
