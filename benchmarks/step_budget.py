@@ -8,7 +8,7 @@ note the sizes", and Triton's launches are noted instead of started. So launches
 guessed; **times are estimates**: each launch is given the larger of bytes / 4.3 TB/s and products / 790 TFLOP/s (51 in
 float32), which are a copy's and a large product's rates measured on an H200: a bound. "Likely" is a guess from it: products
 at 85 % of that rate, attention at cuDNN's (327 TFLOP/s forward, 243 backward), memory at 90 %. Host time is 15 µs a CuPy
-call and 3 µs a Triton launch, also an estimate, and matters only where the step isn't captured.
+call, 5 µs a product and 3 µs a Triton launch, also an estimate, and matters only where the step isn't captured.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import fake_cupy  # noqa: E402
 
 TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; products by the size of an element
 LIKELY = {"product": 0.85, "attention._forward": 327 / 790, "attention": 243 / 790, "memory": 0.9}  # of those rates: a guess
-HOST_US = {"CuPy": 15.0, "cuBLAS": 15.0, "Triton": 3.0, "alloc": 3.6}
+HOST_US = {"CuPy": 15.0, "cuBLAS": 5.0, "Triton": 3.0, "alloc": 3.6}
 
 # -- what is noted ----------------------------------------------------------------------------------------------------
 
@@ -251,14 +251,25 @@ def launch(kernel, grid, *args, **options):
     )  # fmt: skip
 
 
+def product(a, b, out, accumulate=False, *epilogue):
+    """Note a product by cuBLASLt."""
+    shapes = " ".join("x".join(map(str, x.shape)) for x in (a, b))
+    moved = sum(size_of(x._a) for x in (a, b, out)) + (size_of(out._a) if accumulate else 0)
+    flops = 2 * math.prod(out.shape) * a.shape[-1]
+    note(f"matmul {shapes} {'added to ' if accumulate else ''}{out.dtype}", "cuBLAS", moved, flops, a.itemsize)
+    return out
+
+
 def install():
     """Put the blank arrays and the recorder in place; before anything of mytorch's kernels is imported."""
     fake_cupy.wrap = _wrap
     fake_cupy.ndarray.__init__ = _init
     fake_cupy._Functions.__getattr__ = _getattr
     fake_cupy.install()
+    from mytorch.kernels import cublas
     from mytorch.kernels import launch as home
 
+    cublas._run = product
     home.launch = launch
     home.why_not = lambda: None
     home.processors = lambda: 132
