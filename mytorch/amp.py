@@ -50,14 +50,35 @@ class Policy:
         self.dtype = dtype
         self.cache = cache
 
-    def cast(self, op, inputs):
-        """The inputs in the precision that the op's record asks for."""
+    def cast(self, op, inputs, attrs):
+        """The inputs in the precision that the op's record asks for, and the attributes."""
         wanted = _ON_CPU.get(op.name, "promote") if self.device_type == "cpu" else op.autocast
         if wanted == "half":
-            return [self._half(x) for x in inputs]
-        if wanted == "float32":
-            return [self._single(x) for x in inputs]
-        return inputs
+            return [self._half(x) for x in inputs], attrs
+        if wanted != "float32":
+            return inputs, attrs
+        if self.device_type != "cpu" and "dtype" in op.attr_names:  # the op reads half precision and writes float32
+            if attrs.get("dtype") is None and any(self._is_half(x) for x in inputs):
+                attrs = {**attrs, "dtype": dtypes.float32}
+            return inputs, attrs
+        return [self._single(x) for x in inputs], attrs
+
+    def run(self, function, wanted, inside, args, kwargs):
+        """Call a function that PyTorch's lists name; see `ops.precision.in_precision`. A CPU's autocast knows none of them."""
+        given = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
+        given = [a for a in (getattr(x, "_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
+        if self.device_type == "cpu" or not given:
+            return function(*args, **kwargs)
+        if wanted == "widest":
+            wanted = "float32" if any(a.dtype is dtypes.float32 for a in given) else None
+        cast = {"half": self._half, "float32": self._single}.get(wanted)
+        if cast is not None:
+            args = [_each(cast, a) for a in args]
+            kwargs = {name: _each(cast, a) for name, a in kwargs.items()}
+        if inside:
+            return function(*args, **kwargs)
+        with autocast(self.device_type, enabled=False):
+            return function(*args, **kwargs)
 
     def _here(self, raw):
         return device_of(raw).type == self.device_type
@@ -77,11 +98,19 @@ class Policy:
             found = self.cache[key] = (to_dtype(x, dtype=self.dtype), stamp, x)  # x is kept, so its id stays its own
         return found[0]
 
-    def _single(self, x):
+    def _is_half(self, x):
         array = getattr(x, "_data", x)
-        if isinstance(array, Array) and array.dtype in _HALVES and self._here(array._array):
-            return to_dtype(x, dtype=dtypes.float32)
-        return x
+        return isinstance(array, Array) and array.dtype in _HALVES and self._here(array._array)
+
+    def _single(self, x):
+        return to_dtype(x, dtype=dtypes.float32) if self._is_half(x) else x
+
+
+def _each(cast, argument):
+    """An argument, or the tensors in a tuple or list, cast."""
+    if type(argument) in (tuple, list):
+        return type(argument)(cast(x) for x in argument)
+    return cast(argument)
 
 
 class autocast(ModeSwitch):

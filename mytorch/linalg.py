@@ -27,6 +27,7 @@ from .ops.indexing import beside, host
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
+from .ops.precision import in_precision
 from .ops.reduction import normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal
@@ -355,6 +356,7 @@ def matrix_power(A, n):
     return out
 
 
+@in_precision(None)
 def matrix_exp(A):
     """e to the power of square matrices, by scaling and squaring of its series.
 
@@ -441,6 +443,7 @@ def multi_dot(tensors):
     return out.squeeze(-1) if last else out
 
 
+@in_precision("half")
 def vecdot(x, y, *, dim=-1):
     """Inner products along an axis, the first conjugated."""
     return (x.conj() * y).sum(dim)

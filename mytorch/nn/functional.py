@@ -126,6 +126,7 @@ from ..ops.pool import (
     max_unpool2d,
     max_unpool3d,
 )
+from ..ops.precision import in_precision
 from ..ops.random import bernoulli_mask
 from ..ops.resample import (
     affine_grid,
@@ -180,6 +181,7 @@ def activation_named(name, fused=None):
     return functools.partial(known[name], fused=fused) if kernels else known[name]
 
 
+@in_precision("widest")
 def bilinear(input1, input2, weight, bias=None):
     """y_k = input1ᵀ weight_k input2 + bias_k: (…, in1) and (…, in2) to (…, out), weight (out, in1, in2)."""
     left = (input1.unsqueeze(-2).unsqueeze(-2) @ weight).squeeze(-2)  # (…, out, in2)

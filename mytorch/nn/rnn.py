@@ -4,6 +4,7 @@ import math
 
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
+from ..ops.precision import in_precision
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
 from . import functional as F
 from . import init
@@ -246,6 +247,7 @@ class RNNCell(RNNCellBase):
             raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}")
         self.nonlinearity = nonlinearity
 
+    @in_precision("half", inside=True)
     def forward(self, input, hx=None):
         a, b = self._gates(input, self._zeros(input) if hx is None else hx)
         return (a + b).tanh() if self.nonlinearity == "tanh" else (a + b).relu()
@@ -259,6 +261,7 @@ class LSTMCell(RNNCellBase):
 
     gates = 4
 
+    @in_precision("half", inside=True)
     def forward(self, input, hx=None):
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
         a, b = self._gates(input, h)
@@ -272,6 +275,7 @@ class GRUCell(RNNCellBase):
 
     gates = 3
 
+    @in_precision("half", inside=True)
     def forward(self, input, hx=None):
         h = self._zeros(input) if hx is None else hx
         a, b = self._gates(input, h)

@@ -9,6 +9,7 @@ from .bind import public
 from .core import op
 from .elementwise import cast, where
 from .inplace import overwrite
+from .precision import in_precision
 from .reduction import normalize_dim
 
 
@@ -319,6 +320,7 @@ def selu(input, inplace=False):
     return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805), inplace)
 
 
+@in_precision("half")
 def prelu(input, weight):
     """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
     if weight.numel() > 1:
@@ -417,7 +419,7 @@ def _sigmoid_of(xp, x):
 
 
 @_activation(
-    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)), name="softplus"
+    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)), name="softplus", autocast="float32"
 )
 def _softplus(xp, input, *, beta, limit):
     scaled = input * beta
@@ -445,6 +447,7 @@ def logsigmoid(input):
     return _logsigmoid(input)
 
 
+@in_precision(None)
 def mish(input, inplace=False):
     """input * tanh(softplus(input)). Source: Misra, 2019."""
     return _maybe_inplace(input, input * tanh(softplus(input)), inplace)

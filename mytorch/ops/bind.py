@@ -6,12 +6,14 @@ that it binds are the very callers of the records, so a method costs no more tha
 """
 
 import functools
+import inspect
 
 from .._array import Array
 from ..tensor import Tensor
 from .core import SPELLINGS, Op, binary_operator, is_operand, names_of
 from .inplace import in_place
 from .out import takes_out
+from .precision import in_precision
 
 PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array
@@ -64,7 +66,9 @@ def public(
             METHODS[dunder] = binary_operator(definition) if getattr(definition, "inputs", ()) == ("input", "other") else caller
             if reflected:
                 METHODS["__r" + dunder[2:]] = _reflected(caller)
-            elif dunder in ("__sub__", "__truediv__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
+            elif dunder == "__truediv__":
+                METHODS["__rtruediv__"] = _swapped(in_precision("float32")(caller))
+            elif dunder in ("__sub__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
                 METHODS["__r" + dunder[2:]] = _swapped(caller)
             if dunder in _AUGMENTED:
                 METHODS["__i" + dunder[2:]] = in_place(caller, "__i" + dunder[2:])
@@ -80,7 +84,7 @@ _AUGMENTED = {
 
 def _numpy_names(function):
     """NumPy's names of a function's arguments, mapped to its own, where PyTorch takes them: `axis` for `dim` and its kin."""
-    own = names_of(function)
+    own = names_of(inspect.unwrap(function))
     other = {word: name for word, name in SPELLINGS.items() if name in own and word not in own}
     return other if {"axis", "keepdims"} & other.keys() else {}
 

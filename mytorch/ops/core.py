@@ -28,6 +28,8 @@ complete one:
 * `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
   `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
   `missing=True`: the gradient of an output that nothing used is None there, not zeros.
+* `autocast=`: under a GPU's autocast "half" or "float32" casts the inputs to that, "promote" leaves them alone. An op that
+  has an attribute `dtype`, of its result, and wants float32 is given that instead: it reads half precision as it is.
 * `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
   become the default float), "same" (inputs are left alone).
 * `view=True`: the result may share the input's memory.
@@ -239,7 +241,7 @@ class Op:
         if mode.profile is not None:
             return mode.profile.run(self, inputs, fused, attrs)
         if mode.autocast is not None:
-            inputs = mode.autocast.cast(self, inputs)
+            inputs, attrs = mode.autocast.cast(self, inputs, attrs)
         raws, edges, arrays, as_tensor = prepare(self, inputs)
         xp = _namespace(raws)
         rule = self.reference if not self.kernels and fused is not True else choose(self, xp, raws, attrs, fused)

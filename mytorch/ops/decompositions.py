@@ -15,6 +15,7 @@ from .core import op
 from .elementwise import sgn, where
 from .indexing import _triangle, beside, host, tril
 from .movement import cat
+from .precision import in_precision
 
 
 def square(input, name):
@@ -218,6 +219,7 @@ def cholesky_solve(input, L, upper=False):
 
 
 @public(inplace=False)
+@in_precision(None)
 def cholesky_inverse(L, upper=False):
     """The inverse of A, given its Cholesky factor."""
     half = inverse(tril(L.mH if upper else L))

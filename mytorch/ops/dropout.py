@@ -50,8 +50,8 @@ def draw_mask(op, like, shape, p, fused=None):
 
 
 def made(mask, shape, dtype):
-    """The raw mask itself."""
-    return mask.module.mask(*mask.arguments, shape, dtype) if isinstance(mask, Draw) else mask
+    """The raw mask itself, of a NumPy dtype."""
+    return mask.module.mask(*mask.arguments, shape, dtype) if isinstance(mask, Draw) else mask.astype(dtype, copy=False)
 
 
 @op(name="dropout", dtype="same")

@@ -64,7 +64,7 @@ true_divide.grad(
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow")
+@op(name="pow", autocast="float32")
 def pow(xp, input, other):
     """input raised to the power other, elementwise.
 
@@ -221,7 +221,7 @@ def positive(input):
 
 
 @public()
-@op(dtype="float")
+@op(dtype="float", autocast="float32")
 def reciprocal(xp, input):
     """1 / input."""
     return xp.reciprocal(input)
@@ -231,7 +231,7 @@ reciprocal.grad(input=lambda g, out: -g * (out * out))
 
 
 @public()
-@op()
+@op(autocast="float32")
 def square(xp, input):
     """input * input."""
     return xp.square(input if input.dtype.kind != "b" else input.astype(np.int64))
@@ -294,7 +294,7 @@ sqrt.grad(input=lambda g, out: g / (out * 2))
 
 
 @public()
-@op(dtype="float")
+@op(dtype="float", autocast="float32")
 def rsqrt(xp, input):
     """1 / sqrt(input)."""
     return xp.reciprocal(xp.sqrt(input))
@@ -423,7 +423,7 @@ cos.grad(input=lambda g, input, xp: -g * xp.sin(input))
 
 
 @public()
-@op(dtype="float")
+@op(dtype="float", autocast="float32")
 def tan(xp, input):
     """The tangent of an angle in radians."""
     return xp.tan(input)

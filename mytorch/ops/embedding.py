@@ -11,6 +11,7 @@ from .core import op
 from .elementwise import where
 from .indexing import add_rows
 from .loss import raw_of
+from .precision import in_precision
 
 
 @op(dtype="same", name="embedding")
@@ -153,6 +154,7 @@ def to_host(raw):
     return raw if isinstance(raw, ndarray) else raw.get()
 
 
+@in_precision(None)
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,

@@ -6,6 +6,7 @@ from .. import dtypes
 from .bind import METHODS, public
 from .core import op
 from .movement import stack
+from .precision import in_precision
 
 
 def _swap(xp, x):
@@ -88,6 +89,7 @@ def mv(input, vec):
 
 
 @public(inplace=False)
+@in_precision("widest")
 def dot(input, tensor):
     """The inner product of two vectors."""
     if input.ndim != 1 or tensor.ndim != 1:
@@ -117,18 +119,21 @@ def _blend(input, product, beta, alpha):
 
 
 @public()
+@in_precision("half")
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
     return _blend(input, mm(mat1, mat2), beta, alpha)
 
 
 @public()
+@in_precision("half")
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
     return _blend(input, mv(mat, vec), beta, alpha)
 
 
 @public()
+@in_precision("half")
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
     return _blend(input, bmm(batch1, batch2), beta, alpha)
@@ -251,6 +256,7 @@ def einsum(equation, *operands):
 
 
 @public(method=False, inplace=False)
+@in_precision("widest")
 def tensordot(a, b, dims=2):
     """Products summed over the last `dims` axes of a and the first of b, or over two lists of axes."""
     if isinstance(dims, int):
@@ -271,6 +277,7 @@ def tensordot(a, b, dims=2):
 
 
 @public(inplace=False)
+@in_precision("widest")
 def inner(input, other):
     """Products summed over the last axis of both."""
     if input.ndim == 0 or other.ndim == 0:
@@ -279,18 +286,21 @@ def inner(input, other):
 
 
 @public(inplace=False)
+@in_precision("widest")
 def vdot(input, other):
     """The inner product of two vectors, the first conjugated."""
     return dot(input.conj(), other)
 
 
 @public()
+@in_precision("half")
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2)."""
     return _blend(input, outer(vec1, vec2), beta, alpha)
 
 
 @public()
+@in_precision("half")
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
     return _blend(input, bmm(batch1, batch2).sum(0), beta, alpha)
@@ -315,12 +325,14 @@ def cross(input, other, dim=None):
 
 
 @public(method=False, inplace=False)
+@in_precision("float32")
 def cdist(x1, x2, p=2.0, compute_mode=None):
     """The p-norm distances of all pairs of rows."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
 @public(method=False, inplace=False)
+@in_precision("half")
 def chain_matmul(*matrices):
     """The product of several matrices."""
     out = matrices[0]

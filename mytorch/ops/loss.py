@@ -14,10 +14,11 @@ from .core import op
 from .elementwise import cast, minimum, where, xlogy
 from .indexing import beside, host
 from .movement import cat, stack
+from .precision import in_precision
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32")
-def _cross_entropy(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+def _cross_entropy(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Cross-entropy of rows of logits (N, C) with class indices (N,)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
@@ -40,7 +41,7 @@ def _cross_entropy(xp, input, *, target, weight=None, ignore_index=-100, label_s
         out = losses
     else:
         out = xp.sum(losses) / total
-    return xp.astype(out, input.dtype), weights, total
+    return xp.astype(out, input.dtype if dtype is None else dtype.numpy), weights, total
 
 
 def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing, reduction, weights, total, xp):
@@ -216,6 +217,7 @@ def _match(input, target, name):
         )
 
 
+@in_precision("float32")
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """The negative of the log-probability of each target class.
 
@@ -246,6 +248,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     return total / weights.sum() if reduction == "mean" else total
 
 
+@in_precision("float32")
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)^2."""
     _match(input, target, "mse_loss")
@@ -255,6 +258,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     return _reduce(squares, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|."""
     _match(input, target, "l1_loss")
@@ -262,6 +266,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduce(distances if weight is None else distances * weight, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015."""
     if beta < 0:
@@ -273,6 +278,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964."""
     if delta <= 0:
@@ -299,6 +305,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
@@ -312,6 +319,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size."""
     if log_target:
@@ -323,6 +331,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
     """The negative log-likelihood of counts under Poisson rates (or their logarithms)."""
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -346,22 +355,26 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     return _reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
 
+@in_precision("float32")
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1; max(0, margin - input) where it is -1."""
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     return _reduce((-target * input).exp().log1p(), _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
     shape = np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
@@ -371,6 +384,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return (a * b).sum(dim)
 
 
+@in_precision("float32")
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """1 - cos where target is 1; max(0, cos - margin) where it is -1."""
     dim = input1.ndim - 1
@@ -381,6 +395,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def pdist(input, p=2.0):
     """The p-distances of all pairs i < j of rows of (N, C), as one vector.
 
@@ -401,6 +416,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
+@in_precision("float32")
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
@@ -426,6 +442,7 @@ def triplet_margin_with_distance_loss(
     return _reduce((near - far + margin).clamp(min=0), reduction)
 
 
+@in_precision("float32")
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -442,6 +459,7 @@ def multi_margin_loss(
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The mean over classes of the binary cross-entropies with logits."""
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -449,6 +467,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
+@in_precision("float32")
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Hinges between every target class (listed up to the first -1) and every other class."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input

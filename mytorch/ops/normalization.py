@@ -228,7 +228,7 @@ def _channels(xp, p, ndim):
     return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
 
 
-@op(name="batch_norm", residuals=("mean", "rstd"), autocast="float32", promoted=("input",))
+@op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
     x = _wide(xp, input)

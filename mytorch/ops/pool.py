@@ -14,6 +14,7 @@ from .conv import several, tap_slices, taps
 from .core import op
 from .indexing import beside
 from .movement import stack
+from .precision import in_precision
 from .random import rand
 
 
@@ -288,6 +289,7 @@ def averaging_matrix(n, out):
     return matrix
 
 
+@in_precision(None)
 def along(input, axis, matrix):
     """A (out, n) matrix applied along one axis, which becomes `out` long."""
     raw = input._data._array

@@ -14,6 +14,7 @@ from .elementwise import where
 from .indexing import beside
 from .padding import pad
 from .pool import along, averaging_matrix
+from .precision import in_precision
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
@@ -123,7 +124,13 @@ def interpolate(
         factors = tuple(scale_factor) if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * d
         out = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
         scales = [1 / f if not recompute_scale_factor else n / o for f, n, o in zip(factors, spatial, out, strict=True)]
-    for i, (n, o, scale) in enumerate(zip(spatial, out, scales, strict=True)):
+    resize = _resized if mode == "area" else in_precision("float32")(_resized)
+    return resize(input, out, scales, mode, align_corners, antialias)
+
+
+def _resized(input, out, scales, mode, align_corners, antialias):
+    """The spatial axes of input, one after the other, at the sizes `out`."""
+    for i, (n, o, scale) in enumerate(zip(tuple(input.shape[2:]), out, scales, strict=True)):
         axis = 2 + i
         if mode.startswith("nearest"):
             index = _nearest(n, o, scale, mode == "nearest-exact")
@@ -271,6 +278,7 @@ def _reflect(x, low, high):
     return where(even, rest + low, high - rest)
 
 
+@in_precision("widest")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """An image or volume sampled at given positions.
 

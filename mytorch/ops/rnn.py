@@ -34,7 +34,7 @@ def _rest(xp, x, rows):
     return xp.concatenate([x, xp.zeros((rows - x.shape[0], *x.shape[1:]), x.dtype)], 0)
 
 
-@op(name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"), autocast="float32")
+@op(name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"), autocast="half")
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """One direction of one LSTM layer.
 
@@ -89,7 +89,7 @@ def _lstm_vjp(g, x, weight, projection, shapes, gates, cells, hiddens, sizes, re
 lstm_layer.vjp(_lstm_vjp)
 
 
-@op(name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="float32")
+@op(name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="half")
 def gru_layer(xp, x, h, weight, bias, *, sizes, reverse=False):
     """One direction of one GRU layer: x (T, N, 3H) from the input, h (N, H), weight (3H, H), bias (3H,).
 
@@ -136,7 +136,7 @@ def _gru_vjp(g, weight, shapes, gates, hiddens, sizes, reverse, xp):
 gru_layer.vjp(_gru_vjp)
 
 
-@op(name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="float32")
+@op(name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="half")
 def rnn_layer(xp, x, h, weight, *, sizes, reverse=False, relu=False):
     """One direction of one plain recurrent layer: h = tanh(x[t] + h weightᵀ), or relu."""
     outs, hiddens = {}, {}

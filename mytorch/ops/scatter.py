@@ -12,6 +12,7 @@ from .elementwise import cast, where
 from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros, beside, host
 from .inplace import adopt, check_writable
 from .movement import cat
+from .precision import in_precision
 from .reduction import normalize_dim
 
 
@@ -100,6 +101,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 @public()
 @on_numbers_too
+@in_precision("widest")
 def scatter_add(input, dim, index, src):
     """input with src added at `index` along `dim`; indices may repeat."""
     d, raw = _checked(input, dim, index, "scatter_add")
@@ -246,6 +248,7 @@ METHODS["index_put_"] = index_put_
 
 
 @public(inplace=False)
+@in_precision("widest")
 def index_put(input, indices, values, accumulate=False):
     """A copy of input with values written (or added) at the given index tensors."""
     return index_put_(input.clone(), indices, values, accumulate)

@@ -18,6 +18,7 @@ from .movement import as_shape, cat, flip, split, stack, transpose
 from .movement import squeeze as _squeeze
 from .movement import t as _t
 from .movement import unsqueeze as _unsqueeze
+from .precision import in_precision
 from .reduction import normalize_dim
 
 
@@ -385,6 +386,7 @@ def diagflat(input, offset=0):
 
 
 @public(inplace=False)
+@in_precision(None)
 def trace(input):
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:

@@ -16,6 +16,7 @@ from .core import op
 from .elementwise import cast, isnan, where
 from .indexing import _raw, beside, host
 from .movement import cat, stack
+from .precision import in_precision
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -23,7 +24,7 @@ from .reduction import sum as sum_of
 _pairs = {name: namedtuple(name, ("values", "indices")) for name in ("median", "mode", "kthvalue", "cummax", "cummin", "nanmedian")}
 
 
-@op(dtype="same", name="prod")
+@op(dtype="same", name="prod", autocast="float32")
 def _prod(xp, input, *, dim=None, keepdim=False):
     return xp.asarray(xp.prod(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)).astype(input.dtype, copy=False)
 
@@ -73,7 +74,7 @@ def cumprod(input, dim, *, dtype=None):
     return _cumprod(input, dim=normalize_dim(dim, input.ndim))
 
 
-@op(dtype="same", name="cumprod")
+@op(dtype="same", name="cumprod", autocast="float32")
 def _cumprod(xp, input, *, dim):
     return xp.cumprod(input, axis=dim) if input.ndim else input.copy()
 
@@ -127,6 +128,7 @@ cummax, cummin = _running("cummax", lambda a, b: a >= b), _running("cummin", lam
 
 
 @public(inplace=False)
+@in_precision(None)
 def logcumsumexp(input, dim):
     """log of the running sum of exponentials along an axis."""
     d = normalize_dim(dim, input.ndim)
@@ -288,12 +290,14 @@ def aminmax(input, *, dim=None, keepdim=False):
 
 
 @public(inplace=False)
+@in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """The sum, NaNs counting as 0."""
     return sum_of(where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input, dim, keepdim, dtype=dtype)
 
 
 @public(inplace=False)
+@in_precision(None)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean of what is not NaN."""
     kept = ~isnan.caller(input)
@@ -431,12 +435,14 @@ def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
 
 
 @public(inplace=False)
+@in_precision("float32")
 def dist(input, other, p=2):
     """The p-norm of input - other."""
     return vector_norm(input - other, ord=float(p))
 
 
 @public()
+@in_precision("float32")
 def renorm(input, p, dim, maxnorm):
     """input with its slices along `dim` scaled down to p-norm maxnorm."""
     others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))

@@ -14,15 +14,16 @@ from .bind import PUBLIC, public
 from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
+from .precision import in_precision
 
 
-def _simple(name, gradient, *more, forward=None, text=""):
+def _simple(name, gradient, *more, forward=None, text="", autocast="promote"):
     """A unary op by NumPy's function of its own (or another) name, with its gradient."""
 
     def run(xp, input):
         return (forward or (lambda xp, x: getattr(xp, name)(x)))(xp, input)
 
-    record = op(dtype="float", name=name)(run)
+    record = op(dtype="float", name=name, autocast=autocast)(run)
     record.__doc__ = record.caller.__doc__ = text or f"The {name} of input, elementwise."
     if gradient is not None:
         record.grad(input=gradient)
@@ -34,11 +35,11 @@ def _numpy_name(name):
     return lambda xp, x: getattr(xp, name)(x)
 
 
-asin = _simple("asin", lambda g, input, xp: g / xp.sqrt(1.0 - input * input), "arcsin", forward=_numpy_name("arcsin"))
-acos = _simple("acos", lambda g, input, xp: -g / xp.sqrt(1.0 - input * input), "arccos", forward=_numpy_name("arccos"))
+asin = _simple("asin", lambda g, input, xp: g / xp.sqrt(1.0 - input * input), "arcsin", forward=_numpy_name("arcsin"), autocast="float32")
+acos = _simple("acos", lambda g, input, xp: -g / xp.sqrt(1.0 - input * input), "arccos", forward=_numpy_name("arccos"), autocast="float32")
 atan = _simple("atan", lambda g, input: g / (input * input + 1.0), "arctan", forward=_numpy_name("arctan"))
-sinh = _simple("sinh", lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5)
-cosh = _simple("cosh", lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5)
+sinh = _simple("sinh", lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5, autocast="float32")
+cosh = _simple("cosh", lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5, autocast="float32")
 asinh = _simple("asinh", lambda g, input, xp: g / xp.sqrt(input * input + 1.0), "arcsinh", forward=_numpy_name("arcsinh"))
 acosh = _simple("acosh", lambda g, input, xp: g / xp.sqrt(input * input - 1.0), "arccosh", forward=_numpy_name("arccosh"))
 atanh = _simple("atanh", lambda g, input: g / (1.0 - input * input), "arctanh", forward=_numpy_name("arctanh"))
@@ -62,7 +63,7 @@ def _on_cpu(function):
 
 
 erfinv = _simple("erfinv", lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)), text="The inverse of erf.",
-                 forward=_on_cpu(numeric.erfinv))  # fmt: skip
+                 forward=_on_cpu(numeric.erfinv), autocast="float32")  # fmt: skip
 
 
 @op(dtype="float", name="polygamma")
@@ -112,6 +113,7 @@ i0 = public(name="i0")(_i0)
 
 
 @public()
+@in_precision(None)
 def logit(input, eps=None):
     """log(input / (1 - input)), of input limited to [eps, 1 - eps] if eps is given."""
     x = input if eps is None else input.clamp(eps, 1 - eps)
@@ -262,6 +264,7 @@ _erfcx.__doc__ = "exp(input^2) erfc(input)."
 _erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
+@in_precision(None)
 def _log_ndtr(input):
     """The logarithm of the normal distribution function, also far in its lower tail."""
     low = input < -1
@@ -280,6 +283,12 @@ def mvlgamma(input, p):
     return out + total
 
 
+@in_precision(None)
+def _ndtri(p):
+    return erfinv.caller(p * 2 - 1) * math.sqrt(2)
+
+
+@in_precision(None)
 def _entr(input):
     """-input * log(input), 0 at 0, -infinity below."""
     input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
@@ -292,7 +301,7 @@ def special_functions():
     table = {n: PUBLIC[n] for n in names if n in PUBLIC}
     table.update(
         gammaln=lgamma.caller, psi=digamma.caller, expit=PUBLIC["sigmoid"], multigammaln=mvlgamma, entr=_entr,
-        ndtr=lambda x: (erfc.caller(x * -math.sqrt(0.5))) * 0.5, ndtri=lambda p: erfinv.caller(p * 2 - 1) * math.sqrt(2),
+        ndtr=lambda x: (erfc.caller(x * -math.sqrt(0.5))) * 0.5, ndtri=_ndtri,
         log_ndtr=_log_ndtr, i0e=i0e.caller, i1=i1.caller, i1e=i1e.caller, zeta=_zeta.caller,
         gammainc=igamma.caller, gammaincc=igammac.caller,
         xlog1py=lambda x, y: PUBLIC["xlogy"](x, y + 1), erfcx=_erfcx.caller,

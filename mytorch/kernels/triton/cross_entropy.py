@@ -167,12 +167,12 @@ def _block(classes):
     return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
 
 
-def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Float logits (N, C); class weights of any float dtype."""
     return is_float(input, weight) and input.size > 0
 
 
-def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Always: it reads the logits once."""
     return True
 
@@ -228,17 +228,18 @@ def add_losses(xp, losses, total, reduction, dtype):
     return out
 
 
-def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """The losses, their mean or their sum, with the log-sum-exp of each row and the mean's divisor."""
     logits, target = contiguous(xp, input), contiguous(xp, target)
     weight = None if weight is None else contiguous(xp, weight)
+    dtype = input.dtype if dtype is None else dtype.numpy
     losses = xp.empty(logits.shape[0], "float32")
     weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
     lse = rows_forward(xp, logits, target, weight, ignore_index, label_smoothing, weight_sum, losses)
     total = count(xp, target, weight, ignore_index) if reduction == "mean" else xp.empty((), "float32")
     if reduction == "none":
-        return losses.astype(input.dtype, copy=False), lse, total
-    return add_losses(xp, losses, total, reduction, input.dtype), lse, total
+        return losses.astype(dtype, copy=False), lse, total
+    return add_losses(xp, losses, total, reduction, dtype), lse, total
 
 
 def vjp(g, input, target, weight, ignore_index, label_smoothing, reduction, lse, total, xp):
