@@ -168,7 +168,7 @@ _linear.fuse(cuda="mytorch.kernels.linear")
 
 @op(name="einsum", autocast="half")
 def _einsum(xp, *operands, spec):
-    return xp.asarray(xp.einsum(spec, *operands))
+    return xp.astype(xp.asarray(xp.einsum(spec, *operands)), operands[0].dtype)
 
 
 def _einsum_vjp(g, operands, spec, needs, xp):

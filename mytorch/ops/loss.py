@@ -172,8 +172,52 @@ def cross_entropy(
     return out.reshape(out_shape) if reduction == "none" else out
 
 
+@op(name="cross_entropy_soft", dtype="same", autocast="float32")
+def _cross_entropy_soft(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
+    """Cross-entropy of rows of logits (N, C) with probabilities (N, C)."""
+    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
+    n, classes = logits.shape
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    surprise = xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True)) - shifted
+    losses = xp.sum(surprise * _smoothed(xp, target, weight, label_smoothing, classes, logits.dtype), axis=-1)
+    out = losses if reduction == "none" else xp.sum(losses) / (n if reduction == "mean" else 1)
+    return xp.astype(out, input.dtype if dtype is None else dtype.numpy)
+
+
+def _smoothed(xp, target, weight, label_smoothing, classes, dtype):
+    """What each class's surprise counts: the target with its smoothing, times the class weights."""
+    wanted = xp.astype(target, dtype) * (1 - label_smoothing) + label_smoothing / classes
+    return wanted if weight is None else wanted * xp.asarray(weight.astype(getattr(dtype, "numpy", dtype)))
+
+
+def _cross_entropy_soft_vjp(g, input, target, weight, label_smoothing, reduction, needs, xp):
+    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
+    n, classes = logits.shape
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    log_p = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+    scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / n if reduction == "mean" else g
+    gx = gt = None
+    if needs[0]:
+        u = _smoothed(xp, target, weight, label_smoothing, classes, logits.dtype)
+        gx = (xp.exp(log_p) * xp.sum(u, axis=-1, keepdims=True) - u) * scale
+    if needs[1]:
+        gt = log_p * (label_smoothing - 1.0) * scale
+        gt = gt if weight is None else gt * xp.asarray(weight.astype(getattr(logits.dtype, "numpy", logits.dtype)))
+    return gx, gt
+
+
+_cross_entropy_soft.vjp(_cross_entropy_soft_vjp)
+_cross_entropy_soft.fuse(cuda="mytorch.kernels.triton.cross_entropy_soft")
+
+
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused):
     """Cross-entropy with probabilities as targets."""
+    if input.device.type != "cpu":
+        rows = [(x if x.ndim < 3 else x.movedim(1, -1)).reshape(-1, x.shape[1 if x.ndim > 1 else 0]) for x in (input, target)]
+        out = _cross_entropy_soft(
+            *rows, weight=raw_of(weight), label_smoothing=float(label_smoothing), reduction=reduction, fused=fused
+        )
+        return out.reshape(input.shape[:1] + input.shape[2:] if input.ndim > 1 else ()) if reduction == "none" else out
     axis = 1 if input.ndim > 1 else 0
     classes = input.shape[axis]
     if label_smoothing:

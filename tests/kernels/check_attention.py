@@ -64,10 +64,10 @@ def test_plain(causal, dtype):
     check((2, 2, 133, 20), (2, 2, 133, 20), dtype, causal=causal)
 
 
-@pytest.mark.parametrize("width", [16, 64, 80, 256])
+@pytest.mark.parametrize("width", [16, 40, 64, 80, 96, 256])
 def test_head_width(width):
     check((1, 1, 70, width), (1, 1, 70, width), "fp32", causal=True)
-    check((1, 1, 70, width), (1, 1, 70, width), "fp16", causal=True, factor=2)
+    check((1, 1, 70, width), (1, 1, 70, width), "bf16" if width in (40, 96) else "fp16", causal=True, factor=2)
 
 
 def test_values_of_another_width():

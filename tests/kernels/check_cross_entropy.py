@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import cross_entropy, linear_cross_entropy
+from mytorch.kernels.triton import cross_entropy, cross_entropy_soft, linear_cross_entropy
 
 from .cases import DTYPES, dev, near, rand, xp
 
@@ -45,6 +45,43 @@ def test_cross_entropy(rows, classes, weighted, smoothing, reduction, dtype):
     out, lse, total = cross_entropy.forward(xp, x, target=target, **options)
     near(out, loss)
     near(cross_entropy.vjp(g, x, target, w, -100, smoothing, reduction, lse, total, xp)[0], gx)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "classes", "weighted", "smoothing", "reduction"), [
+    (5, 7, False, 0.0, "mean"), (3, 9001, True, 0.2, "sum"), (6, 129, True, 0.1, "none"),
+])  # fmt: skip
+def test_probabilities_as_targets(rows, classes, weighted, smoothing, reduction, dtype):
+    x, x64 = rand(rows, classes, dtype=dtype, scale=3)
+    r = np.random.default_rng(2)
+    target = (r.random((rows, classes)) * 2 / classes).astype(DTYPES[dtype])
+    t64 = target.astype(np.float64)
+    w = r.random(classes).astype(np.float32) if weighted else None
+    w64 = 1.0 if w is None else w.astype(np.float64)
+    g, g64 = rand(*((rows,) if reduction == "none" else ()), dtype=dtype)
+    lse = np.log(np.exp(x64 - x64.max(1, keepdims=True)).sum(1, keepdims=True)) + x64.max(1, keepdims=True)
+    u = w64 * (t64 * (1 - smoothing) + smoothing / classes)
+    losses = (u * (lse - x64)).sum(1)
+    scale = g64.reshape(-1, 1) if reduction == "none" else g64 / (rows if reduction == "mean" else 1)
+    target, w = dev(target), None if w is None else dev(w)
+    out, kept, mass = cross_entropy_soft.forward(xp, x, target, weight=w, label_smoothing=smoothing, reduction=reduction)
+    near(out, losses if reduction == "none" else np.asarray(losses.sum() / (rows if reduction == "mean" else 1)))
+    gx, gt = cross_entropy_soft.vjp(g, x, target, w, smoothing, reduction, kept, mass, (True, True), xp)
+    near(gx, (np.exp(x64 - lse) * u.sum(1, keepdims=True) - u) * scale)
+    near(gt, (lse - x64) * (1 - smoothing) * w64 * scale)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_in_the_place_of_the_logits(dtype):
+    x, x64 = rand(5, 130, dtype=dtype)
+    target = np.array([3, -100, 129, 0, 3])
+    _, gx = reference(x64, target, None, -100, 0.0, "sum")
+    target = dev(target)
+    losses, one = xp.empty(5, "float32"), xp.ones((), "float32")
+    lse = cross_entropy.rows_forward(xp, x, target, None, -100, 0.0, 0.0, losses)
+    out = cross_entropy.rows_backward(xp, one, x, target, None, lse, one, -100, 0.0, 0.0, "sum", into=x)
+    assert out is x
+    near(x, gx)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -27,6 +27,20 @@ def test_softmax(shape, dtype):
     near(log_softmax.vjp(g, x, dev(np.log(p).astype(x.dtype)), x.ndim - 1, xp)[0], g64 - p * g64.sum(-1, keepdims=True), 4)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "dim"), [((5, 1), 0), ((2, 3, 65), 1), ((3, 300, 130), 1), ((9001, 3), 0), ((2, 3, 4, 5), 2)])
+def test_softmax_along_another_axis(shape, dim, dtype):
+    x, x64 = rand(*shape, dtype=dtype)
+    g, g64 = rand(*shape, dtype=dtype)
+    e = np.exp(x64 - x64.max(dim, keepdims=True))
+    p = e / e.sum(dim, keepdims=True)
+    out = softmax.forward(xp, x, dim=dim)
+    near(out, p)
+    near(softmax.vjp(g, x, out, dim, xp)[0], p * (g64 - (g64 * p).sum(dim, keepdims=True)))
+    near(log_softmax.forward(xp, x, dim=dim), np.log(p))
+    near(log_softmax.vjp(g, x, dev(np.log(p).astype(x.dtype)), dim, xp)[0], g64 - p * g64.sum(dim, keepdims=True), 4)
+
+
 @pytest.mark.parametrize("width", [7, 20000])
 @pytest.mark.parametrize("kind", ["causal", "bool", "add", "both"])
 def test_masked_softmax(kind, width):

@@ -48,6 +48,7 @@ def _joined(outs):
 N = mytorch.ops.normalization
 DEVICE = "cuda" if ON_GPU else "cpu"
 _target = mytorch.tensor(np.random.default_rng(0).integers(0, 7, 5), device=DEVICE)
+_weights = mytorch.linspace(0.5, 1.5, 7, device=DEVICE)._data._array
 _table = mytorch.tensor(np.random.default_rng(1).random((5, 6)).astype(np.float32), device=DEVICE)
 CALLS = {
     "gelu": (lambda x, fused: F.gelu(x, "tanh", fused=fused), [(3, 5)]),
@@ -57,6 +58,10 @@ CALLS = {
     "layer_norm": (lambda x, w, b, fused: F.layer_norm(x, (2, 5), w.reshape(2, 5), b.reshape(2, 5), fused=fused), [(4, 2, 5), (10,), (10,)]),
     "rms_norm": (lambda x, w, fused: F.rms_norm(x, (5,), w, fused=fused), [(4, 5), (5,)]),
     "cross_entropy": (lambda x, fused: mytorch.ops.loss.cross_entropy(x, _target, label_smoothing=0.1, fused=fused), [(5, 7)]),
+    "cross_entropy_soft": (
+        lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(x, t, weight=_weights, label_smoothing=0.1, fused=fused), [(5, 7), (5, 7)],
+    ),
+    "cross_entropy_soft of each": (lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(x, t, reduction="none", fused=fused), [(5, 7), (5, 7)]),
     "scaled_dot_product_attention": (
         lambda q, k, v, m, fused: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True, window=(4, 2), fused=fused),
         [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (9, 9)],

@@ -66,6 +66,7 @@ FUNCTIONS = {  # record -> (public function, a call of it)
     "add_rms_norm": (F.add_rms_norm, lambda fused: F.add_rms_norm(floats(3, 5), floats(3, 5), (5,), fused=fused)[1]),
     "group_norm": (F.group_norm, lambda fused: F.group_norm(floats(3, 4, 5), 2, fused=fused)),
     "cross_entropy": (F.cross_entropy, lambda fused: F.cross_entropy(floats(3, 5), classes(5, 3), fused=fused)),
+    "cross_entropy_soft": (F.cross_entropy, lambda fused: F.cross_entropy(floats(3, 5), floats(3, 5).detach(), fused=fused)),
     "linear_cross_entropy": (
         F.linear_cross_entropy, lambda fused: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), fused=fused)),
     "linear_activation": (F.linear, lambda fused: F.linear(floats(3, 5), floats(4, 5), act_func="gelu", fused=fused)),
