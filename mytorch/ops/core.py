@@ -14,7 +14,7 @@ complete one:
   Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
 * A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
   saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
-  `shapes` (of all), `needs` (which inputs want a gradient). A name that is none of these is refused at
+  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient). A name that is none of these is refused at
   import. An input that wants no gradient runs no formula, and what only that formula names is not kept.
 * A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
   same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
@@ -24,7 +24,8 @@ complete one:
 * `residuals=("mean", "rstd")`: forward returns `(out, mean, rstd)`; the extra results are only for backward.
   Residuals are not differentiable, so such an op (like one that ran by a kernel) is differentiated a
   second time by running its reference forward over Tensors. Its forward may then use only what
-  `tensor_ns` has.
+  `tensor_ns` has. It wants the inputs for that; `summed=True` says that the first two are only ever seen as their sum, the
+  first output, which is kept in their place (forward is then run with the sum and None).
 * `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
   `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
   `missing=True`: the gradient of an output that nothing used is None there, not zeros.
@@ -63,7 +64,7 @@ from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
 from .out import write_out
 
-PSEUDO = ("xp", "shape", "shapes", "needs")
+PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs")
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 RECORDS = {}  # name -> Op, for tests and documentation
 asarray = np.asarray
@@ -136,10 +137,11 @@ class Plan:
         for f in wanted.values():
             names += [n for n in names_of(f, 1) if n not in names]
         if rule.replays:
-            names += [n for n in (*op.inputs, *op.attrs) if n not in names]
+            names += [n for n in (*op.replayed, *op.attrs) if n not in names]
         self.names = tuple(names)
         self.wanted = op._wants(rule, mask)
         self.needs_shapes = "shapes" in names
+        self.needs_dtypes = "dtypes" in names
         places = [rule.names.index(n) for n in names]
         self.pick = _picker(places)
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
@@ -164,7 +166,7 @@ class Op:
     """The record of an op. Calling it runs it; see the module's docstring for the fields."""
 
     def __init__(
-        self, forward, *, dtype, promoted, residuals, outputs, differentiable, missing, view, autocast, name, holomorphic
+        self, forward, *, dtype, promoted, residuals, outputs, differentiable, missing, summed, view, autocast, name, holomorphic
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.forward = forward
@@ -183,6 +185,8 @@ class Op:
         self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)
         self.differentiable = differentiable
         self.missing = missing
+        self.summed = summed
+        self.replayed = (self.outputs_names[0], *self.inputs[2:]) if summed else self.inputs
         self.residuals = tuple(residuals)
         self.dtype = dtype
         self.promoted = tuple(self.inputs.index(n) for n in promoted) if promoted else None
@@ -290,7 +294,7 @@ class Op:
                     nothing = (None,) * (len(self.inputs) - 1)
                     values = [attrs.get(name, default) for name, default in self.defaults.items()]
                     shape = x.shape
-                    saved = plan.pick((x, *nothing, raw, *values, numpy_ns, shape, (shape,), plan.needs))
+                    saved = plan.pick((x, *nothing, raw, *values, numpy_ns, shape, (shape,), (x.dtype,), plan.needs))
                 out._edge = Node(self, plan, (edge,), saved, cells, raw.shape, raw.dtype)
         if self.view and (raw is x or (raw.base is not None and _owner(raw) is _owner(x))):
             cell = array._shared_cell()
@@ -399,6 +403,7 @@ class Op:
                     xp,
                     raws[0].shape if hasattr(raws[0], "shape") else (),
                     tuple([r.shape if hasattr(r, "shape") else () for r in raws]) if plan.needs_shapes else None,
+                    tuple([r.dtype if hasattr(r, "dtype") else None for r in raws]) if plan.needs_dtypes else None,
                     plan.needs,
                 )
             )
@@ -788,7 +793,7 @@ def _unary(op):
                 cells.append((cell, cell[0]))
             if plan.out:
                 cells.append((result._data._shared_cell(), 0))
-            saved = plan.pick((x, out, numpy_ns, x.shape, None, None))
+            saved = plan.pick((x, out, numpy_ns, x.shape, None, None, None))
             result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
         return result
 
@@ -868,7 +873,7 @@ def _binary(op, general=None):
                         cells.append((cell, cell[0]))
                 if plan.out:
                     cells.append((result._data._shared_cell(), 0))
-                saved = plan.pick((x, y, out, numpy_ns, x.shape, None, plan.needs))
+                saved = plan.pick((x, y, out, numpy_ns, x.shape, None, None, plan.needs))
                 result._edge = Node(op, plan, (edge, other_edge), saved, cells, out.shape, out.dtype)
             else:
                 result._edge = Node(op, plan, (edge, other_edge), (), (), out.shape, out.dtype)
@@ -892,6 +897,7 @@ def op(
     outputs=None,
     differentiable=1,
     missing=False,
+    summed=False,
     view=False,
     autocast="promote",
     name=None,
@@ -908,6 +914,7 @@ def op(
             outputs=outputs,
             differentiable=differentiable,
             missing=missing,
+            summed=summed,
             view=view,
             autocast=autocast,
             name=name,

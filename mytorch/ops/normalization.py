@@ -136,12 +136,17 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
 
 
 def _sum_of(xp, input, residual):
-    """input + residual, in the wider of their dtypes."""
+    """input + residual, in the wider of their dtypes; input, if it is the sum already."""
+    if residual is None:
+        return input
     wide = promote_types(as_dtype(input.dtype), as_dtype(residual.dtype)).numpy
     return xp.astype(xp.astype(input, wide) + xp.astype(residual, wide), wide)
 
 
-@op(name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, residuals=("mean", "rstd"), autocast="float32")
+@op(
+    name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, summed=True,
+    residuals=("mean", "rstd"), autocast="float32",
+)  # fmt: skip
 def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     total = _sum_of(xp, input, residual)
     return total, *_layer_norm.forward(xp, total, weight, bias, width=width, eps=eps, dtype=dtype)
@@ -190,7 +195,10 @@ def _check_residual(input, residual, name):
         raise RuntimeError(f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}.")
 
 
-@op(name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, residuals=("rstd",), autocast="float32")
+@op(
+    name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, summed=True, residuals=("rstd",),
+    autocast="float32",
+)  # fmt: skip
 def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
     total = _sum_of(xp, input, residual)
     return total, *_rms_norm.forward(xp, total, weight, width=width, eps=eps, dtype=dtype)

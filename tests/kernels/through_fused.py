@@ -164,7 +164,6 @@ UNABLE = {
     "shape": lambda: F.conv3d(floats(1, 2, 3, 3, 3), floats(2, 2, 2, 2, 2), fused=True),
     "heads": lambda: F.scaled_dot_product_attention(*(floats(1, 2, 3, 300) for _ in "qkv"), fused=True),
     "no kernel": lambda: F.relu(floats(3), fused=True),
-    "no kernel for linear": lambda: nn.Linear(5, 4, fused=True).to("cuda")(floats(3, 5)),
     "the last layer": lambda: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), reduction="none", fused=True),
 }
 

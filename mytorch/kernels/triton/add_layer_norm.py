@@ -22,24 +22,24 @@ def forward(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dty
     return total, out, mean, rstd
 
 
-def vjp(g, input, residual, total, weight, bias, shapes, mean, rstd, width, needs, xp):
+def vjp(g, total, weight, bias, shapes, dtypes, mean, rstd, width, needs, xp):
     """The gradients of input, residual, weight and bias."""
-    gx, gr, gw, gb = backward(xp, g, input, residual, total, weight, mean, rstd, needs, width=width, bias=bias)
+    gx, gr, gw, gb = backward(xp, g, dtypes, total, weight, mean, rstd, needs, width=width, bias=bias)
     return gx, gr, gw if gw is None else gw.reshape(shapes[2]), gb if gb is None else gb.reshape(shapes[3])
 
 
-def backward(xp, g, input, residual, total, weight, mean, rstd, needs, *, width, rms=False, bias=None):
+def backward(xp, g, dtypes, total, weight, mean, rstd, needs, *, width, rms=False, bias=None):
     """The gradients of input, residual, weight and bias from g, those of the sum and of its norm, either of which may be None."""
     g_total, g_out = g
     if g_out is None:
         return g_total[...], g_total[...], None, None
     also = None
-    for x, wanted in ((input, needs[0]), (residual, needs[1])):
-        if wanted and x.dtype != total.dtype:
-            also = xp.empty(total.shape, x.dtype)
+    for dtype, wanted in zip(dtypes[:2], needs[:2], strict=True):
+        if wanted and dtype != total.dtype:
+            also = xp.empty(total.shape, dtype)
     gx, gw, gb = norm.backward(
         xp, g_out, total, weight, mean, rstd, width=width, rms=rms, more=g_total, also=also, needs=(True, *needs[2:], False)[:3],
         bias_dtype=None if bias is None else bias.dtype,
     )  # fmt: skip
-    each = [also if also is not None and x.dtype == also.dtype else gx for x in (input, residual)]
+    each = [also if also is not None and dtype == also.dtype else gx for dtype in dtypes[:2]]
     return *each, gw, gb

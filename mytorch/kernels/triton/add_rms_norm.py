@@ -23,7 +23,7 @@ def forward(xp, input, residual, weight=None, *, width, eps, dtype=None):
     return total, out, rstd
 
 
-def vjp(g, input, residual, total, weight, shapes, rstd, width, needs, xp):
+def vjp(g, total, weight, shapes, dtypes, rstd, width, needs, xp):
     """The gradients of input, residual and weight."""
-    gx, gr, gw, _ = backward(xp, g, input, residual, total, weight, None, rstd, needs, width=width, rms=True)
+    gx, gr, gw, _ = backward(xp, g, dtypes, total, weight, None, rstd, needs, width=width, rms=True)
     return gx, gr, gw if gw is None else gw.reshape(shapes[2])
