@@ -24,7 +24,7 @@ import numpy as np
 
 from . import dtypes
 from ._array import Array, Size
-from .backend import CPU, as_device, device_of, to_device, xp_of
+from .backend import CPU, address, as_device, device_of, to_device, xp_of
 from .backend import device as device_class
 from .nn import Buffer, Module, Parameter
 from .tensor import Tensor
@@ -320,8 +320,7 @@ class _Pickler:
         self.out += b"t"
 
     def _key_of(self, memory, dtype):
-        where = memory.__array_interface__["data"][0] if isinstance(memory, np.ndarray) else memory.data.ptr
-        place = (where, memory.size, dtype) if memory.size else object()
+        place = (address(memory), memory.size, dtype) if memory.size else object()
         if place not in self.keys:
             self.keys[place] = str(len(self.storages))
             self.storages.append(memory)
@@ -382,9 +381,8 @@ def _memory_of(raw):
             flat = owner.reshape(-1)
         elif owner.flags.f_contiguous:
             flat = owner.T.reshape(-1)
-        if flat is not None and isinstance(raw, np.ndarray):
-            start = raw.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
-            return flat, start // size, tuple(s // size for s in raw.strides)
+        if flat is not None:
+            return flat, (address(raw) - address(flat)) // size, tuple(s // size for s in raw.strides)
     own = xp.ascontiguousarray(raw).reshape(-1)
     strides, step = [], 1
     for n in reversed(raw.shape):

@@ -15,11 +15,11 @@ def torch_layout():
 
 
 def test_own_layout():
-    x = mytorch.tensor([[-0.88644, -1.72318]], requires_grad=True)
+    x = mytorch.tensor([[-0.88644, -1.72318]], requires_grad=True, device="cpu")
     assert repr(x) == "tensor([[-0.88644 -1.72318]], requires_grad=True)"
     assert repr(x.data) == "Array([[-0.88644 -1.72318]], dtype=float32)"
     assert repr(x**2).endswith("grad_fn=<PowBackward>)")
-    assert repr(mytorch.tensor([1, 2])) == "tensor([1 2])"
+    assert repr(mytorch.tensor([1, 2], device="cpu")) == "tensor([1 2])"
     assert repr(mytorch.randn(2, 2)).splitlines()[1].startswith(" " * 8)
 
 
@@ -33,7 +33,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("value", SAMPLES, ids=range(len(SAMPLES)))
 def test_torch_layout(value, torch, torch_layout):
-    assert repr(mytorch.tensor(value)) == repr(torch.tensor(value)).replace("torch.", "mytorch.")
+    assert repr(mytorch.tensor(value, device="cpu")) == repr(torch.tensor(value)).replace("torch.", "mytorch.")
 
 
 def test_options_switch_to_torch_layout(torch, torch_layout):
@@ -41,6 +41,6 @@ def test_options_switch_to_torch_layout(torch, torch_layout):
     torch.set_printoptions(precision=2, sci_mode=False)
     try:
         x = np.array([1.23456, 1000.5, 1e-5])
-        assert repr(mytorch.tensor(x)) == repr(torch.tensor(x)).replace("torch.", "mytorch.")
+        assert repr(mytorch.tensor(x, device="cpu")) == repr(torch.tensor(x)).replace("torch.", "mytorch.")
     finally:
         torch.set_printoptions(profile="default")

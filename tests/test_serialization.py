@@ -137,7 +137,7 @@ def test_files_and_buffers_work_as_names_do():
 
 
 def test_map_location_takes_devices_dicts_and_functions(tmp_path):
-    mytorch.save(mytorch.ones(2), tmp_path / "x.pt")
+    mytorch.save(mytorch.ones(2, device="cpu"), tmp_path / "x.pt")
     for where in ("cpu", mytorch.device("cpu"), {"cpu": "cpu"}, lambda tensor, name: tensor):
         assert mytorch.load(tmp_path / "x.pt", map_location=where).device == "cpu"
 
@@ -323,7 +323,7 @@ def _bits(x):
 def test_every_dtype_goes_both_ways(torch, tmp_path, name, shape):
     ours = (mytorch.rand(shape) * 3).to(getattr(mytorch, name))
     mytorch.save({"t": ours}, tmp_path / "ours.pt")
-    theirs = torch.load(tmp_path / "ours.pt", weights_only=True)["t"]
+    theirs = torch.load(tmp_path / "ours.pt", weights_only=True, map_location="cpu")["t"]
     assert (theirs.dtype, theirs.shape) == (getattr(torch, name), ours.shape)
     assert 0 in shape or theirs.stride() == tuple(ours.stride())
     assert _bits(theirs) == _bits(ours)
@@ -360,7 +360,7 @@ def test_views_classes_and_values_go_both_ways(torch, tmp_path):
     mytorch.save(_views(mytorch), tmp_path / "ours.pt")
     torch.save(_views(torch), tmp_path / "theirs.pt")
     for found, made in (
-        (torch.load(tmp_path / "ours.pt", weights_only=True), _views(torch)),
+        (torch.load(tmp_path / "ours.pt", weights_only=True, map_location="cpu"), _views(torch)),
         (mytorch.load(tmp_path / "theirs.pt"), _views(mytorch)),
         (mytorch.load(tmp_path / "ours.pt"), _views(mytorch)),
     ):
@@ -392,7 +392,7 @@ def test_models_and_optimizers_go_both_ways(torch, tmp_path):
         L.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 2}, tmp_path / f"{L.__name__}.pt")
         states.append((model, optimizer))
     for L, other, (model, optimizer) in ((torch, mytorch, states[0]), (mytorch, torch, states[1])):
-        found = L.load(tmp_path / f"{other.__name__}.pt", weights_only=True)
+        found = L.load(tmp_path / f"{other.__name__}.pt", weights_only=True, map_location="cpu" if L is torch else None)
         assert found["model"]._metadata[""] == {"version": 1}
         before = {k: np.array(v.detach().numpy()) for k, v in model.state_dict().items()}
         model.load_state_dict(found["model"])
@@ -417,7 +417,7 @@ def test_entries_are_laid_out_as_pytorch_lays_them_out(torch, tmp_path):
                     start = entry.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
                     assert start % 64 == 0
     assert names[0] == names[1]
-    assert torch.load(tmp_path / "mytorch.pt", mmap=True)["b"].sum() == 5
+    assert torch.load(tmp_path / "mytorch.pt", mmap=True, map_location="cpu")["b"].sum() == 5
     mapped = mytorch.load(tmp_path / "torch.pt", mmap=True)
     mapped["b"].add_(1)
     assert mapped["b"].sum() == 10
@@ -438,7 +438,7 @@ def test_conjugates_storages_and_numpy_of_pytorch_are_read(torch, tmp_path):
     np.testing.assert_array_equal(found["numpy"], obj["numpy"])
     assert found["scalar"] == np.float32(2.5)
     mytorch.save({k: found[k] for k in ("numpy", "scalar")}, tmp_path / "y.pt")
-    back = torch.load(tmp_path / "y.pt", weights_only=False)
+    back = torch.load(tmp_path / "y.pt", weights_only=False, map_location="cpu")
     np.testing.assert_array_equal(back["numpy"], obj["numpy"])
     assert type(back["scalar"]) is np.float32
 
@@ -459,7 +459,7 @@ def test_classes_that_are_trusted_by_name(torch, tmp_path):
     with pytest.raises(RuntimeError, match=r"Settings, which is refused"):
         mytorch.load(tmp_path / "x.pt")
     with torch.serialization.safe_globals([Settings]):
-        assert torch.load(tmp_path / "x.pt", weights_only=True)["a"].width.sum() == 2
+        assert torch.load(tmp_path / "x.pt", weights_only=True, map_location="cpu")["a"].width.sum() == 2
     torch.save(Settings(4), tmp_path / "y.pt")
     S.add_safe_globals([(Settings, f"{Settings.__module__}.Settings")])
     assert mytorch.load(tmp_path / "y.pt").width == 4

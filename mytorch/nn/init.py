@@ -244,7 +244,7 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     def fill():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            zeros = randperm(rows).numpy()[: math.ceil(sparsity * rows)]  # PyTorch too leaves the generator aside
+            zeros = randperm(rows, device="cpu").numpy()[: math.ceil(sparsity * rows)]  # PyTorch too leaves the generator aside
             tensor.data._array[zeros, column] = 0
         tensor.data._bump()
         return tensor

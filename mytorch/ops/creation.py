@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, as_raw, place_for
-from ..backend import CPU, as_device, device, ndarray, numpy_ns, on, out_of_memory, to_device
+from ..backend import CPU, address, as_device, device, is_raw, ndarray, numpy_ns, on, out_of_memory, to_device
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
@@ -500,9 +500,7 @@ def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
     raw = _raw(self)
     owner = _owner(raw)
-    if not isinstance(raw, ndarray) or not isinstance(owner, ndarray):
-        return 0
-    return (raw.__array_interface__["data"][0] - owner.__array_interface__["data"][0]) // raw.itemsize
+    return (address(raw) - address(owner)) // raw.itemsize if is_raw(owner) else 0
 
 
 @public(function=False, inplace=False)
@@ -514,8 +512,7 @@ def is_contiguous(self, memory_format=None):
 @public(function=False, inplace=False)
 def data_ptr(self):
     """The address of the first element."""
-    raw = _raw(self)
-    return raw.__array_interface__["data"][0] if isinstance(raw, ndarray) else raw.data.ptr
+    return address(_raw(self))
 
 
 @public(function=False, inplace=False)

@@ -73,8 +73,8 @@ def raw_index(tensor, index):
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
         if array.dtype == np.uint8:
             array = array.astype(bool)
-        if array.ndim == 0 and array.dtype.kind != "b" and isinstance(array, ndarray):
-            out.append(int(array))
+        if array.ndim == 0 and array.dtype.kind != "b":
+            out.append(int(array))  # on a GPU this waits for it, as in PyTorch: the result is a view
             continue
         basic = False
         xp = xp_of(raw)
@@ -224,8 +224,8 @@ def beside(array, like):
 
 
 def _cleared(g, index, xp):
-    mask = np.ones(g.shape, bool)
-    mask[tuple(i if type(i) is not ndarray and not is_raw(i) else host(i) for i in index)] = False
+    mask = xp_of(_raw(g)).ones(g.shape, bool)
+    mask[index] = False
     return xp.where(xp.asarray(mask), g, 0.0)
 
 

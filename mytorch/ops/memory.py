@@ -3,10 +3,11 @@
 import numpy as np
 
 from .._array import Array, as_raw
-from ..backend import xp_of
+from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
 from .creation import _raw
+from .indexing import host
 from .inplace import check_writable, overwrite
 from .movement import as_shape, split
 
@@ -25,7 +26,7 @@ def resize_(self, *sizes, memory_format=None):
     need = int(np.prod(shape))
     flat = raw.reshape(-1)
     if need > flat.size:
-        grown = np.empty(need, raw.dtype)
+        grown = xp_of(raw).empty(need, raw.dtype)
         grown[: flat.size] = flat
         flat = grown
     _replace(self, flat[:need].reshape(shape))
@@ -48,7 +49,8 @@ def resize_as_(self, other):
 @public(function=False, inplace=False)
 def set_(self, source=None):
     """Let self use source's memory, shape and dtype."""
-    _replace(self, _raw(source) if source is not None else np.empty(0, _raw(self).dtype))
+    raw = _raw(self)
+    _replace(self, _raw(source) if source is not None else xp_of(raw).empty(0, raw.dtype))
     return self
 
 
@@ -57,7 +59,8 @@ def apply_(self, callable):
     """Replace every element by callable(element), on the CPU; slow."""
     check_writable(self, "apply_")
     raw = _raw(self)
-    raw[...] = np.vectorize(callable, otypes=[raw.dtype])(raw) if raw.size else raw
+    found = host(raw)
+    raw[...] = to_device(np.vectorize(callable, otypes=[raw.dtype])(found) if raw.size else found, device_of(raw))
     return self
 
 
@@ -66,7 +69,8 @@ def map_(self, tensor, callable):
     """Replace every element by callable(own element, tensor's element); slow."""
     check_writable(self, "map_")
     raw = _raw(self)
-    raw[...] = np.vectorize(callable, otypes=[raw.dtype])(raw, _raw(tensor))
+    found = np.vectorize(callable, otypes=[raw.dtype])(host(raw), host(_raw(tensor)))
+    raw[...] = to_device(found, device_of(raw))
     (self if isinstance(self, Array) else self._data)._bump()
     return self
 
@@ -175,14 +179,15 @@ def as_subclass(self, cls):
 def is_set_to(self, tensor):
     """Whether two tensors look at the same memory in the same way."""
     a, b = _raw(self), _raw(tensor)
-    return a.__array_interface__["data"] == b.__array_interface__["data"] and a.shape == b.shape and a.strides == b.strides
+    return address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
 
 
 @public(function=False, inplace=False)
 def map2_(self, x, y, callable):
     """Replace every element by callable(own element, x's element, y's element); slow."""
     raw = _raw(self)
-    raw[...] = np.vectorize(callable, otypes=[raw.dtype])(raw, _raw(x), _raw(y))
+    found = np.vectorize(callable, otypes=[raw.dtype])(host(raw), host(_raw(x)), host(_raw(y)))
+    raw[...] = to_device(found, device_of(raw))
     return self
 
 

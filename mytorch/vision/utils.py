@@ -71,7 +71,7 @@ def save_image(tensor, fp, format=None, **options):
         ImportError: another format, and Pillow is not installed.
     """
     grid = make_grid(tensor, **options)
-    pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).numpy()  # (H, W, 3)
+    pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).cpu().numpy()  # (H, W, 3)
     if format is None and isinstance(fp, (str, os.PathLike)) and os.fspath(fp).lower().endswith(".png"):
         with open(fp, "wb") as file:
             file.write(png(pixels))

@@ -165,8 +165,8 @@ BAD_LOADERS = [
     {"multiprocessing_context": "fork"},
     {"multiprocessing_context": "knife", "num_workers": 1},
     {"multiprocessing_context": 3, "num_workers": 1},
-    {"pin_memory": True},
-    {"pin_memory": True, "pin_memory_device": "cuda"},
+    pytest.param({"pin_memory": True}, marks=pytest.mark.cpu_only),
+    pytest.param({"pin_memory": True, "pin_memory_device": "cuda"}, marks=pytest.mark.cpu_only),
     {"pin_memory_device": "cuda"},
 ]
 

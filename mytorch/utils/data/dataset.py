@@ -220,13 +220,14 @@ def random_split(dataset, lengths, generator=None):
         ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
     """
     from ...ops.random import randperm
+    from .sampler import drawn_on
 
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _shares(size, lengths)
     if sum(lengths) != size:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = randperm(size, generator=generator).tolist()
+    order = randperm(size, generator=generator, device=drawn_on(generator)).tolist()
     ends = list(accumulate(lengths))
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 

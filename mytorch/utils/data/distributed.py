@@ -43,7 +43,8 @@ class DistributedSampler(Sampler):
     def __iter__(self):
         n = len(self.dataset)
         if self.shuffle:
-            order = randperm(n, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+            generator = Generator().manual_seed(self.seed + self.epoch)
+            order = randperm(n, generator=generator, device="cpu").tolist()
         else:
             order = list(range(n))
         if self.drop_last:

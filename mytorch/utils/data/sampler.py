@@ -19,9 +19,15 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 
+def drawn_on(generator):
+    """Where a sampler draws: on its generator's device, by default the CPU, whatever the default device is."""
+    return "cpu" if generator is None else generator.device
+
+
 def draw_seed(generator=None):
     """A 63-bit seed drawn as PyTorch's samplers and loaders draw theirs."""
-    return int(empty((), dtype=dtypes.int64).random_(generator=generator).item())
+    where = drawn_on(generator)
+    return int(empty((), dtype=dtypes.int64, device=where).random_(generator=generator).item())
 
 
 class Sampler(Generic[T_co]):
@@ -81,14 +87,17 @@ class RandomSampler(Sampler):
         generator = self.generator
         if generator is None:
             generator = Generator().manual_seed(draw_seed())
+        where = drawn_on(generator)
         if self.replacement:
             for _ in range(self.num_samples // 32):
-                yield from randint(0, n, (32,), generator=generator).tolist()
-            yield from randint(0, n, (self.num_samples % 32,), generator=generator).tolist()
+                yield from randint(0, n, (32,), generator=generator, device=where).tolist()
+            rest = randint(0, n, (self.num_samples % 32,), generator=generator, device=where)
+            yield from rest.tolist()
         else:
             for _ in range(self.num_samples // n):
-                yield from randperm(n, generator=generator).tolist()
-            yield from randperm(n, generator=generator).tolist()[: self.num_samples % n]
+                yield from randperm(n, generator=generator, device=where).tolist()
+            rest = randperm(n, generator=generator, device=where)
+            yield from rest.tolist()[: self.num_samples % n]
 
     def __len__(self):
         return self.num_samples
@@ -102,7 +111,8 @@ class SubsetRandomSampler(Sampler):
         self.generator = generator
 
     def __iter__(self):
-        for i in randperm(len(self.indices), generator=self.generator).tolist():
+        where = drawn_on(self.generator)
+        for i in randperm(len(self.indices), generator=self.generator, device=where).tolist():
             yield self.indices[i]
 
     def __len__(self):
@@ -121,7 +131,7 @@ class WeightedRandomSampler(Sampler):
             raise ValueError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
             )
-        weights = as_tensor(weights, dtype=dtypes.float64)
+        weights = as_tensor(weights, dtype=dtypes.float64, device=drawn_on(generator))
         if weights.ndim != 1:
             raise ValueError(
                 "weights should be a 1d sequence but given "

@@ -13,8 +13,8 @@ class _DigitPictures(VisionDataset):
     classes = [str(i) for i in range(10)]
 
     def _hold(self, pictures, targets):
-        self.data = as_tensor(np.ascontiguousarray(pictures, np.uint8))
-        self.targets = as_tensor(np.ascontiguousarray(targets, np.int64))
+        self.data = as_tensor(np.ascontiguousarray(pictures, np.uint8), device="cpu")
+        self.targets = as_tensor(np.ascontiguousarray(targets, np.int64), device="cpu")
 
     def __getitem__(self, index):
         return self._changed(as_picture(self.data[index].numpy()), int(self.targets[index]))

@@ -42,8 +42,8 @@ class FakeData(VisionDataset):
         if not 0 <= index < self.size:
             raise IndexError(f"{type(self).__name__} index out of range")
         generator = Generator().manual_seed(index + self.random_offset)
-        noise = randn(self.image_size, generator=generator).numpy()
-        target = int(randint(0, self.num_classes, (1,), generator=generator)[0])
+        noise = randn(self.image_size, generator=generator, device="cpu").numpy()
+        target = int(randint(0, self.num_classes, (1,), generator=generator, device="cpu")[0])
         pixels = (noise * np.float32(255)).astype(np.int64).astype(np.uint8)  # what is outside wraps around
         pixels = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
         return self._changed(as_picture(pixels), target)

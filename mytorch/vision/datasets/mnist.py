@@ -81,8 +81,8 @@ class MNIST(VisionDataset):
         images, labels = (self._read(name, md5) for name, md5 in self._wanted())
         if len(images) != len(labels):
             raise RuntimeError(f"{self.raw_folder}: {len(images)} pictures, but {len(labels)} labels.")
-        self.data = as_tensor(images)
-        self.targets = as_tensor(labels.astype(np.int64))
+        self.data = as_tensor(images, device="cpu")
+        self.targets = as_tensor(labels.astype(np.int64), device="cpu")
 
     @classmethod
     def splits(cls, transform=None, target_transform=None, root="data", download=True):

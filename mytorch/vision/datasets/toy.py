@@ -56,8 +56,8 @@ class Toy2D(Dataset):
         else:
             points = generator_for(CPU, generator).uniform((size, 2), np.float32)
             targets = _RULES[kind](points[:, 0], points[:, 1])
-        self.points = as_tensor(points.astype(np.float32))
-        self.targets = as_tensor(targets.astype(np.int64))
+        self.points = as_tensor(points.astype(np.float32), device="cpu")
+        self.targets = as_tensor(targets.astype(np.int64), device="cpu")
 
     def __getitem__(self, index):
         return self.points[index], self.targets[index]

@@ -47,7 +47,7 @@ class ColorJitter(Transform):
     @staticmethod
     def get_params(brightness, contrast, saturation, hue):
         """(order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each."""
-        order = randperm(4)
+        order = randperm(4, device="cpu")
         return order, *(None if r is None else uniform(*r) for r in (brightness, contrast, saturation, hue))
 
     def forward(self, img):

@@ -28,7 +28,7 @@ class Transform(Module):
 
 def chance(p):
     """True with probability p."""
-    return float(rand(1)[0]) < p
+    return float(rand(1, device="cpu")[0]) < p
 
 
 def uniform(low, high):
@@ -38,7 +38,7 @@ def uniform(low, high):
 
 def whole(high):
     """An int drawn uniformly from 0 … high - 1."""
-    return int(randint(0, high, (1,))[0])
+    return int(randint(0, high, (1,), device="cpu")[0])
 
 
 def check_probability(p, name):
@@ -89,7 +89,7 @@ class RandomApply(Compose):
         self.p = p
 
     def forward(self, img):
-        return img if self.p < float(rand(1)[0]) else super().forward(img)
+        return img if self.p < float(rand(1, device="cpu")[0]) else super().forward(img)
 
     def __repr__(self):
         return "\n".join(["RandomApply(", f"    p={self.p}", *(f"    {t}" for t in self.transforms), ")"])
@@ -114,13 +114,14 @@ class RandomChoice(Compose):
     def forward(self, img):
         if self.p is None:
             return self.transforms[whole(len(self.transforms))](img)
-        return self.transforms[int(multinomial(tensor([float(w) for w in self.p]), 1)[0])](img)
+        weights = tensor([float(w) for w in self.p], device="cpu")
+        return self.transforms[int(multinomial(weights, 1)[0])](img)
 
 
 class RandomOrder(Compose):
     """All of the transforms, in random order."""
 
     def forward(self, img):
-        for i in randperm(len(self.transforms)).tolist():
+        for i in randperm(len(self.transforms), device="cpu").tolist():
             img = self.transforms[i](img)
         return img

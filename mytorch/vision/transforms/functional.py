@@ -56,7 +56,7 @@ def to_tensor(pic):
         TypeError: something else.
     """
     if isinstance(pic, (bool, int, float, np.generic)):  # targets
-        return tensor(pic)
+        return tensor(pic, device="cpu")
     out = pil_to_tensor(pic) if is_pil(pic) else array_tensor(pic) if is_array(pic) else None
     if out is None:
         raise TypeError(f"pic should be PIL Image or ndarray. Got {type(pic)}")

@@ -36,14 +36,14 @@ def pil_tensor(picture):
 
 
 def array_tensor(array):
-    """An array (H, W) or (H, W, C) as a tensor (C, H, W) with a copy of it."""
+    """An array (H, W) or (H, W, C) as a tensor (C, H, W) on the CPU, with a copy of it."""
     array = array[:, :, None] if array.ndim == 2 else array
-    return as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1)), copy=True)
+    return as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1)), device="cpu", copy=True)
 
 
 def tensor_array(tensor):
     """A tensor (C, H, W) as an array (H, W, C)."""
-    return np.ascontiguousarray(tensor.detach().numpy().transpose(1, 2, 0))
+    return np.ascontiguousarray(tensor.detach().cpu().numpy().transpose(1, 2, 0))
 
 
 def to_tensor_kind(picture, name):

@@ -127,9 +127,9 @@ class RandomErasing(Transform):
             h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if h < height and w < width:
                 if self.value == "random":
-                    value = randn(channels, h, w, dtype=img.dtype)
+                    value = randn(channels, h, w, dtype=img.dtype, device="cpu")
                 else:
-                    value = as_tensor(values, dtype=img.dtype).reshape(-1, 1, 1)
+                    value = as_tensor(values, dtype=img.dtype, device="cpu").reshape(-1, 1, 1)
                 return whole(height - h + 1), whole(width - w + 1), h, w, value
         return None
 
