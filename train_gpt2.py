@@ -347,11 +347,11 @@ def main(argv=None):
             bar.update()
 
             logs = iteration % args.log_iter == 0 or iteration == args.train_iterations
-            now = time.perf_counter()
-            if logs or (not bar.disable and now - shown > 0.5):
-                rate = int(done * tokens_per_step / max(now - since, 1e-9))
+            if logs or (not bar.disable and time.perf_counter() - shown > 0.5):
                 loss = accelerator.gather_for_metrics(step_loss)
-                norm = float(grad_norm)
+                norm = float(grad_norm)  # a GPU is behind: only now have the steps been done
+                now = time.perf_counter()
+                rate = int(done * tokens_per_step / max(now - since, 1e-9))
                 bar.set_postfix_str(f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s", refresh=False)
                 shown = now
             if logs:

@@ -165,7 +165,7 @@ def test_run_names_get_folders_of_their_own(data):
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 0), (signal.SIGTERM, 2)])
 def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, number, workers):
     work = data.parent / "work"
-    options = {"train_iterations": 150, "eval_interval": 150, "log_iter": 1, "num_workers": workers}
+    options = {"train_iterations": 150, "eval_interval": 150, "log_iter": 1, "num_workers": workers, "device": "cpu"}
     command = [sys.executable, "-u", str(ROOT / "train_gpt2.py"), *flags(data, **options)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
