@@ -114,12 +114,14 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
         weight = tl.load(weight_ptr + cols, mask=cols < width, other=0.0).to(tl.float32)
     gw = tl.zeros((ROWS, BLOCK), tl.float32)
     gb = tl.zeros((ROWS, BLOCK), tl.float32)
-    for tile in range(program, tiles, tl.num_programs(0)):
+    for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=2):  # the next tile is fetched meanwhile
         row = tile * ROWS + tl.arange(0, ROWS)[:, None]
         inside = (row < rows) & (cols < width)
         base = row.to(tl.int64) * width + cols
         g = tl.load(g_ptr + base, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + base, mask=inside, other=0.0).to(tl.float32)
+        if MORE:
+            rest = tl.load(more_ptr + base, mask=inside, other=0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)
         if RMS:
             h = x * rstd
@@ -138,7 +140,7 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
             gx -= tl.sum(u, axis=1, keep_dims=True) / width
         gx *= rstd
         if MORE:
-            gx += tl.load(more_ptr + base, mask=inside, other=0.0).to(tl.float32)
+            gx += rest
         tl.store(gx_ptr + base, gx.to(gx_ptr.dtype.element_ty), mask=inside)
         if ALSO:
             tl.store(also_ptr + base, gx.to(also_ptr.dtype.element_ty), mask=inside)
@@ -316,6 +318,7 @@ def backward(
         return gx.reshape(x.shape), xp.zeros(channels, w_dtype) if wants_w else None, xp.zeros(channels, b_dtype) if wants_b else None
     if groups == 0 and width <= 8192:
         blocks = row_blocks(width, 8192)
+        blocks["num_warps"] = min(max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16)  # 8 elements a thread, or too few programs fit
         tiles = cdiv(rows, blocks["ROWS"])
         programs = min(tiles, processors() * max(1, min(12, 24 // blocks["num_warps"])))
         gw = xp.empty((programs, width), "float32") if wants_w else None
