@@ -253,13 +253,14 @@ def _add_up(parts_ptr, out_ptr, count, width, per_piece, ROWS: tl.constexpr, BLO
 def add_up(xp, parts, dtype):
     """The sum over the rows of (count, width), in float32, as (width,) of dtype; in two steps if there are many."""
     count, width = parts.shape
-    if count > 512:
+    if count > 1024:
         pieces = min(cdiv(count, 128), 128)
         sums = xp.empty((pieces, width), "float32")
         launch(_add_up, (cdiv(width, 64), pieces), parts, sums, count, width, cdiv(count, pieces), ROWS=16, BLOCK=64, num_warps=4)
         parts, count = sums, pieces
     out = xp.empty(width, dtype)
-    launch(_add_up, (cdiv(width, 32), 1), parts, out, count, width, count, ROWS=32, BLOCK=32, num_warps=4)
+    rows = 128 if count > 64 else 32  # few turns, each a wait for memory
+    launch(_add_up, (cdiv(width, 32), 1), parts, out, count, width, count, ROWS=rows, BLOCK=32, num_warps=rows // 16)
     return out
 
 
