@@ -343,9 +343,9 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
                       o_b, o_h, o_row, gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
                       left, right, scale, back_scale, call, limit, kept_scale,
                       LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, GS: tl.constexpr,
-                      BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+                      DELTA: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
                       BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradient of a block of queries, and of the scores where a mask that was added wants it; writes delta too."""
+    """The gradient of a block of queries, and of the scores where a mask that was added wants it; with DELTA, delta too."""
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block
@@ -357,9 +357,12 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
     q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
     g = _tile(g_ptr + batch * g_b + head * g_h, rows, g_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
     lse = tl.load(lse_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=float("inf"))
-    out = _tile(out_ptr + batch * o_b + head * o_h, rows, o_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
-    delta = tl.sum(g.to(tl.float32) * out.to(tl.float32), axis=1)
-    tl.store(delta_ptr + above.to(tl.int64) * length_q + rows, delta, mask=rows < length_q)
+    if DELTA:
+        out = _tile(out_ptr + batch * o_b + head * o_h, rows, o_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
+        delta = tl.sum(g.to(tl.float32) * out.to(tl.float32), axis=1)
+        tl.store(delta_ptr + above.to(tl.int64) * length_q + rows, delta, mask=rows < length_q)
+    else:
+        delta = tl.load(delta_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=0.0)
     k_ptr += batch * k_b + (head // group) * k_h
     v_ptr += batch * v_b + (head // group) * v_h
     seed = 0
@@ -557,6 +560,13 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     gq = gk = gv = gs = None
     joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
+    by_queries = (needs[0] or wants_mask) and not own.wide  # delta: float32's kernel has no registers left for it
+    if not by_queries:
+        count, rows = batch * heads * length, max(1, 2048 // own.depth)
+        launch(
+            _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
+            ROWS=rows, BV=own.depth, num_warps=4,
+        )  # fmt: skip
     if needs[0] or wants_mask:
         gq = _by_time(xp, q, q.shape[3]) if joined is None else joined[0]
         gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
@@ -566,16 +576,10 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
             launch(
                 _backward_queries, (count * batch * heads,), q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs, count, own.heads,
                 own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(o), *_steps(gq), *shared,
-                **own.constants, GS=wants_mask, **blocks,
+                **own.constants, GS=wants_mask, DELTA=by_queries, **blocks,
             )  # fmt: skip
 
         attempt_queries(own.blocks_for("queries", q.dtype, attempt_queries))
-    elif needs[1] or needs[2]:
-        count, rows = batch * heads * length, max(1, 2048 // own.depth)
-        launch(
-            _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
-            ROWS=rows, BV=own.depth, num_warps=4,
-        )  # fmt: skip
     if needs[1] or needs[2]:
         gk = _by_time(xp, k, k.shape[3]) if joined is None else joined[1]
         gv = _by_time(xp, v, v.shape[3]) if joined is None else joined[2]
