@@ -72,7 +72,7 @@ def describe(key, grid, label):
     held = min(65536 // allocated, 64 // warps, 228 * 1024 // (shared + 1024), 32)
     programs = int(np.prod(grid))
     loads, stores = widths(ptx, _LOAD), widths(ptx, _STORE)
-    copies = Counter(int(n) * 8 for n in re.findall(r"cp\.async\.c[ag]\.shared\.global[^;]*?, (?:0x)?(\d+)", ptx))
+    copies = Counter(int(n, 0) * 8 for n in re.findall(r"cp\.async\.c[ag]\.shared\.global[^;]*?, (0x[0-9a-f]+|\d+)", ptx))
     flying = sum(bits // 8 * n for bits, n in (loads + copies).items()) * 32 * warps * held
     return {
         "kernel": name.rpartition("triton.")[2], "at": label, "programs": programs, "warps": warps, "held": held,

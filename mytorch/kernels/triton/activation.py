@@ -20,14 +20,36 @@ from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, one_dtype
 
 KINDS = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3, "relu_squared": 4}
-BLOCK = 1024
+BLOCK = 2048
+
+
+@triton.jit
+def _normal(x):
+    """P(Z <= x) and exp(-x² / 2), in half the instructions of `tl.erf`, which would bind the kernel instead of memory.
+
+    Of the tail, P(Z > |x|) = exp(-x² / 2) t (c_0 + c_1 t + … + c_7 t⁷) with t = 1 / (1 + 0.3 |x|), a fit of our own with a
+    relative error of 1.5e-7 for |x| up to 14, beyond which the tail is 0 in float32. The form: Hastings, 1955.
+    """
+    root = tl.rsqrt(tl.abs(x) * 0.3 + 1.0)
+    t = root * root  # rsqrt is one instruction, a division several
+    tail = t * 0.035675832694315096 - 0.15720739316256163
+    tail = tail * t + 0.20636077714077677
+    tail = tail * t - 0.05369020684598406
+    tail = tail * t + 0.1285650371870537
+    tail = tail * t + 0.09991247533170515
+    tail = tail * t + 0.12075411650031556
+    tail = tail * t + 0.11962928851731931
+    density = tl.exp2(x * x * -0.7213475204444817)
+    tail *= t * density
+    return tl.where(x < 0, tail, 1.0 - tail), density
 
 
 @triton.jit
 def activate(x, KIND: tl.constexpr):
     """The activation of a float32 block; matmul.py uses it too."""
     if KIND == 0:
-        out = x * (tl.erf(x * 0.7071067811865476) * 0.5 + 0.5)
+        below, _ = _normal(x)
+        out = x * below
     elif KIND == 1:
         out = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
     elif KIND == 2:
@@ -44,7 +66,8 @@ def activate(x, KIND: tl.constexpr):
 def slope(x, KIND: tl.constexpr):
     """The activation's derivative."""
     if KIND == 0:
-        out = tl.erf(x * 0.7071067811865476) * 0.5 + 0.5 + x * 0.3989422804014327 * tl.exp2(x * x * -0.7213475204444817)
+        below, density = _normal(x)
+        out = below + x * 0.3989422804014327 * density
     elif KIND == 1:
         s = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
         out = s + x * s * (1.0 - s) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
