@@ -140,9 +140,12 @@ def load():
 def _check(status, function, about):
     """Raise for a status of cuBLASLt's; `about` says of which product."""
     if status:
-        name = _library.cublasLtGetStatusName(status).decode()
         kind = Unsupported if status == NOT_SUPPORTED else RuntimeError
-        raise kind(f"{function} returned {name} for {about}.")
+        raise kind(f"{function} returned {_status_name(status)} for {about}.")
+
+
+def _status_name(status):
+    return _library.cublasLtGetStatusName(status).decode()
 
 
 def _home(device, stream):
@@ -330,10 +333,9 @@ class _Plan:
         status = self.library.cublasLtMatmulAlgoGetHeuristic(
             handle, self.operation, self.first, self.second, self.result, self.result, preference, wanted, results, ctypes.byref(count)
         )
-        _check(status, "cublasLtMatmulAlgoGetHeuristic", self.about)
         found = [r for r in results[: count.value] if r.state == 0]
-        if not found:
-            raise Unsupported(f"cuBLASLt has no algorithm for {self.about}.")
+        if status or not found:
+            raise Unsupported(f"cuBLASLt has no algorithm ({_status_name(status)}, {count.value} results) for {self.about}.")
         return found
 
     def run(self, home, stream, a, b, out, beta):

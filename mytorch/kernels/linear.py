@@ -1,6 +1,16 @@
-"""A linear layer on a GPU with its bias added, and its bias's gradient summed, by the product's own kernel (cuBLASLt)."""
+"""A linear layer on a GPU with its bias added by the product's own kernel (cuBLASLt), and its gradients.
+
+The bias's gradient can be summed by the product that makes the weight's, too, but that product may then not split its long
+inner axis among the multiprocessors. So the default is a sum of its own, and tuning measures both.
+"""
+
+import importlib
+import math
+import os
 
 import numpy as np
+
+WAYS = {"none": [{"way": "two kernels"}], "medium": [{"way": "one kernel"}]}
 
 
 def accepts(input, weight, bias=None):
@@ -10,7 +20,7 @@ def accepts(input, weight, bias=None):
 
 
 def pays(input, weight, bias=None):
-    """With a bias: it saves a pass over the output, and one over its gradient. Without one nothing differs."""
+    """With a bias: it saves a pass over the output. Without one nothing differs."""
     return bias is not None
 
 
@@ -21,4 +31,48 @@ def forward(xp, input, weight, bias=None):
 
 def vjp(g, input, weight, needs, xp):
     """The gradients of input, weight and bias."""
-    return xp.linear_backward(g, input, weight, (*needs, False)[:3])
+    return backward(xp, g, input, weight, (*needs, False)[:3])
+
+
+def backward(xp, g, input, weight, needs):
+    """The gradients of input, weight and bias where `needs` says so; None elsewhere."""
+    count = math.prod(input.shape[:-1])
+    g, rows = xp.reshape(g, (count, weight.shape[0])), xp.reshape(input, (count, weight.shape[1]))
+    gw, gb = _weight_and_bias(xp, g, rows) if needs[1] and needs[2] else (None, None)
+    if needs[1] and gw is None:
+        gw = xp.matmul(g.T, rows)
+    if needs[2] and gb is None:
+        gb = _column_sums(xp, g)
+    return xp.matmul(g, weight).reshape(input.shape) if needs[0] else None, gw, gb
+
+
+def _weight_and_bias(xp, g, rows):
+    """The gradients of weight and bias in the quicker way, where tuning is on; otherwise None twice."""
+    launch = _launcher()
+    if launch is None or os.environ.get("TRITON_AUTOTUNE_MODE", "none") == "none":
+        return None, None
+
+    def attempt(candidate):
+        one = candidate["way"] == "one kernel"
+        return (xp.weight_gradients(g, rows) if one else None) or (xp.matmul(g.T, rows), _column_sums(xp, g))
+
+    key = ("weight_gradients", g.dtype.name, launch.power_of_2(len(g)), g.shape[1], rows.shape[1])
+    return attempt(launch.tuned(backward, key, WAYS, attempt))
+
+
+def _column_sums(xp, g):
+    """The sum of g's rows, by Triton where it runs."""
+    launch = _launcher()
+    if launch is None or not g.size or g.dtype.name not in ("float16", "bfloat16", "float32"):
+        return xp.sum(g, axis=0)
+    norm = importlib.import_module("mytorch.kernels.triton.norm")
+    return norm.add_up(xp, xp.ascontiguousarray(g), g.dtype)
+
+
+def _launcher():
+    """`launch`, where Triton runs; None elsewhere."""
+    try:
+        launch = importlib.import_module("mytorch.kernels.launch")
+    except ModuleNotFoundError:
+        return None
+    return None if launch.why_not() else launch

@@ -27,14 +27,14 @@ def functions(cp):
     choice = os.environ.get("MYTORCH_GEMM") or None
     if choice not in (None, *CHOICES):
         raise ValueError(f"MYTORCH_GEMM is {choice!r}; it takes one of {', '.join(CHOICES)}.")
-    trouble = []  # why cuBLASLt can't be used
+    trouble, warned = [], set()  # why cuBLASLt can't be used; what was said of products that it can't make
 
     def lt(a, b):
         """Whether cuBLASLt is to multiply a and b."""
         return choice in (None, "cublaslt") and not trouble and cublas.takes(a, b)
 
     def attempt(function, a, b, *rest, **options):
-        """What cuBLASLt makes of it; None if it is not asked, not there, or not able to."""
+        """What cuBLASLt makes of it; None if it is not asked, not there, or not able to, which is said once."""
         if not lt(a, b):
             return None
         try:
@@ -44,8 +44,11 @@ def functions(cp):
                 raise
             trouble.append(error)
             warnings.warn(f"{error} CuPy multiplies matrices instead.", UserWarning, stacklevel=3)
-        except cublas.Unsupported:
-            return None  # said before anything was written
+        except cublas.Unsupported as error:  # raised before anything was written
+            if (function, a.dtype) not in warned:
+                warned.add((function, a.dtype))
+                warnings.warn(f"{error} Another library multiplies instead.", UserWarning, stacklevel=3)
+        return None
 
     def matmul(a, b, out=None):
         """a @ b, as NumPy's."""
@@ -70,16 +73,9 @@ def functions(cp):
                 out += bias
         return out
 
-    def linear_backward(g, x, weight, needs):
-        """The gradients of `linear`'s x, weight and bias where `needs` says so; None elsewhere."""
-        g, rows, gw, gb = _rows(g), _rows(x), None, None
-        if needs[1] and needs[2]:
-            gw, gb = attempt(cublas.weight_gradients, g, rows) or (None, None)
-        if needs[1] and gw is None:
-            gw = matmul(g.T, rows)
-        if needs[2] and gb is None:
-            gb = cp.sum(g, axis=0)
-        return matmul(g, weight).reshape(x.shape) if needs[0] else None, gw, gb
+    def weight_gradients(g, x):
+        """gᵀ @ x with the sum of g's rows, by one kernel; None if there is none for them."""
+        return attempt(cublas.weight_gradients, g, x)
 
     def dot(a, b):
         """The inner product of vectors, or the product of matrices, as NumPy's."""
@@ -93,7 +89,8 @@ def functions(cp):
 
     namespace = _Names(cp, matmul)
     return {
-        "matmul": matmul, "add_matmul": add_matmul, "dot": dot, "einsum": sum_products, "linear": linear, "linear_backward": linear_backward,
+        "matmul": matmul, "add_matmul": add_matmul, "dot": dot, "einsum": sum_products, "linear": linear,
+        "weight_gradients": weight_gradients,
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from check_products import library, near, rand, xp  # installs the stand-ins
 
 import mytorch
 from mytorch import backend
-from mytorch.kernels import cublas, products
+from mytorch.kernels import cublas, linear, products
 
 
 @pytest.fixture
@@ -91,15 +92,19 @@ def test_what_the_library_lacks(fresh, monkeypatch):
     x, x64 = rand(4, 8)
     w, w64 = rand(3, 8)
     monkeypatch.setattr(library, "unsupported", (2,))
-    with pytest.raises(cublas.Unsupported, match=r"cublasLtMatmulAlgoGetHeuristic returned CUBLAS_STATUS_NOT_SUPPORTED for float32 \(4, 8\) @ \(8, 3\)"):
+    with pytest.raises(cublas.Unsupported, match=r"no algorithm \(CUBLAS_STATUS_NOT_SUPPORTED, 0 results\) for float32 \(4, 8\) @ \(8, 3\)"):
         cublas.linear(x, w, activation="relu")
     library.why = None
     with pytest.raises(cublas.Unsupported):
         cublas.linear(x, w, activation="relu")
     assert library.why is None  # it was not asked again
     monkeypatch.setattr(library, "unsupported", (1,))
-    near_without_the_library = products.functions(backend.cupy_ns().module)["matmul"](x, w.T)
-    assert np.allclose(near_without_the_library.get(), x64 @ w64.T, atol=1e-4)
+    by_cupy = products.functions(backend.cupy_ns().module)["matmul"]
+    with pytest.warns(UserWarning, match=r"no algorithm .* Another library multiplies instead"):
+        assert np.allclose(by_cupy(x, w.T).get(), x64 @ w64.T, atol=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_cupy(x, w.T)
     library.why = None
 
 
@@ -164,6 +169,23 @@ def test_algorithms_are_measured(fresh, monkeypatch, tmp_path):
     cublas.matmul(x, x.T, total)
     assert len(library.calls) - count == 1
     assert library.calls[-1][4] == 1
+
+
+@pytest.mark.parametrize("way", ["one kernel", "two kernels"])
+def test_ways_to_sum_the_gradient_of_a_bias(way, monkeypatch):
+    launch = pytest.importorskip("mytorch.kernels.launch")
+    monkeypatch.setenv("TRITON_AUTOTUNE_MODE", "medium")
+    monkeypatch.setattr(launch, "tuned", lambda kernel, key, candidates, attempt: {"way": way, "rank": 0})
+    (x, x64), (w, w64), (g, g64) = rand(5, 7, 16), rand(24, 16), rand(5, 7, 24)
+    gx, gw, gb = linear.backward(backend.cupy_ns(), g, x, w, (True, True, True))
+    near(gx, g64 @ w64)
+    near(gw, np.einsum("bto,bti->oi", g64, x64))
+    near(gb, g64.sum((0, 1)))
+    assert linear.backward(backend.cupy_ns(), g, x, w, (False, False, True))[:2] == (None, None)
+    gx, gw, gb = linear.backward(backend.cupy_ns(), g[:, :0], x[:, :0], w, (True, True, True))
+    assert gx.shape == (5, 0, 16)
+    near(gw, np.zeros((24, 16)))
+    near(gb, np.zeros(24))
 
 
 @pytest.mark.parametrize("word", ["cupy", "cublaslt", None, "mkl"])

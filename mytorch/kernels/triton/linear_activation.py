@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from ..launch import power_of_2, tuned
+from ..linear import backward
 from . import activation as pointwise
 from .common import one_dtype
 from .matmul import linear, linear_backward
@@ -46,4 +47,4 @@ def vjp(g, input, weight, bias, inner, activation, needs, xp):
     """The gradients of input, weight and bias."""
     if isinstance(input, np.ndarray):
         return linear_backward(xp, g, input, weight, inner, activation, needs, None if bias is None else bias.dtype)
-    return xp.linear_backward(pointwise.apply_backward(xp, g, inner, activation), input, weight, needs)
+    return backward(xp, pointwise.apply_backward(xp, g, inner, activation), input, weight, needs)
