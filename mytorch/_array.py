@@ -8,12 +8,52 @@ Slots: `_array`, the raw array; `_cell`, a one-item list holding the version, ma
 somebody must notice changes (an op saves the array for backward, or a view shares the memory).
 """
 
+import functools
+
 import numpy as np
 
-from . import dtypes
+from . import backend, dtypes
 from .backend import as_device, device_of, is_raw, looks_like_cupy, on, to_device, xp_of
 
 _new = object.__new__
+
+
+def elsewhere(items):
+    """The GPU to make current before working on these: where the first of them on a GPU lies. None where it is current.
+
+    Args:
+        items: Tensors, Arrays, raw arrays, or anything else; lists and tuples of them are looked into.
+    """
+    where = _first_gpu(items)
+    return None if where is None or where.id == xp_of_cuda().cuda.runtime.getDevice() else where
+
+
+def _first_gpu(items):
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            where = _first_gpu(item)
+        else:
+            inner = getattr(item, "_data", item)
+            raw = inner._array if isinstance(inner, Array) else inner
+            where = raw.device if not isinstance(raw, np.ndarray) and is_raw(raw) else None
+        if where is not None:
+            return where
+    return None
+
+
+def at_inputs(function):
+    """A function that works on raw arrays itself, run with its first GPU argument's device as the current one."""
+
+    @functools.wraps(function)
+    def guarded(*args, **kwargs):
+        if backend.several:
+            where = elsewhere((args, tuple(kwargs.values())))
+            if where is not None:
+                with where:
+                    return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return guarded
 
 
 class Array:
@@ -129,6 +169,7 @@ class Array:
             return host.astype(dtype)
         return host.copy() if copy else host
 
+    @at_inputs
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         raw = [_unwrap(x) for x in inputs]
         if out is not None:
@@ -142,6 +183,7 @@ class Array:
             return out[0] if len(out) == 1 else out
         return _rewrap(result)
 
+    @at_inputs
     def __array_function__(self, function, types, args, kwargs):
         if not isinstance(self._array, np.ndarray):
             function = getattr(xp_of(self._array), function.__name__)
@@ -163,7 +205,8 @@ class Array:
         return _restore, (np.asarray(self), str(self.device))
 
     def __deepcopy__(self, memo):
-        return Array._wrap(self._array.copy())
+        with backend.device_guard(self._array):
+            return Array._wrap(self._array.copy())
 
 
 class Size(tuple):

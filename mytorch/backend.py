@@ -164,11 +164,12 @@ numpy_ns = Namespace(
 )
 _cupy_ns = None
 _cupy_problem = None
+several = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
 
 
 def _load_cupy():
     """Import CuPy and build its namespace; remember why where that fails."""
-    global _cupy_ns, _cupy_problem
+    global _cupy_ns, _cupy_problem, several
     if _cupy_ns is not None or _cupy_problem is not None:
         return
     try:
@@ -192,6 +193,7 @@ def _load_cupy():
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
+        several = cp.cuda.runtime.getDeviceCount() > 1
 
 
 def cupy_ns():
@@ -330,12 +332,31 @@ def device_of(raw):
     return CPU if isinstance(raw, ndarray) else _cuda_device(raw.device.id)
 
 
+_NOTHING = nullcontext()
+
+
+def device_guard(raw):
+    """A context in which the device of a raw array is the current one."""
+    return raw.device if several and isinstance(raw, _cupy_ns.ndarray) else _NOTHING
+
+
+def staying():
+    """A context at whose end the GPU is the current one that is so now, whatever `follow` does in it."""
+    return _cupy_ns.cuda.Device() if several else _NOTHING
+
+
+def follow(raw):
+    """Make the GPU on which a raw array lies the current one; called where `several` are visible, within `staying`."""
+    if isinstance(raw, _cupy_ns.ndarray) and raw.device.id != _cupy_ns.cuda.runtime.getDevice():
+        raw.device.use()
+
+
 def on(where):
     """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
     if where.type == "cpu":
-        return numpy_ns, nullcontext()
+        return numpy_ns, _NOTHING
     xp = cupy_ns()
-    return xp, xp.cuda.Device(where.index)
+    return xp, xp.cuda.Device(where.index) if several else _NOTHING
 
 
 def out_of_memory(error):
@@ -369,6 +390,22 @@ def to_device(raw, where, non_blocking=False):
         capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
     try:
         with there:
-            return capturing.upload(xp, raw) if isinstance(raw, ndarray) else xp.asarray(raw)
+            if isinstance(raw, ndarray):
+                return capturing.upload(xp, raw)
+            return _from_other_gpu(xp, raw)
     except MemoryError as error:
         raise out_of_memory(error) from None
+
+
+def _from_other_gpu(xp, raw):
+    """A copy on the current GPU. Its stream waits for what makes the array, and the array's for the copy, so that neither
+    reads or reuses memory too early."""
+    with raw.device:
+        made = xp.cuda.get_current_stream().record()
+    stream = xp.cuda.get_current_stream()
+    stream.wait_event(made)
+    copy = xp.asarray(raw)
+    copied = stream.record()
+    with raw.device:
+        xp.cuda.get_current_stream().wait_event(copied)
+    return copy

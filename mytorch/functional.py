@@ -6,6 +6,7 @@ from collections import namedtuple
 import numpy as np
 
 from . import dtypes, fft, linalg
+from ._array import at_inputs
 from .nn.functional import pad
 from .ops.creation import ones
 from .ops.indexing import beside
@@ -187,6 +188,7 @@ def istft(
 # -- the rest -----------------------------------------------------------------------------------------------------
 
 
+@at_inputs
 def histogramdd(input, bins, range=None, weight=None, density=False):
     """The histogram of points (n, d) over a grid of d axes: (hist, bin_edges).
 

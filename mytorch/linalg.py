@@ -8,6 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from ._array import at_inputs
 from .backend import xp_of
 from .ops import decompositions as _d
 from .ops.bind import also_named
@@ -149,6 +150,7 @@ def eigvals(A):
     return eig(A).eigenvalues
 
 
+@at_inputs
 def svd(A, full_matrices=True, *, driver=None):
     """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd."""
     if A.ndim < 2:

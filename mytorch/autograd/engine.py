@@ -23,8 +23,9 @@ from functools import partial
 
 from numpy import asarray, generic
 
+from .. import backend
 from .._array import Array
-from ..backend import ndarray, xp_of
+from ..backend import device_guard, follow, ndarray, staying, xp_of
 from .node import Leaf, Node, Port, watched
 
 
@@ -119,7 +120,8 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     walks = _walks.__dict__.setdefault("stack", [])
     walks.append(waiting)
     try:
-        return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
+        with staying():
+            return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
     finally:
         walks.pop()
 
@@ -136,6 +138,8 @@ def current_walk():
 def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways):
     grads, owned, found = {}, set(), {}
     for edge, g in roots:
+        if backend.several:
+            follow(raw.unwrap(g))
         _add(grads, owned, edge, ways.fit(g, edge), False)
     ready = []
     for edge in waiting:
@@ -146,6 +150,8 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
         g = grads.pop(edge, None)
         if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
             g = asarray(g)
+        if backend.several and g is not None:
+            follow(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
         kind = type(edge)
         bundle = kind is Node and edge.plan.ports
         if g is not None and not bundle:
@@ -191,6 +197,8 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
             if useful is not None and parent not in useful:
                 continue
             if gp is not None:
+                if backend.several:
+                    follow(raw.unwrap(gp))
                 if gp.shape != parent.shape or gp.dtype != parent.dtype:
                     gp = ways.fit(gp, parent)
                 if parent not in grads:
@@ -342,7 +350,8 @@ def gradient_of_root(raw_output, given, what):
             )
         if raw_output.dtype.kind not in "fcV":
             raise RuntimeError(f"{what}: grad can be computed only for floating point tensors.")
-        return xp_of(raw_output).ones(raw_output.shape, raw_output.dtype)
+        with device_guard(raw_output):
+            return xp_of(raw_output).ones(raw_output.shape, raw_output.dtype)
     g = raw.unwrap(given)
     if tuple(g.shape) != tuple(raw_output.shape):
         raise RuntimeError(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..backend import CPU, to_device
+from ..backend import CPU, device_guard, to_device
 from ..tensor import Tensor
 from .functions import grad
 from .mode import enable_grad, no_grad
@@ -169,12 +169,15 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
         return float(np.sum(_host(out).astype(wide) * weights.conj()).real)
 
     def slope(place, step):
-        before = x[place].copy()
-        x[place] = before + step
+        with device_guard(x):
+            before = x[place].copy()
+            x[place] = before + step
         high = value()
-        x[place] = before - step
+        with device_guard(x):
+            x[place] = before - step
         low = value()
-        x[place] = before
+        with device_guard(x):
+            x[place] = before
         return (high - low) / (2 * eps)
 
     if rng is not None:

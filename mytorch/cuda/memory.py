@@ -104,7 +104,9 @@ def memory_summary(device=None, abbreviated=False):
 def empty_cache():
     """Give freed GPU memory back to the system; nothing to give without a GPU."""
     if backend.cuda_available():
-        _pool().free_all_blocks()
+        for number in range(backend.device_count()):
+            with backend.cupy_ns().cuda.Device(number):
+                _pool().free_all_blocks()
         backend.cupy_ns().get_default_pinned_memory_pool().free_all_blocks()
 
 

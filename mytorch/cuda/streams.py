@@ -22,33 +22,41 @@ class Event:
     """
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False):
-        self._event = _cuda().Event(block=blocking, disable_timing=not enable_timing, interprocess=interprocess)
+        self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
+        self._event = None  # made on the GPU of the stream that it is first recorded in
         self._timed = enable_timing
 
     def record(self, stream=None):
         """Mark what a stream (the current one by default) has been given so far."""
-        self._event.record(None if stream is None else stream._stream)
+        stream = current_stream() if stream is None else stream
+        with stream._guard():
+            if self._event is None:
+                self._event = _cuda().Event(**self._options)
+            self._event.record(stream._stream)
 
     def wait(self, stream=None):
         """Let a stream wait here, without the CPU, until this event has come."""
-        (current_stream() if stream is None else stream)._stream.wait_event(self._event)
+        (current_stream() if stream is None else stream).wait_event(self)
 
     def query(self):
         """Whether everything before the mark is done."""
-        return bool(self._event.done)
+        return self._event is None or bool(self._event.done)
 
     def synchronize(self):
         """Wait on the CPU for it."""
-        self._event.synchronize()
+        if self._event is not None:
+            self._event.synchronize()
 
     def elapsed_time(self, end_event):
         """Milliseconds from this event to another.
 
         Raises:
-            ValueError: one of them was made without enable_timing.
+            ValueError: one of them was made without enable_timing, or has not been recorded.
         """
         if not (self._timed and end_event._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._event is None or end_event._event is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return _cuda().get_elapsed_time(self._event, end_event._event)
 
 
@@ -79,11 +87,13 @@ class Stream:
 
     def synchronize(self):
         """Wait on the CPU until all its work is done."""
-        self._stream.synchronize()
+        with self._guard():
+            self._stream.synchronize()
 
     def query(self):
         """Whether all its work is done."""
-        return bool(self._stream.done)
+        with self._guard():
+            return bool(self._stream.done)
 
     def record_event(self, event=None):
         """A mark after what it has been given so far."""
@@ -92,8 +102,13 @@ class Stream:
         return event
 
     def wait_event(self, event):
-        """Go on only after an event."""
-        self._stream.wait_event(event._event)
+        """Go on only after an event; one that was not recorded has come."""
+        if event._event is not None:
+            with self._guard():
+                self._stream.wait_event(event._event)
+
+    def _guard(self):
+        return _cuda().Device(self._number)
 
     def wait_stream(self, stream):
         """Go on only after what another stream has been given so far."""

@@ -4,6 +4,7 @@
 logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
 """
 
+from .._array import at_inputs
 from ..autograd.mode import no_grad
 from ..backend import on, xp_of
 from ..dtypes import int64
@@ -24,6 +25,7 @@ class LayerCache:
         """How many positions are filled, the same for all layers."""
         return self.owner.length
 
+    @at_inputs
     def append(self, k, v):
         """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
         start, stop = self.length, self.length + k.shape[2]
@@ -73,6 +75,7 @@ class KVCache:
         return self.length
 
 
+@at_inputs
 def pick(
     logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None, vocab_size=None
 ):
@@ -174,32 +177,35 @@ def stream(
     with there:
         tokens = xp.empty((B, T + max_new_tokens), "int64")
         done = xp.zeros(B, bool)
-    tokens[:, :T] = prompt._data._array
+        tokens[:, :T] = prompt._data._array
     cache = model.new_cache(B, min(T + max_new_tokens, context)) if use_cache else None
     was_training = model.training
     model.eval()
     try:
         for n in range(T, T + max_new_tokens):
-            if cache is not None and n <= context:
-                fresh = tokens[:, cache.length : n]
-                logits = model(Tensor._wrap(fresh), cache=cache, last_only=True)
-            else:
-                logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
-            seen = tokens[:, :n] if repetition_penalty != 1.0 else None
-            new = pick(
-                logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator, vocab_size
-            )._data._array
-            if stops:
-                new = xp.where(done, tokens[:, n - 1], new)
-                done |= xp.isin(new, xp.asarray(stops))
-            tokens[:, n] = new
+            with there:
+                if cache is not None and n <= context:
+                    fresh = tokens[:, cache.length : n]
+                    logits = model(Tensor._wrap(fresh), cache=cache, last_only=True)
+                else:
+                    logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
+                seen = tokens[:, :n] if repetition_penalty != 1.0 else None
+                new = pick(
+                    logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator, vocab_size
+                )._data._array
+                if stops:
+                    new = xp.where(done, tokens[:, n - 1], new)
+                    done |= xp.isin(new, xp.asarray(stops))
+                tokens[:, n] = new
+                finished = stops and bool(done.all())
             yield Tensor._wrap(new)
-            if stops and done.all():
+            if finished:
                 return
     finally:
         model.train(was_training)
 
 
+@at_inputs
 def generate(model, input, max_new_tokens, **options):
     """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`."""
     prompt = input if input.ndim == 2 else input.reshape(1, -1)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..autograd.mode import no_grad
-from ..backend import to_device
+from ..backend import device_guard, to_device
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
@@ -226,7 +226,8 @@ def orthogonal_(tensor, gain=1, generator=None):
     q = q.T if rows < columns else q
 
     def fill():
-        tensor.data._array[...] = to_device((q * gain).reshape(tensor.shape), tensor.device)
+        with device_guard(tensor.data._array):
+            tensor.data._array[...] = to_device((q * gain).reshape(tensor.shape), tensor.device)
         tensor.data._bump()
         return tensor
 
@@ -245,7 +246,8 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
             zeros = randperm(rows, device="cpu").numpy()[: math.ceil(sparsity * rows)]  # PyTorch too leaves the generator aside
-            tensor.data._array[zeros, column] = 0
+            with device_guard(tensor.data._array):
+                tensor.data._array[zeros, column] = 0
         tensor.data._bump()
         return tensor
 

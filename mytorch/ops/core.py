@@ -54,8 +54,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from .. import config, dtypes
-from .._array import Array, as_raw
+from .. import backend, config, dtypes
+from .._array import Array, as_raw, elsewhere
 from ..autograd.mode import get_mode
 from ..autograd.node import Node, Port
 from ..autograd.saved import pack_node
@@ -237,6 +237,11 @@ class Op:
             result = self._run_single(inputs[0], attrs)
             if result is not None:
                 return result
+        if backend.several:
+            where = elsewhere(inputs)
+            if where is not None:
+                with where:
+                    return self(*inputs, fused=fused, out=out, **attrs)
         if out is not None:
             return write_out(self(*inputs, fused=fused, **attrs), out, self.name)
         if attrs or (len(inputs) > len(self.inputs) and not self.variadic) or len(inputs) < self.required:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, as_raw, place_for
-from ..backend import CPU, address, as_device, device, is_raw, ndarray, numpy_ns, on, out_of_memory, to_device
+from ..backend import CPU, address, as_device, device, device_guard, is_raw, ndarray, numpy_ns, on, out_of_memory, to_device
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
@@ -562,7 +562,8 @@ def fill_(self, value):
     if isinstance(value, (Tensor, Array)):
         return copy_(self, value)
     array = self if isinstance(self, Array) else self._data
-    array._array[...] = value
+    with device_guard(array._array):
+        array._array[...] = value
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
         from .inplace import set_edge

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from .. import dtypes
+from .._array import at_inputs
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .core import op
@@ -90,6 +91,7 @@ def embedding(
     )
 
 
+@at_inputs
 def _renorm(weight, index, max_norm, norm_type):
     """Scale the rows at `index` down to max_norm, in place and unrecorded."""
     table = weight._data._array
@@ -155,6 +157,7 @@ def to_host(raw):
 
 
 @in_precision(None)
+@at_inputs
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,

@@ -6,8 +6,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import dtypes
-from .._array import Array
+from .. import backend, dtypes
+from .._array import Array, at_inputs, elsewhere
 from ..autograd.mode import get_mode
 from ..backend import CPU, device_of, is_raw, ndarray, numpy_ns, to_device, xp_of
 from ..errors import kind
@@ -200,6 +200,11 @@ def _split_index(items, dims):
 
 def getitem(self, index):
     """self[index]: a view for ints, slices, None and `...`; a copy for masks and index tensors."""
+    if backend.several:
+        where = elsewhere((self,))
+        if where is not None:
+            with where:
+                return getitem(self, index)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
@@ -241,6 +246,11 @@ def setitem(self, index, value):
     Raises:
         RuntimeError: shapes that don't broadcast, or self is a leaf that requires grad.
     """
+    if backend.several:
+        where = elsewhere((self,))
+        if where is not None:
+            with where:
+                return setitem(self, index, value)
     check_writable(self, "index_put_")
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
@@ -399,6 +409,7 @@ def masked_select(input, mask):
 
 
 @public(inplace=False)
+@at_inputs
 def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
     if out is not None:

@@ -17,7 +17,7 @@ from .. import dtypes
 from .._array import Array
 from ..autograd.mode import get_mode
 from ..autograd.node import Leaf, Node
-from ..backend import ndarray, numpy_ns
+from ..backend import device_guard, ndarray, numpy_ns
 from ..tensor import Tensor
 from .core import op, to_dtype
 
@@ -86,7 +86,9 @@ def _keep_original(self, result):
         return
     raw, cell = self._data._array, self._data._cell
     if any(value is raw for value in node.saved):
-        node.saved = tuple(raw.copy() if value is raw else value for value in node.saved)
+        with device_guard(raw):
+            kept = raw.copy()
+        node.saved = tuple(kept if value is raw else value for value in node.saved)
         node.cells = [pair for pair in node.cells if pair[0] is not cell]
 
 
@@ -136,7 +138,8 @@ def adopt(self, result, name):
         if not dtypes.can_cast(have, want):
             raise RuntimeError(f"{name}: result type {have.name} can't be cast to the desired output type {want.name}")
     if value is not raw:
-        raw[...] = value
+        with device_guard(raw):
+            raw[...] = value
     array._bump()
     if isinstance(self, Tensor) and get_mode().grad:
         edge = result._edge if isinstance(result, Tensor) else None

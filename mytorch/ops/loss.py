@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .._array import Array
+from .._array import Array, at_inputs
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
@@ -113,6 +113,7 @@ def _classes_last(input, target):
     return not pytorch and len(shape) >= 2 and shape[:-1] == want
 
 
+@at_inputs
 def cross_entropy(
     input,
     target,
@@ -262,6 +263,7 @@ def _match(input, target, name):
 
 
 @in_precision("float32")
+@at_inputs
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """The negative of the log-probability of each target class.
 
@@ -333,6 +335,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return _reduce(losses if weight is None else losses * weight, reduction)
 
 
+@at_inputs
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
 
@@ -440,6 +443,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 
 @in_precision("float32")
+@at_inputs
 def pdist(input, p=2.0):
     """The p-distances of all pairs i < j of rows of (N, C), as one vector.
 
@@ -487,6 +491,7 @@ def triplet_margin_with_distance_loss(
 
 
 @in_precision("float32")
+@at_inputs
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -512,6 +517,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 
 @in_precision("float32")
+@at_inputs
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Hinges between every target class (listed up to the first -1) and every other class."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input

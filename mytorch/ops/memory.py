@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._array import Array, as_raw
+from .._array import Array, as_raw, at_inputs
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
@@ -13,6 +13,7 @@ from .movement import as_shape, split
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def resize_(self, *sizes, memory_format=None):
     """Give self another shape in place; elements that are new are not initialised.
 
@@ -76,6 +77,7 @@ def map_(self, tensor, callable):
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def fill_diagonal_(self, fill_value, wrap=False):
     """Write a value along the diagonal."""
     raw = _raw(self)

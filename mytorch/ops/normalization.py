@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from .._array import at_inputs
 from ..backend import Namespace, xp_of
 from ..dtypes import as_dtype, finfo, promote_types
 from .core import op
@@ -279,6 +280,7 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 _batch_norm.vjp(_batch_norm_vjp)
 
 
+@at_inputs
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
 

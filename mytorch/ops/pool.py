@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from .._array import at_inputs
 from ..backend import xp_of
 from ..tensor import Tensor
 from .conv import several, tap_slices, taps
@@ -131,6 +132,7 @@ def _batched(input, d, name):
 def _max_pooling(d):
     name = f"max_pool{d}d"
 
+    @at_inputs
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
         stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
@@ -290,6 +292,7 @@ def averaging_matrix(n, out):
 
 
 @in_precision(None)
+@at_inputs
 def along(input, axis, matrix):
     """A (out, n) matrix applied along one axis, which becomes `out` long."""
     raw = input._data._array
@@ -418,6 +421,7 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
 def _fractional_pooling(d):
     name = f"fractional_max_pool{d}d"
 
+    @at_inputs
     def fractional_with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
     ):

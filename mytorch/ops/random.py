@@ -16,8 +16,8 @@ from importlib import import_module
 import numpy as np
 
 from .. import capturing, config, dtypes, philox
-from .._array import Array
-from ..backend import CPU, as_device, device_count, on
+from .._array import Array, at_inputs
+from ..backend import CPU, as_device, device_count, device_guard, on, to_device
 from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
@@ -118,7 +118,7 @@ class Generator:
     def get_state(self):
         """The state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            offset = int(self._bits[1])  # a captured graph may have raised it
+            offset = int(to_device(self._bits, CPU)[1])  # a captured graph may have raised it
             raw = np.array([self._seed], np.uint64).tobytes() + np.array([offset, self._draws], np.int64).tobytes()
             return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
         _, key, position, _, _ = self._source.get_state()
@@ -327,6 +327,8 @@ def generator_for(where, generator=None):
     if generator is not None:
         if generator.device.type != where.type:
             raise RuntimeError(f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'")
+        if generator.device is not where:
+            raise RuntimeError(f"Expected a '{where}' device for generator but found '{generator.device}'")
         return generator
     if where is CPU:
         return default_generator
@@ -509,7 +511,8 @@ def _fill(self, raw, name):
     """Write a draw into a tensor in place."""
     check_writable(self, name)
     array = self if isinstance(self, Array) else self._data
-    array._array[...] = raw
+    with device_guard(array._array):
+        array._array[...] = raw
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
         self._edge = None
@@ -557,6 +560,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     raw, source = _drawn(self, generator)
@@ -564,6 +568,7 @@ def bernoulli_(self, p=0.5, *, generator=None):
     return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
 
 
+@at_inputs
 def bernoulli_mask(like, shape, p):
     """A raw dropout mask: 0 with probability p, else 1 / (1 - p), in like's dtype and on its device."""
     array = like._data
@@ -575,6 +580,7 @@ def bernoulli_mask(like, shape, p):
 
 
 @public(inplace=False)
+@at_inputs
 def bernoulli(input, p=None, *, generator=None):
     """1 with the probability that input holds (or p, if given), else 0, in input's dtype."""
     raw, source = _drawn(input, generator)
@@ -583,6 +589,7 @@ def bernoulli(input, p=None, *, generator=None):
 
 
 @public(inplace=False)
+@at_inputs
 def multinomial(input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
 
@@ -637,6 +644,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def exponential_(self, lambd=1.0, *, generator=None):
     """Fill in place with exponential numbers of the given rate."""
     raw, source = _drawn(self, generator)
@@ -645,6 +653,7 @@ def exponential_(self, lambd=1.0, *, generator=None):
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def geometric_(self, p, *, generator=None):
     """Fill in place with the number of trials up to the first success of probability p.
 
@@ -660,6 +669,7 @@ def geometric_(self, p, *, generator=None):
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     """Fill in place with Cauchy numbers."""
     raw, source = _drawn(self, generator)
@@ -669,12 +679,14 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
 
 
 @public(function=False, inplace=False)
+@at_inputs
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
     """Fill in place with exp of normal numbers."""
     raw, source = _drawn(self, generator)
     return _fill(self, np.exp(source.normal(raw.shape, raw.dtype, mean, std)), "log_normal_")
 
 
+@at_inputs
 def standard_gamma(shape_parameter, generator=None):
     """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
     raw, source = _drawn(shape_parameter, generator)
@@ -682,6 +694,7 @@ def standard_gamma(shape_parameter, generator=None):
 
 
 @public(inplace=False, method=False)
+@at_inputs
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
@@ -689,6 +702,7 @@ def poisson(input, generator=None):
 
 
 @public(inplace=False, method=False)
+@at_inputs
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)

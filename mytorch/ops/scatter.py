@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from .._array import at_inputs
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
@@ -72,6 +73,7 @@ def _checked(input, dim, index, name):
 def on_numbers_too(function):
     """An index function that takes 0-d tensors, as PyTorch does, by way of vectors of one element."""
 
+    @at_inputs
     @functools.wraps(function)
     def wrapped(input, dim, index, *args, **kwargs):
         if input.ndim:
@@ -231,6 +233,7 @@ def index_fill(input, dim, index, value):
     return where(Tensor._wrap(mask.reshape(shape)), value, input)
 
 
+@at_inputs
 def index_put_(self, indices, values, accumulate=False):
     """self[indices] = values in place, or += with every repetition counted."""
     where_ = tuple(i if i is not None else slice(None) for i in indices)
@@ -301,6 +304,7 @@ def take_along_dim(input, indices, dim=None):
 
 
 @public()
+@at_inputs
 def masked_scatter(input, mask, source):
     """input with the elements of source, in order, where the mask is True."""
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))

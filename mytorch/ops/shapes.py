@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .. import dtypes
-from .._array import Array
+from .._array import Array, at_inputs
 from ..backend import address, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
@@ -268,6 +268,7 @@ def flipud(input):
 
 
 @public(inplace=False)
+@at_inputs
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Each element (or slice along `dim`) repeated in place, a number of times or one number for each."""
     if repeats is None:  # repeat_interleave(repeats): the indices themselves
@@ -465,6 +466,7 @@ def argwhere(input):
 
 
 @public(inplace=False)
+@at_inputs
 def unravel_index(indices, shape):
     """Flat positions as a tuple of indices, one tensor for each axis."""
     raw = _raw(indices)

@@ -8,6 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 from .. import dtypes
+from .._array import at_inputs
 from ..backend import xp_of
 from ..tensor import Tensor
 from .bind import public
@@ -104,6 +105,7 @@ _cumprod.grad(input=_cumprod_grad)
 
 
 def _running(name, better):
+    @at_inputs
     def running(input, dim):
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
@@ -193,6 +195,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 
 @public(inplace=False)
+@at_inputs
 def mode(input, dim=-1, keepdim=False):
     """The most frequent element along `dim` (the smallest of several) and the last place it has."""
     d = normalize_dim(dim, input.ndim)
@@ -308,6 +311,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @public(inplace=False)
+@at_inputs
 def bincount(input, weights=None, minlength=0):
     """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights."""
     raw = _raw(input)
@@ -318,6 +322,7 @@ def bincount(input, weights=None, minlength=0):
 
 
 @public(inplace=False)
+@at_inputs
 def histc(input, bins=100, min=0, max=0):
     """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
     raw = host(_raw(input)).reshape(-1)
@@ -339,6 +344,7 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
 
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
+@at_inputs
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted."""
     seq = _raw(sorted_sequence)

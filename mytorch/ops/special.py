@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import dtypes
 from .. import special as numeric
+from .._array import at_inputs
 from ..backend import xp_of
 from ..errors import kind
 from ..tensor import Tensor
@@ -191,6 +192,7 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 
 
 @public(inplace=False)
+@at_inputs
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
     raw = input._data._array
@@ -210,6 +212,7 @@ def float_power(input, exponent):
 
 
 @public(inplace=False)
+@at_inputs
 def signbit(input):
     """True where the sign bit is set."""
     if not input.dtype.is_floating_point:
@@ -237,6 +240,7 @@ def isreal(input):
 
 
 @public(inplace=False)
+@at_inputs
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements

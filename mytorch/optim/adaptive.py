@@ -3,7 +3,7 @@
 import math
 
 from .._array import Array
-from ..backend import xp_of
+from ..backend import device_guard, xp_of
 from .optimizer import Optimizer, check_flags, check_range, count_step, number, zeros_for
 
 
@@ -84,10 +84,11 @@ class Adagrad(_Rule):
         for group in self.param_groups:
             for p in group["params"]:
                 raw = p._data._array
-                self.state[p] = {
-                    "step": Array._wrap(xp_of(raw).zeros((), "float32")),
-                    "sum": Array._wrap(xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)),
-                }
+                with device_guard(raw):
+                    self.state[p] = {
+                        "step": Array._wrap(xp_of(raw).zeros((), "float32")),
+                        "sum": Array._wrap(xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)),
+                    }
 
     def update(self, p, g, state, group):
         g = self.decayed(p, g, group)

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 from .._array import Array
 from ..autograd.mode import enable_grad, no_grad
-from ..backend import xp_of
+from ..backend import device_guard, xp_of
 from ..tensor import Tensor
 from .optimizer import Optimizer, check_range, number
 
@@ -91,7 +91,7 @@ class LBFGS(Optimizer):
             with enable_grad():
                 return closure()
 
-        with no_grad():
+        with no_grad(), device_guard(self._params[0]._data._array):
             first = evaluate()
             g = self._gradient()
             if _largest(g) > group["tolerance_grad"]:

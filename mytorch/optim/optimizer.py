@@ -13,10 +13,10 @@ from itertools import chain
 
 import numpy as np
 
-from .. import capturing
+from .. import backend, capturing
 from .._array import Array
 from ..autograd.mode import enable_grad, no_grad
-from ..backend import numpy_ns, xp_of
+from ..backend import follow, numpy_ns, staying, xp_of
 from ..errors import kind
 from ..tensor import RemovableHandle, Tensor
 
@@ -172,6 +172,8 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
+                if backend.several and group["params"]:
+                    follow(group["params"][0]._data._array)
                 self.update_group(group)
         return loss
 
@@ -191,6 +193,8 @@ class Optimizer:
             if grad is None:
                 continue
             raw, g = p._data._array, (grad._data if isinstance(grad, Tensor) else grad)._array
+            if backend.several:
+                follow(raw)
             if group.get("maximize"):
                 g = -g
             if self.complex_as_real and raw.dtype.kind == "c":
@@ -336,7 +340,8 @@ def _with_hooks(step):
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                     )
                 given, kwargs = changed
-            out = step(*given, **kwargs)
+            with staying():
+                out = step(*given, **kwargs)
             for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
                 hook(self, given, kwargs)
             return out

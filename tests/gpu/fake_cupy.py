@@ -8,6 +8,7 @@ about kernels or speed.
 import contextlib
 import ctypes
 import json
+import os
 import sys
 import types
 import weakref
@@ -35,6 +36,49 @@ def wrap(x):
     if isinstance(x, tuple) and type(x) is not tuple and hasattr(x, "_fields"):
         return type(x)(*(wrap(v) for v in x))
     return type(x)(wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
+
+
+# -- devices: an array lies on the device that was current when it was made, and may be used only while that is current --------
+
+_count = int(os.environ.get("FAKE_CUPY_DEVICES", "1"))
+_current = 0
+
+
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises for an error of CUDA's."""
+
+
+def _arrays_in(x):
+    if isinstance(x, ndarray):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for item in x:
+            yield from _arrays_in(item)
+    elif isinstance(x, dict):
+        yield from _arrays_in(list(x.values()))
+
+
+def check(*inputs, result=None):
+    """Refuse to work on arrays of another device than the current one. Looking at them otherwise (a view) is no work."""
+    if _count == 1:
+        return
+    wrong = [a for a in _arrays_in(inputs) if a._device != _current]
+    if not wrong or (isinstance(result, np.ndarray) and _is_view(result, wrong[0]._a)):
+        return
+    if isinstance(result, (tuple, list)) and all(_is_view(r, wrong[0]._a) for r in result):
+        return
+    raise ValueError(f"Array device must be same as the current device: array device = {wrong[0]._device} while current = {_current}")
+
+
+def _is_view(a, of):
+    return isinstance(a, np.ndarray) and (np.may_share_memory(a, of) or a.size == of.size == 0)
+
+
+def _set_device(number):
+    global _current
+    if not 0 <= number < _count:
+        raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+    _current = number
 
 
 # -- graphs: what is captured is noted on a tape, and done at each launch -------------------------------------------------
@@ -137,9 +181,27 @@ class _Current:
 
 
 class _Device(_Current):
-    def __init__(self, id=0):
-        self.id = id
+    def __init__(self, id=None):
+        self.id = _current if id is None else id
         self.compute_capability = "90"
+        self._before = []
+
+    def __enter__(self):
+        self._before.append(_current)
+        return self.use()
+
+    def __exit__(self, *error):
+        _set_device(self._before.pop())
+
+    def use(self):
+        _set_device(self.id)
+        return self
+
+    def __eq__(self, other):
+        return isinstance(other, _Device) and self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
 
 
 class _Flags:
@@ -150,9 +212,14 @@ class _Flags:
 
 
 class _Memory:
-    def __init__(self, a):
-        self._a = a
-        self.ptr = a.__array_interface__["data"][0]
+    def __init__(self, array):
+        self._array = array
+        self._a = array._a
+
+    @property
+    def ptr(self):
+        check(self._array)  # whoever wants an address will launch something with it
+        return self._a.__array_interface__["data"][0]
 
     def copy_from_host_async(self, mem, size, stream=None):
         run(lambda: ctypes.memmove(self._a.__array_interface__["data"][0], mem, size), mutates=True)
@@ -172,12 +239,17 @@ class ndarray:
         owner = a
         while getattr(owner, "base", None) is not None:
             owner = owner.base
+        self._device = _current
         if owner is not a and isinstance(owner, np.ndarray):
             self.base = _owner_of(owner)
+            self._device = self.base._device
         else:
+            known = _owners.get(id(a))
+            if known is not None and known._a is a:  # a function gave its argument back
+                self._device = known._device
             _owners[id(a)] = self
 
-    device = property(lambda self: _Device(0))
+    device = property(lambda self: _Device(self._device))
     shape = property(lambda self: self._a.shape)
     dtype = property(lambda self: self._a.dtype)
     ndim = property(lambda self: self._a.ndim)
@@ -186,7 +258,7 @@ class ndarray:
     nbytes = property(lambda self: self._a.nbytes)
     strides = property(lambda self: self._a.strides)
     flags = property(lambda self: _Flags(self._a))
-    data = property(lambda self: _Memory(self._a))
+    data = property(_Memory)
     T = property(lambda self: wrap(self._a.T))
     real = property(lambda self: wrap(self._a.real), lambda self, v: run(lambda: setattr(self._a, "real", unwrap(v)), mutates=True))
     imag = property(lambda self: wrap(self._a.imag), lambda self, v: run(lambda: setattr(self._a, "imag", unwrap(v)), mutates=True))
@@ -200,6 +272,7 @@ class ndarray:
             return NotImplemented
         if out is not None:
             kwargs["out"] = unwrap(out)
+        check(inputs, out)
         raw = unwrap(list(inputs))
         result = run(lambda: getattr(ufunc, method)(*raw, **kwargs), mutates=out is not None)
         if out is None:
@@ -222,7 +295,11 @@ class ndarray:
                 waits(name)
                 return method(*args, **kwargs)
             raw, named = unwrap(list(args)), unwrap(kwargs)
-            return wrap(run(lambda: method(*raw, **named), mutates=name in ("fill", "sort", "partition", "put") or "out" in kwargs))
+            mutates = name in ("fill", "sort", "partition", "put") or "out" in kwargs
+            check(self if mutates else (), args, kwargs)
+            result = run(lambda: method(*raw, **named), mutates=mutates)
+            check(self, args, kwargs, result=result)
+            return wrap(result)
 
         return call
 
@@ -235,12 +312,16 @@ class ndarray:
         self._a[...] = arr
 
     def __getitem__(self, index):
+        check(index)
         index = _index(index)
         if any(isinstance(i, np.ndarray) and i.dtype == bool for i in (index if isinstance(index, tuple) else (index,))):
             waits("a mask as an index")
-        return wrap(run(lambda: self._a[index]))
+        result = run(lambda: self._a[index])
+        check(self, result=result)
+        return wrap(result)
 
     def __setitem__(self, index, value):
+        check(self, index, value)
         index, value = _index(index), unwrap(value)
         run(lambda: self._a.__setitem__(index, value), mutates=True)
 
@@ -274,10 +355,10 @@ class ndarray:
         return repr(self._a)
 
     def __dlpack__(self, *args, **kwargs):
-        return self._a.__dlpack__()
+        return self._a.__dlpack__(max_version=kwargs.get("max_version"))
 
     def __dlpack_device__(self):
-        return (2, 0)
+        return (2, self._device)
 
 
 _owners = weakref.WeakValueDictionary()
@@ -306,6 +387,7 @@ def _operator(name):
                 raise TypeError(f"Unsupported type {type(other)}")
         if name.strip("_") in ("matmul", "rmatmul"):
             cublas()
+        check(self, others)
         raw = unwrap(list(others))
         in_place = name.startswith("__i") and name != "__invert__"
         result = run(lambda: getattr(self._a, name)(*raw), mutates=in_place)
@@ -361,14 +443,21 @@ class _Functions(types.ModuleType):
                 waits(name)
             if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
                 kwargs.pop("blocking", None)
+                if hasattr(args[0], "__cuda_array_interface__") and not isinstance(args[0], ndarray):
+                    args = (_at(args[0].__cuda_array_interface__), *args[1:])
                 if isinstance(args[0], ndarray):
+                    if args[0]._device != _current:
+                        return ndarray(np.array(own(args[0]._a, *args[1:], **kwargs)))  # a copy between devices
                     made = run(lambda: own(args[0]._a, *args[1:], **kwargs))
                     return args[0] if made is args[0]._a else ndarray(made)
                 waits("a copy from the host")
                 return ndarray(np.array(own(*args, **kwargs)))  # a copy "on the GPU"
             raw, named = unwrap(list(args)), unwrap(kwargs)
             mutates = isinstance(out, ndarray) or name in ("copyto", "put", "place", "put_along_axis", "fill_diagonal")
+            if mutates:
+                check(args, kwargs)
             result = run(lambda: own(*raw, **named), mutates)
+            check(args, kwargs, result=result)
             return out if isinstance(out, ndarray) else wrap(result)
 
         function.__name__ = name
@@ -378,12 +467,15 @@ class _Functions(types.ModuleType):
 class _Generator:
     def __init__(self, seed):
         self._g = np.random.Generator(np.random.PCG64(seed))
+        self._device = _current
 
     def __getattr__(self, name):
         if name.startswith("_") or name not in NAMES["generator"]:
             raise AttributeError(f"cupy.random.Generator has no {name!r}")
         draw = getattr(self._g, name)
-        return lambda *args, **kwargs: wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
+        if self._device != _current:
+            raise ValueError("a generator is used while another device is current")
+        return lambda *args, **kwargs: check(args, kwargs) or wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
 
 
 class OutOfMemoryError(MemoryError):
@@ -411,7 +503,7 @@ class _Stream(_Current):
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=0):
         self.ptr = 0 if null or _Stream.null is None else id(self)
-        self.device_id = 0
+        self.device_id = -1 if self.ptr == 0 else _current
 
     def begin_capture(self, mode=None):
         _begin_capture()
@@ -423,40 +515,78 @@ class _Stream(_Current):
         return _tape is not None
 
     def record(self, event=None):
-        return event or _Event()
+        event = event or _Event()
+        event.record(self)
+        return event
 
     def wait_event(self, event):
-        return None
+        self.matches()
 
     @property
     def done(self):
         return True
 
+    def matches(self):
+        """Refuse a stream of another device than the current one."""
+        if self.device_id not in (-1, _current):
+            raise RuntimeError(f"This stream was created on device {self.device_id}, but the current device is {_current}")
+
     def __enter__(self):
-        _streams.append(self)
+        self.matches()
+        _stack().append(self)
         return self
 
     def __exit__(self, *error):
-        _streams.pop()
+        _stack().pop()
 
     def use(self):
-        _streams[-1] = self
+        self.matches()
+        _stack()[-1] = self
         return self
 
 
 _Stream.null = _Stream(null=True)
-_streams = [_Stream.null]
+_streams = {}
+
+
+def _stack(device=-1):
+    """A device's streams, the current one last."""
+    return _streams.setdefault(_current if device < 0 else device, [_Stream.null])
 
 
 class _Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.done = True
+        self._device = _current
 
     def record(self, stream=None):
-        return None
+        (stream or _stack()[-1]).matches()
+        if self._device != _current:
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
 
     def synchronize(self):
         waits("synchronize")
+
+
+def _at(interface):
+    """The array whose memory an object's __cuda_array_interface__ names."""
+    address = interface["data"][0]
+    for owner in list(_owners.values()):
+        start = owner._a.__array_interface__["data"][0]
+        if start <= address < start + max(owner._a.nbytes, 1):
+            memory = owner._a.reshape(-1).view(np.uint8)[address - start :]
+            found = np.ndarray(interface["shape"], np.dtype(interface["typestr"]), memory, strides=interface.get("strides"))
+            return ndarray(found)
+    raise ValueError("no array lies at the address of this __cuda_array_interface__")
+
+
+def _from_dlpack(x):
+    found = ndarray(np.from_dlpack(x))
+    kind, number = x.__dlpack_device__()
+    if kind != 2:
+        raise TypeError("CuPy takes DLPack's tensors on a GPU only")
+    found._device = number
+    return found
 
 
 def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
@@ -465,13 +595,29 @@ def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
 
 
 def _scatter_add(a, slices, value):
-    run(lambda i=_index(slices), v=unwrap(value): np.add.at(a._a, i, v), mutates=True)
+    _scatter(np.add, a, slices, value)
 
 
-def install():
-    """Put the stand-in where `import cupy` finds it."""
+def _scatter(ufunc, a, slices, value):
+    check(a, slices, value)
+    run(lambda i=_index(slices), v=unwrap(value): ufunc.at(a._a, i, v), mutates=True)
+
+
+def _special(function, x):
+    check(x)
+    return wrap(run(lambda: np.asarray(np.frompyfunc(function, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
+
+
+def install(devices=None):
+    """Put the stand-in where `import cupy` finds it.
+
+    Args:
+        devices: how many GPUs there seem to be; FAKE_CUPY_DEVICES of the environment, or one, by default.
+    """
     import math
 
+    global _count
+    _count = _count if devices is None else devices
     np.seterr(all="ignore")  # CuPy gives no warnings
     tables = NAMES["functions"]
     global module
@@ -483,30 +629,30 @@ def install():
     module.fft = _Functions("cupy.fft", tables["fft"], np.fft)
     module.lib = types.SimpleNamespace(stride_tricks=_Functions("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
     module.random = types.SimpleNamespace(default_rng=_Generator, Generator=lambda bits: _Generator(bits), XORWOW=lambda seed=None: seed, Philox4x3210=lambda seed=None: seed)
-    module.from_dlpack = lambda x: ndarray(np.from_dlpack(x))
+    module.from_dlpack = _from_dlpack
     module.get_default_memory_pool = _Pool
     module.get_default_pinned_memory_pool = _Pool
     module.get_array_module = lambda *args: module if any(isinstance(a, ndarray) for a in args) else np
     runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: 1, getDevice=lambda: 0, memGetInfo=lambda: (1 << 30, 1 << 31), runtimeGetVersion=lambda: 13000,
+        getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=lambda: (1 << 30, 1 << 31), runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": 1 << 31, "multiProcessorCount": 1, "major": 9, "minor": 0},
         deviceSynchronize=lambda: None,
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=_Pool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _streams[-1],
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=_Pool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
         get_elapsed_time=lambda a, b: 0.0, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
         is_available=lambda: True, MemoryHook=type("MemoryHook", (), {"__enter__": lambda self: self}),
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = _scatter_add
-    cupyx.scatter_max = lambda a, slices, value: run(lambda i=_index(slices), v=unwrap(value): np.maximum.at(a._a, i, v), mutates=True)
-    cupyx.scatter_min = lambda a, slices, value: run(lambda i=_index(slices), v=unwrap(value): np.minimum.at(a._a, i, v), mutates=True)
+    cupyx.scatter_max = lambda a, slices, value: _scatter(np.maximum, a, slices, value)
+    cupyx.scatter_min = lambda a, slices, value: _scatter(np.minimum, a, slices, value)
     cupyx.empty_pinned = np.empty
     special = types.ModuleType("cupyx.scipy.special")
-    special.erf = lambda x: wrap(run(lambda: np.asarray(np.frompyfunc(math.erf, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
-    special.erfc = lambda x: wrap(run(lambda: np.asarray(np.frompyfunc(math.erfc, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
+    special.erf = lambda x: _special(math.erf, x)
+    special.erfc = lambda x: _special(math.erfc, x)
     cupyx.scipy = types.SimpleNamespace(special=special)
     sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
     return module

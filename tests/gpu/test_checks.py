@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-RUNS = [("check_random.py", "plain"), ("check_random.py", "interpreter")]
+RUNS = [(name, kernels) for name in sorted(p.name for p in HERE.glob("check_*.py")) for kernels in ("plain", "interpreter")]
 
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(("name", "kernels"), RUNS)
 def test_over_the_stand_in(name, kernels):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FAKE_CUPY_DEVICES": "2" if "devices" in name else "1"}
     environment.pop("TRITON_INTERPRET", None)
     if kernels == "interpreter":
         if importlib.util.find_spec("triton") is None:

@@ -10,19 +10,27 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def run_over_the_stand_in(*part, **environment):
-    command = [sys.executable, "-m", "pytest", "-q", "--device", "cuda", "--stand-in", "--tb=short", *part]
+RUNS = [
+    ("cuda", ("test_ops.py", "test_surface.py")),
+    ("cuda", ("nn", "optim")),
+    ("cuda", ("autograd", "models/test_generation.py", "programs")),
+    ("cuda:1", ("test_ops.py", "optim", "autograd")),  # while cuda:0 is the current GPU
+]
+
+
+def run_over_the_stand_in(device, *part, **environment):
+    command = [sys.executable, "-m", "pytest", "-q", "--device", device, "--stand-in", "--tb=short", *part]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("part", [("test_ops.py", "test_surface.py"), ("nn", "optim"), ("autograd", "models/test_generation.py", "programs")])
-def test_over_the_stand_in(part):
-    run_over_the_stand_in(*part)
+@pytest.mark.parametrize(("device", "part"), RUNS)
+def test_over_the_stand_in(device, part):
+    run_over_the_stand_in(device, *part)
 
 
 @pytest.mark.cpu_only
 def test_graphs_over_the_stand_in():
     pytest.importorskip("triton")
-    run_over_the_stand_in("gpu/test_graphs.py", TRITON_INTERPRET="1")
+    run_over_the_stand_in("cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")

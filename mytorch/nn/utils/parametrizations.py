@@ -3,7 +3,6 @@
 import numpy as np
 
 from ...autograd.mode import no_grad
-from ...backend import xp_of
 from ...dtypes import finfo
 from ...linalg import householder_product, matrix_exp, qr, solve
 from ...ops.creation import eye, zeros_like
@@ -123,7 +122,7 @@ class _Orthogonal(Module):
         A = np.ascontiguousarray(np.swapaxes(h, -1, -2))
         diagonal = np.einsum("...ii->...i", A[..., : A.shape[-1], :])
         diagonal[...] = np.where(tau == 0.0, -np.sign(diagonal), np.sign(diagonal))
-        A = Tensor._wrap(xp_of(Q._data._array).asarray(A))
+        A = Tensor(A, device=Q.device, dtype=Q.dtype)
         return A.mT if wide else A
 
 
