@@ -8,7 +8,19 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, as_raw, place_for
-from ..backend import CPU, address, as_device, device, device_guard, is_raw, ndarray, numpy_ns, on, out_of_memory, to_device
+from ..backend import (
+    CPU,
+    address,
+    as_device,
+    device,
+    device_guard,
+    is_raw,
+    ndarray,
+    numpy_ns,
+    on,
+    out_of_memory,
+    to_device,
+)
 from ..errors import kind
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
