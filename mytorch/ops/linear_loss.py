@@ -54,7 +54,8 @@ def by_kernel(
         input: (N, in). linear_weight: (C, in). linear_bias: (C,), or None. target: (N,), class indices.
         weight, reduction, ignore_index, label_smoothing: as cross_entropy.
     """
-    asked = config.fused_policy.get() if fused is None else fused
+    if (config.fused_policy.get() if fused is None else fused) is False:
+        return None
     kernel = _linear_cross_entropy.kernels.get(input.device.type)
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
     reason = None
@@ -66,7 +67,7 @@ def by_kernel(
         reason = kernel.problem
     if reason is not None and fused is True:
         say_reference("linear_cross_entropy", reason)
-    if reason is not None or asked is False:
+    if reason is not None:
         return None
     return _linear_cross_entropy(
         input, linear_weight, linear_bias, target=class_indices(target, "linear_cross_entropy"), weight=raw_of(weight),
