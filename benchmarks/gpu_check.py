@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CEILINGS = {"TB/s": 4.3, "bf16 TFLOP/s": 790.0, "fp32 TFLOP/s": 51.0}  # measured on an H200; "ceilings" measures this card's
 SECTIONS = {  # name -> seconds
-    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "products": 90, "torch": 100, "train": 120, "torch-train": 100,
+    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "products": 60, "torch": 100, "train": 120, "torch-train": 100,
 }  # fmt: skip
 CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops"))
 CHECKS = (*CHECKS, "gpu.check_products")

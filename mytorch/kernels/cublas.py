@@ -91,24 +91,26 @@ class Unsupported(RuntimeError):
 
 
 def _find(major):
-    """The shared library for CUDA `major`: the one that is loaded (CuPy does so), one that pip installed, or the system's."""
+    """The shared library for CUDA `major`: the one that is loaded already, the one that CuPy would load, or the system's."""
     soname = f"libcublasLt.so.{major}"
-    if hasattr(os, "RTLD_NOLOAD"):
-        try:
-            return ctypes.CDLL(soname, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-        except OSError:
-            pass
     try:
-        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")
-    except Exception:  # it is not installed, or has its own words for "not found"; what it found is loaded by now
+        return ctypes.CDLL(soname, mode=getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0))
+    except OSError:
         pass
-    try:
-        return ctypes.CDLL(soname)
-    except OSError as error:
-        found = ctypes.util.find_library("cublasLt")
-        if found is None:
-            raise DeviceError(f"cuBLASLt can't be loaded: {error}. It comes with CuPy's wheels and with the CUDA toolkit.") from None
-        return ctypes.CDLL(found)
+    for preload in (
+        lambda: importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt"),  # CuPy's own way since 14
+        lambda: None,
+        lambda: cupy_ns().cuda.get_cublas_handle(),  # whose library needs this one
+    ):
+        try:
+            preload()
+            return ctypes.CDLL(soname)
+        except Exception as error:  # not installed, not found, no GPU: each has its own class
+            problem = error
+    found = ctypes.util.find_library("cublasLt")
+    if found is None:
+        raise DeviceError(f"cuBLASLt can't be loaded ({problem}); {soname} comes with CuPy's wheels and with the CUDA toolkit.")
+    return ctypes.CDLL(found)
 
 
 _library = None
