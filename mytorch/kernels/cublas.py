@@ -249,9 +249,11 @@ class _Form:
         left, right, result = kinds
         if len(dims) == 1 and dims[0][2] == 0:
             size, step, _, out_step = dims[0]
-            if self.m == 1:
+            if left[0] or result[0]:
+                return kinds, dims
+            if self.m == 1:  # the rows of a and out are the matrices of the batch
                 left, result = (False, step), (False, out_step)
-            if not left[0] and not result[0] and step == self.m * left[1] >= self.k and out_step == self.m * result[1] >= self.n:
+            if step == self.m * left[1] >= self.k and out_step == self.m * result[1] >= self.n:
                 self.m *= size
                 return [left, right, result], []
         return kinds, dims

@@ -220,3 +220,26 @@ def test_without_the_library(monkeypatch):
     monkeypatch.setenv("MYTORCH_GEMM", "cublaslt")
     with pytest.raises(mytorch.errors.DeviceError):
         products.functions(backend.cupy_ns().module)["matmul"](x, x.T)
+
+
+def test_a_capture_without_the_library(monkeypatch):
+    """Triton multiplies, as CuPy's own products refuse."""
+    pytest.importorskip("triton")
+    monkeypatch.delenv("MYTORCH_GEMM", raising=False)
+    (x, x64), (w, w64) = rand(2, 4, 8), rand(8, 5)
+
+    def missing(*args):
+        raise mytorch.errors.DeviceError("cuBLASLt can't be loaded.")
+
+    monkeypatch.setattr(cublas, "matmul", missing)
+    matmul = products.functions(backend.cupy_ns().module)["matmul"]
+    with pytest.warns(UserWarning, match="CuPy multiplies matrices instead"):
+        matmul(x, w)
+    stream = xp.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        out = matmul(x, w)
+        graph = stream.end_capture()
+        x *= 3
+        graph.launch(stream)
+    near(out, 3 * x64 @ w64)

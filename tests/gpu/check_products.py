@@ -88,6 +88,31 @@ def test_views(dtype):
     near(out, x64 @ x64.T)
 
 
+def _strided(draw, shape):
+    """An array of a shape whose axes lie in any order, with gaps, every second element or backwards, and the same in NumPy."""
+    order = draw.permutation(len(shape))
+    steps = draw.choice([1, 1, 1, 1, 2, -1], len(shape))
+    x = np.asarray(draw.standard_normal([shape[i] * 2 + 1 for i in order])).astype(np.float32)
+    cut = tuple({1: slice(1, n + 1), 2: slice(1, 2 * n + 1, 2), -1: slice(n, 0, -1)}[int(s)] for n, s in zip(shape, steps, strict=True))
+    back = tuple(np.argsort(order))
+    return xp.asarray(x).transpose(back)[cut], x.transpose(back)[cut].astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_strides(seed):
+    draw = np.random.default_rng(seed)
+    for _ in range(100):
+        batch = list(draw.choice([1, 2, 3], draw.integers(0, 4)))
+        m, n, k = draw.choice([1, 2, 5, 8], 3)
+        shapes = [[1 if draw.random() < 0.25 else b for b in batch][draw.integers(0, len(batch) + 1) * (draw.random() < 0.3) :] for _ in range(2)]
+        (a, a64), (b, b64) = _strided(draw, [*shapes[0], m, k]), _strided(draw, [*shapes[1], k, n])
+        want = a64 @ b64
+        near(cublas.matmul(a, b), want)
+        out, before = _strided(draw, want.shape)
+        cublas.matmul(a, b, out, accumulate=True)
+        near(out, want + before)
+
+
 def _heads(*shape, dtype="fp32"):
     """(B, T, H, D) seen as (B, H, T, D)."""
     x, x64 = rand(*shape, dtype=dtype)
