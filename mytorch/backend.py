@@ -340,6 +340,15 @@ def device_guard(raw):
     return raw.device if several and isinstance(raw, _cupy_ns.ndarray) else _NOTHING
 
 
+def assign(raw, value):
+    """raw[...] = value, whichever GPU is the current one."""
+    if several:
+        with device_guard(raw):
+            raw[...] = value
+    else:
+        raw[...] = value
+
+
 def staying():
     """A context at whose end the GPU is the current one that is so now, whatever `follow` does in it."""
     return _cupy_ns.cuda.Device() if several else _NOTHING

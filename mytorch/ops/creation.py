@@ -12,8 +12,8 @@ from ..backend import (
     CPU,
     address,
     as_device,
+    assign,
     device,
-    device_guard,
     is_raw,
     ndarray,
     numpy_ns,
@@ -574,8 +574,7 @@ def fill_(self, value):
     if isinstance(value, (Tensor, Array)):
         return copy_(self, value)
     array = self if isinstance(self, Array) else self._data
-    with device_guard(array._array):
-        array._array[...] = value
+    assign(array._array, value)
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
         from .inplace import set_edge

@@ -17,7 +17,7 @@ from .. import dtypes
 from .._array import Array
 from ..autograd.mode import get_mode
 from ..autograd.node import Leaf, Node
-from ..backend import device_guard, ndarray, numpy_ns
+from ..backend import assign, device_guard, ndarray, numpy_ns
 from ..tensor import Tensor
 from .core import op, to_dtype
 
@@ -138,8 +138,7 @@ def adopt(self, result, name):
         if not dtypes.can_cast(have, want):
             raise RuntimeError(f"{name}: result type {have.name} can't be cast to the desired output type {want.name}")
     if value is not raw:
-        with device_guard(raw):
-            raw[...] = value
+        assign(raw, value)
     array._bump()
     if isinstance(self, Tensor) and get_mode().grad:
         edge = result._edge if isinstance(result, Tensor) else None

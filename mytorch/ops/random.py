@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import capturing, config, dtypes, philox
 from .._array import Array, at_inputs
-from ..backend import CPU, as_device, device_count, device_guard, on, to_device
+from ..backend import CPU, as_device, assign, device_count, on, to_device
 from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
@@ -327,7 +327,7 @@ def generator_for(where, generator=None):
     if generator is not None:
         if generator.device.type != where.type:
             raise RuntimeError(f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'")
-        if generator.device is not where:
+        if generator.device != where:
             raise RuntimeError(f"Expected a '{where}' device for generator but found '{generator.device}'")
         return generator
     if where is CPU:
@@ -511,8 +511,7 @@ def _fill(self, raw, name):
     """Write a draw into a tensor in place."""
     check_writable(self, name)
     array = self if isinstance(self, Array) else self._data
-    with device_guard(array._array):
-        array._array[...] = raw
+    assign(array._array, raw)
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
         self._edge = None
