@@ -5,7 +5,10 @@ machine with two.
 """
 
 import copy
+import importlib
 import io
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -24,6 +27,22 @@ def current_stays():
     yield
     assert cuda.current_device() == 0
     assert mytorch.zeros(1, device="cuda").device == "cuda:0"
+
+
+@pytest.fixture(autouse=True)
+def kernels_run_where_their_arrays_lie(monkeypatch):
+    """In Triton's interpreter, which would take any address: refuse arrays of another GPU than the current one."""
+    fake = sys.modules.get("fake_cupy")
+    if fake is None or os.environ.get("TRITON_INTERPRET") != "1":
+        return
+    launch = importlib.import_module("mytorch.kernels.launch")
+    interpret = launch.interpret
+
+    def checked(kernel, grid, args, options):
+        fake.check(args)
+        interpret(kernel, grid, args, options)
+
+    monkeypatch.setattr(launch, "interpret", checked)
 
 
 def on_one(x):
