@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import warnings
+from collections import deque
 from contextlib import nullcontext
 
 import numpy as np
@@ -387,23 +388,92 @@ def to_device(raw, where, non_blocking=False):
     """The raw array on the device `where`: itself if it is there already, else a copy.
 
     Args:
-        non_blocking: return before the copy has finished; it is ordered on the current stream.
+        non_blocking: between page-locked host memory and a GPU, return before the copy has finished; it is ordered on the
+            current stream. What comes to the host lies in page-locked memory then, and may be read when the stream is done.
     """
     here = device_of(raw)
     if here is where:
         return raw
     if where.type == "cpu":
-        return cupy_ns().asnumpy(raw, blocking=not non_blocking)
+        return _to_host_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
     xp, there = on(where)
-    if isinstance(raw, ndarray) and raw.size > 1:
-        capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
     try:
         with there:
-            if isinstance(raw, ndarray):
-                return capturing.upload(xp, raw)
-            return _from_other_gpu(xp, raw)
+            if here is not CPU:
+                return _from_other_gpu(xp, raw)
+            if not is_pinned(raw):
+                return xp.asarray(raw)  # through page-locked memory of CuPy's own, without waiting
+            if non_blocking and raw.flags.c_contiguous:
+                return _to_gpu_later(xp, raw)
+            return xp.asarray(raw, blocking=True)
     except MemoryError as error:
         raise out_of_memory(error) from None
+
+
+def is_pinned(raw):
+    """Whether a raw array lies in page-locked host memory, from which a GPU copies while the CPU goes on."""
+    if _cupy_ns is None:
+        return False
+    while isinstance(raw, ndarray):
+        raw = raw.base
+    return isinstance(raw, _cupy_ns.cuda.PinnedMemoryPointer)
+
+
+def pinned(raw):
+    """A raw host array in page-locked memory: itself if it lies there, else a copy.
+
+    Raises:
+        RuntimeError: it is on a GPU.
+        DeviceError: there is no GPU, whose driver locks the memory.
+    """
+    if not isinstance(raw, ndarray):
+        raise RuntimeError(f"pin_memory: only CPU tensors can be pinned, this one is on {device_of(raw)}.")
+    xp = cupy_ns()
+    if is_pinned(raw):
+        return raw
+    out = xp.empty_pinned(raw.shape, raw.dtype)
+    out[...] = raw
+    return out
+
+
+_in_flight = deque()  # (event, host array) of copies that may not be done: the memory must not be used for anything else
+
+
+def _hold(stream, host):
+    """Keep a host array until what a stream has been given so far is done, or as long as the graph that captures it."""
+    if capturing.is_recording():
+        capturing.current.kept.append(host)
+        return
+    while _in_flight and _in_flight[0][0].done:
+        _in_flight.popleft()
+    _in_flight.append((stream.record(), host))
+
+
+def _to_gpu_later(xp, raw):
+    out = xp.empty(raw.shape, raw.dtype)
+    if raw.size:
+        stream = xp.cuda.get_current_stream()
+        out.data.copy_from_host_async(address(raw), raw.nbytes, stream)
+        _hold(stream, raw)
+    return out
+
+
+def _to_host_later(raw, out=None):
+    xp = cupy_ns()
+    with device_guard(raw):
+        out = xp.empty_pinned(raw.shape, raw.dtype) if out is None else out
+        if raw.size:
+            raw.get(out=out, blocking=False)
+            _hold(xp.cuda.get_current_stream(), out)
+    return out
+
+
+def copy_later(raw, out):
+    """Copy an array on a GPU into page-locked host memory without waiting; False where it can't be done so."""
+    fits = is_pinned(out) and out.flags.c_contiguous and out.shape == raw.shape and out.dtype == raw.dtype
+    if fits:
+        _to_host_later(raw, out)
+    return fits
 
 
 def _from_other_gpu(xp, raw):

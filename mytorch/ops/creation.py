@@ -8,17 +8,21 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, as_raw, place_for
+from ..autograd.mode import get_mode
 from ..backend import (
     CPU,
     address,
     as_device,
     assign,
+    copy_later,
     device,
+    is_pinned,
     is_raw,
     ndarray,
     numpy_ns,
     on,
     out_of_memory,
+    pinned,
     to_device,
 )
 from ..errors import kind
@@ -42,7 +46,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     raw = as_raw(data, place_for(data, device), dtype)
     if isinstance(data, (Tensor, Array, np.ndarray)) or not _is_python(data):
         raw = raw.copy() if raw is _inner(data) or getattr(raw, "base", None) is not None else raw
-    result = Tensor._wrap(raw)
+    result = Tensor._wrap(pinned(raw) if pin_memory else raw)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -89,7 +93,7 @@ def is_tensor(obj):
 # -- constant and sequential -----------------------------------------------------------------------------------
 
 
-def _made(maker, shape, dtype, where, requires_grad, out=None):
+def _made(maker, shape, dtype, where, requires_grad, out=None, pin=False):
     d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     for n in shape:
         if n < 0:
@@ -97,7 +101,7 @@ def _made(maker, shape, dtype, where, requires_grad, out=None):
     xp, there = on(as_device(where))
     try:
         with there:
-            return _finish(maker(xp, shape, d.numpy), requires_grad, out)
+            return _finish(maker(xp, shape, d.numpy), requires_grad, out, pin)
     except MemoryError as error:
         if xp is numpy_ns:
             raise
@@ -108,18 +112,19 @@ def _factory(name, maker, text):
     @public(method=False)
     def make(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
         shape = _shape(size, named)
-        _accept(named, name)
-        return _made(maker, shape, dtype, device, requires_grad, out)
+        pin = _accept(named, name)
+        return _made(maker, shape, dtype, device, requires_grad, out, pin)
 
     @public(method=False)
     def like(input, *, dtype=None, device=None, requires_grad=False, **named):
-        _accept(named, name + "_like")
+        pin = _accept(named, name + "_like")
         return _made(
             maker,
             tuple(input.shape),
             input.dtype if dtype is None else dtype,
             input.device if device is None else device,
             requires_grad,
+            pin=pin,
         )
 
     make.__doc__ = f"A tensor of the given size, {text}."
@@ -146,12 +151,12 @@ empty, empty_like = _pair("empty", lambda xp, shape, d: xp.empty(shape, d), "not
 @public(method=False)
 def full(size, fill_value, *, out=None, dtype=None, device=None, requires_grad=False, **named):
     """A tensor of the given size filled with one value, whose kind gives the dtype."""
-    _accept(named, "full")
+    pin = _accept(named, "full")
     if isinstance(fill_value, (Tensor, Array)):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    return _made(lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out)
+    return _made(lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out, pin)
 
 
 @public(method=False)
@@ -180,7 +185,7 @@ def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requ
     Raises:
         RuntimeError: step is 0 or leads away from end.
     """
-    _accept(named, "arange")
+    pin = _accept(named, "arange")
     start, end, step = _number(start), _number(end), _number(step)
     if end is None:
         start, end = 0, start
@@ -198,13 +203,13 @@ def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requ
     xp, there = on(as_device(device))
     with there:
         raw = (xp.arange(n, dtype=wide) * step + start).astype(d.numpy, copy=False)
-    return _finish(raw, requires_grad, out)
+    return _finish(raw, requires_grad, out, pin)
 
 
 @public(method=False)
 def linspace(start, end, steps, *, out=None, dtype=None, device=None, requires_grad=False, **named):
     """`steps` numbers from start to end, both included, evenly spaced."""
-    _accept(named, "linspace")
+    pin = _accept(named, "linspace")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
@@ -212,15 +217,15 @@ def linspace(start, end, steps, *, out=None, dtype=None, device=None, requires_g
     with there:
         raw = xp.linspace(float(_number(start)), float(_number(end)), steps)
         raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
-    return _finish(raw, requires_grad, out)
+    return _finish(raw, requires_grad, out, pin)
 
 
 @public(method=False)
 def eye(n, m=None, *, out=None, dtype=None, device=None, requires_grad=False, **named):
     """An (n, m) matrix with ones on the diagonal."""
-    _accept(named, "eye")
+    pin = _accept(named, "eye")
     m = n if m is None else m
-    return _made(lambda xp, shape, d: xp.eye(n, m, dtype=d), (n, m), dtype, device, requires_grad, out)
+    return _made(lambda xp, shape, d: xp.eye(n, m, dtype=d), (n, m), dtype, device, requires_grad, out, pin)
 
 
 # -- new_* methods -----------------------------------------------------------------------------------------------
@@ -266,7 +271,7 @@ def _to_device(xp, input, *, where, home, non_blocking):
 
 
 _to_device.grad(
-    input=lambda g, where, home, non_blocking, xp: xp.call(_to_device, g, where=home, home=where, non_blocking=non_blocking)
+    input=lambda g, where, home, xp: xp.call(_to_device, g, where=home, home=where, non_blocking=False)
 )
 
 
@@ -548,8 +553,26 @@ def is_complex(input):
 
 @public(inplace=False, function=False)
 def pin_memory(self, device=None):
-    """self: host memory that a GPU copies from directly is made by `to(non_blocking=True)`."""
-    return self
+    """A copy in page-locked host memory, from which `to("cuda", non_blocking=True)` copies while the program goes on.
+
+    self, if it lies there. `device` is accepted: all GPUs take the same memory.
+
+    Raises:
+        RuntimeError: self is on a GPU, or there is none.
+    """
+    if is_pinned(_raw(self)):
+        return self
+    if not self.requires_grad:
+        return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(_raw(self)))
+    out = self.clone()
+    out._data._array = pinned(_raw(self))
+    return out
+
+
+@public(name="is_pinned", function=False, inplace=False)
+def is_pinned_(self, device=None):
+    """Whether it lies in page-locked host memory."""
+    return is_pinned(_raw(self))
 
 
 # -- in place -----------------------------------------------------------------------------------------------------
@@ -561,6 +584,12 @@ def copy_(self, src, non_blocking=False):
     check_writable(self, "copy_")
     if not isinstance(src, (Tensor, Array)):
         src = Tensor._wrap(as_raw(src))
+    if isinstance(_raw(self), ndarray) and not isinstance(_raw(src), ndarray):
+        records = get_mode().grad and (self.requires_grad or src.requires_grad)
+        if non_blocking and not records and copy_later(_raw(src), _raw(self)):
+            (self if isinstance(self, Array) else self._data)._bump()
+            return self
+        non_blocking = False  # what comes next reads it
     src = to(src, self.device, non_blocking=non_blocking)
     if tuple(src.shape) != tuple(self.shape):
         src = src.expand(*self.shape)

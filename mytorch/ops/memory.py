@@ -140,7 +140,6 @@ def _constant(name, value):
     public(function=False, inplace=False)(method)
 
 
-_constant("is_pinned", False)
 _constant("is_shared", False)
 _constant("is_coalesced", False)
 _constant("share_memory_", lambda self: self)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import capturing, config, dtypes, philox
 from .._array import Array, at_inputs
-from ..backend import CPU, as_device, assign, device_count, on, to_device
+from ..backend import CPU, as_device, assign, device_count, on, pinned, to_device
 from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
@@ -400,14 +400,14 @@ def _place(dtype, where, generator):
     return d, where, generator_for(where, generator)
 
 
-def _finish(raw, requires_grad, out=None):
+def _finish(raw, requires_grad, out=None, pin=False):
     if out is not None:  # keeps its dtype, and its shape where a range fits into it
         if raw.ndim == 1 and out.numel() == raw.size:
             raw = raw.reshape(tuple(out.shape))
         elif tuple(out.shape) != raw.shape:
             out.resize_(raw.shape)
         return out.copy_(Tensor._wrap(raw))
-    result = Tensor._wrap(raw)
+    result = Tensor._wrap(pinned(raw) if pin else raw)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -416,29 +416,31 @@ def _shape(size, named):
 
 
 def _accept(named, name):
-    """Arguments of PyTorch's factories that change nothing here."""
-    for word in ("layout", "pin_memory", "memory_format", "names"):
+    """Take arguments of PyTorch's factories out that change nothing here; returns whether pinned memory is asked for."""
+    for word in ("layout", "memory_format", "names"):
         named.pop(word, None)
+    pin = named.pop("pin_memory", False)
     if named:
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return pin
 
 
 @public(method=False)
 def rand(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
     """Uniform numbers in [0, 1), in a tensor of the given size."""
     shape = _shape(size, named)
-    _accept(named, "rand")
+    pin = _accept(named, "rand")
     d, _, source = _place(dtype, device, generator)
-    return _finish(source.uniform(shape, d.numpy), requires_grad, out)
+    return _finish(source.uniform(shape, d.numpy), requires_grad, out, pin)
 
 
 @public(method=False)
 def randn(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
     """Normal numbers of mean 0 and variance 1, in a tensor of the given size."""
     shape = _shape(size, named)
-    _accept(named, "randn")
+    pin = _accept(named, "randn")
     d, _, source = _place(dtype, device, generator)
-    return _finish(source.normal(shape, d.numpy), requires_grad, out)
+    return _finish(source.normal(shape, d.numpy), requires_grad, out, pin)
 
 
 @public(method=False)
@@ -453,23 +455,23 @@ def randint(low, high=None, size=None, *, generator=None, out=None, dtype=None, 
     elif high is None:
         low, high = 0, low
     size = named.pop("shape", size)
-    _accept(named, "randint")
+    pin = _accept(named, "randint")
     if size is None:
         raise TypeError("randint(): missing the argument 'size'.")
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
-    return _finish(source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out)
+    return _finish(source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out, pin)
 
 
 @public(method=False)
 def randperm(n, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
     """The numbers 0 … n-1 in random order, int64 unless a dtype is given."""
-    _accept(named, "randperm")
+    pin = _accept(named, "randperm")
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
-    return _finish(source.permutation(int(n)).astype(d.numpy, copy=False), requires_grad, out)
+    return _finish(source.permutation(int(n)).astype(d.numpy, copy=False), requires_grad, out, pin)
 
 
 def _like(draw):

@@ -8,6 +8,7 @@ about kernels or speed.
 import contextlib
 import ctypes
 import json
+import mmap
 import os
 import sys
 import types
@@ -50,6 +51,8 @@ class CUDARuntimeError(RuntimeError):
 
 def _arrays_in(x):
     if isinstance(x, ndarray):
+        if _late:
+            catch_up()  # the GPU does things in order
         yield x
     elif isinstance(x, (tuple, list)):
         for item in x:
@@ -60,7 +63,7 @@ def _arrays_in(x):
 
 def check(*inputs, result=None):
     """Refuse to work on arrays of another device than the current one. Looking at them otherwise (a view) is no work."""
-    if _count == 1:
+    if _count == 1 and not _late:
         return
     wrong = [a for a in _arrays_in(inputs) if a._device != _current]
     if not wrong or (isinstance(result, np.ndarray) and _is_view(result, wrong[0]._a)):
@@ -118,8 +121,80 @@ def _refresh(old, new):
         old[...] = new
 
 
+class HiddenWait(AssertionError):
+    """The host waited for the GPU within `no_sync`."""
+
+
+_forbidden = False
+
+
+@contextlib.contextmanager
+def no_sync():
+    """Within the block, whatever makes the host wait for the GPU raises HiddenWait."""
+    global _forbidden
+    before, _forbidden = _forbidden, True
+    try:
+        yield
+    finally:
+        _forbidden = before
+
+
+# -- copies between page-locked memory and the GPU: done when something on the GPU needs them, or the host waits -----------------
+
+_late = []  # what the stream has yet to do
+_done = _given = 0
+
+
+def _later(memory, copy):
+    """Put a copy from or to page-locked memory off; the memory must be there still when it is done."""
+    global _given
+    if _tape is not None:
+        return run(copy, mutates=True)
+    _late.append((weakref.ref(memory), copy))
+    _given += 1
+
+
+def catch_up():
+    """Do the copies that were put off."""
+    global _done
+    while _late:
+        memory, copy = _late.pop(0)
+        if memory() is None:
+            raise AssertionError("page-locked memory was freed before a copy was done")
+        copy()
+    _done = _given
+
+
+class PinnedMemoryPointer(mmap.mmap):
+    """Page-locked memory: a buffer of its own."""
+
+    def __new__(cls, size):
+        return mmap.mmap.__new__(cls, -1, max(size, 1))
+
+
+_pinned = weakref.WeakSet()
+
+
+def _empty_pinned(shape, dtype=float, order="C"):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    memory = PinnedMemoryPointer(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+    _pinned.add(memory)
+    return np.ndarray(shape, dtype, buffer=memory, order=order)
+
+
+def _pinned_at(address):
+    for memory in _pinned:
+        start = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
+        if start <= address < start + len(memory):
+            return memory
+    return None
+
+
 def waits(what):
-    """Say that the host waits for the GPU, which a capture does not allow."""
+    """Say that the host waits for the GPU, which neither a capture nor `no_sync` allows."""
+    if _forbidden:
+        raise HiddenWait(what)
+    catch_up()
     if _tape is not None:
         raise CaptureRefused(f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing ({what})")
 
@@ -221,7 +296,11 @@ class _Memory:
         return self._a.__array_interface__["data"][0]
 
     def copy_from_host_async(self, mem, size, stream=None):
-        run(lambda: ctypes.memmove(self._a.__array_interface__["data"][0], mem, size), mutates=True)
+        check(self._array)
+        memory = _pinned_at(mem)
+        if memory is None:
+            raise AssertionError("copy_from_host_async was given memory that is not page-locked")
+        _later(memory, lambda: ctypes.memmove(self._a.__array_interface__["data"][0], mem, size))
 
 
 class ndarray:
@@ -302,9 +381,18 @@ class ndarray:
 
         return call
 
-    def get(self, *args, **kwargs):
+    def get(self, stream=None, order="C", out=None, blocking=True):
+        if not blocking and out is not None:
+            memory = _pinned_at(out.__array_interface__["data"][0])
+            if memory is None and out.size:
+                raise AssertionError("get(blocking=False) was given memory that is not page-locked")
+            _later(memory, lambda: np.copyto(out, self._a))
+            return out
         waits("get")
-        return self._a.copy()
+        if out is not None:
+            out[...] = self._a
+            return out
+        return self._a.copy(order=order)
 
     def set(self, arr, stream=None):
         waits("set")
@@ -441,7 +529,7 @@ class _Functions(types.ModuleType):
             if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (name == "where" and len(args) == 1):
                 waits(name)
             if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
-                kwargs.pop("blocking", None)
+                blocking = kwargs.pop("blocking", False)
                 if hasattr(args[0], "__cuda_array_interface__") and not isinstance(args[0], ndarray):
                     args = (_at(args[0].__cuda_array_interface__), *args[1:])
                 if isinstance(args[0], ndarray):
@@ -449,8 +537,14 @@ class _Functions(types.ModuleType):
                         return ndarray(np.array(own(args[0]._a, *args[1:], **kwargs)))  # a copy between devices
                     made = run(lambda: own(args[0]._a, *args[1:], **kwargs))
                     return args[0] if made is args[0]._a else ndarray(made)
-                waits("a copy from the host")
-                return ndarray(np.array(own(*args, **kwargs)))  # a copy "on the GPU"
+                host = own(*args, **kwargs)
+                if _tape is not None or blocking:
+                    waits("a copy from the host")
+                elif isinstance(args[0], np.ndarray) and (memory := _pinned_at(host.__array_interface__["data"][0])) is not None:
+                    there = np.empty_like(host)  # straight from where the caller may write next
+                    _later(memory, lambda: np.copyto(there, host))
+                    return ndarray(there)
+                return ndarray(np.array(host))  # a copy "on the GPU", by way of CuPy's own page-locked memory
             raw, named = unwrap(list(args)), unwrap(kwargs)
             mutates = isinstance(out, ndarray) or name in ("copyto", "put", "place", "put_along_axis", "fill_diagonal")
             if mutates:
@@ -555,13 +649,18 @@ def _stack(device=-1):
 
 class _Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
-        self.done = True
+        self._mark = 0
         self._device = _current
+
+    @property
+    def done(self):
+        return _done >= self._mark
 
     def record(self, stream=None):
         (stream or _stack()[-1]).matches()
         if self._device != _current:
             raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+        self._mark = _given
 
     def synchronize(self):
         waits("synchronize")
@@ -635,12 +734,12 @@ def install(devices=None):
     runtime = types.SimpleNamespace(
         getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=lambda: (1 << 30, 1 << 31), runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": 1 << 31, "multiProcessorCount": 1, "major": 9, "minor": 0},
-        deviceSynchronize=lambda: None,
+        deviceSynchronize=lambda: waits("deviceSynchronize"),
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
         runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=_Pool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
-        get_elapsed_time=lambda a, b: 0.0, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
+        get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
         is_available=lambda: True, MemoryHook=type("MemoryHook", (), {"__enter__": lambda self: self}),
     )  # fmt: skip
     module.cuda = cuda
@@ -648,7 +747,7 @@ def install(devices=None):
     cupyx.scatter_add = _scatter_add
     cupyx.scatter_max = lambda a, slices, value: _scatter(np.maximum, a, slices, value)
     cupyx.scatter_min = lambda a, slices, value: _scatter(np.minimum, a, slices, value)
-    cupyx.empty_pinned = np.empty
+    cupyx.empty_pinned = _empty_pinned
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = lambda x: _special(math.erf, x)
     special.erfc = lambda x: _special(math.erfc, x)
