@@ -299,12 +299,13 @@ def kernels(report, interpret):
     import numpy as np
 
     from mytorch.backend import cupy_ns
+    from mytorch.dtypes import bfloat16
     from mytorch.kernels import launch
     from mytorch.kernels import triton as home
 
     xp = cupy_ns()
     modules = {n: importlib.import_module(f"{home.__name__}.{n}") for n in (
-        "softmax", "log_softmax", "layer_norm", "rms_norm", "norm", "group_norm", "cross_entropy", "linear_cross_entropy",
+        "softmax", "log_softmax", "masked_softmax", "add_layer_norm", "conv_transpose", "layer_norm", "rms_norm", "norm", "group_norm", "cross_entropy", "linear_cross_entropy",
         "activation", "dropout", "embedding", "rotary", "attention", "matmul", "conv", "multi")}  # fmt: skip
     m = types.SimpleNamespace(**modules)
     types_of = {"fp32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16)}
@@ -325,7 +326,10 @@ def kernels(report, interpret):
         n = x.size * size
         out = m.softmax.forward(xp, x, dim=1)
         timed(f"softmax forward {dtype}", lambda: m.softmax.forward(xp, x, dim=1), bytes_moved=2 * n)
-        timed(f"softmax backward {dtype}", lambda: m.softmax.vjp(g, out, 1, xp), bytes_moved=3 * n)
+        timed(f"softmax backward {dtype}", lambda: m.softmax.vjp(g, x, out, 1, xp), bytes_moved=3 * n)
+        timed(f"softmax down the columns forward {dtype}", lambda: m.softmax.forward(xp, x, dim=0), bytes_moved=3 * n)
+        squares = x[: ROWS // WIDTH * WIDTH].reshape(-1, 1, WIDTH, WIDTH)
+        timed(f"causal softmax forward {dtype}", lambda: m.masked_softmax.forward(xp, squares, causal=True), bytes_moved=2 * size * squares.size)
         _, mean, rstd = m.layer_norm.forward(xp, x, w, b, width=WIDTH)
         shapes = [x.shape, w.shape, b.shape]
         timed(f"layer_norm forward {dtype}", lambda: m.layer_norm.forward(xp, x, w, b, width=WIDTH), bytes_moved=2 * n)
@@ -334,6 +338,19 @@ def kernels(report, interpret):
             lambda: m.layer_norm.vjp(g, x, w, b, shapes, mean, rstd, WIDTH, (True,) * 3, xp), bytes_moved=3 * n,
         )  # fmt: skip
         timed(f"add + layer_norm forward {dtype}", lambda: m.norm.forward(xp, x, w, b, width=WIDTH, eps=1e-5, residual=g), bytes_moved=4 * n)
+        stream = rand(ROWS, WIDTH, dtype="fp32")  # as in a transformer: x is added to it
+        s = 4 * x.size
+        timed(
+            f"add_layer_norm forward {dtype} to fp32",
+            lambda: m.add_layer_norm.forward(xp, x, stream, w, b, width=WIDTH, dtype=bfloat16), bytes_moved=n + 2 * s + s // 2,
+        )  # fmt: skip
+        kept = m.add_layer_norm.forward(xp, x, stream, w, b, width=WIDTH)
+        dtypes, three = (x.dtype, stream.dtype), [x.shape, x.shape, w.shape, b.shape]
+        timed(
+            f"add_layer_norm backward {dtype} to fp32",
+            lambda: m.add_layer_norm.vjp((stream, g), kept[0], w, b, three, dtypes, *kept[2:], WIDTH, (True,) * 4, xp),
+            bytes_moved=n + 3 * s + (n if dtype == "bf16" else 0),
+        )  # fmt: skip
         _, r = m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5)
         timed(f"rms_norm forward {dtype}", lambda: m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5), bytes_moved=2 * n)
         timed(f"rms_norm backward {dtype}", lambda: m.rms_norm.vjp(g, x, w, shapes, r, WIDTH, (True, True), xp), bytes_moved=3 * n)
@@ -410,6 +427,11 @@ def kernels(report, interpret):
             m.conv.run_weight(xp, g, x, (3, 3), *args)
 
         timed(f"conv2d backward {dtype}", back, flops=2 * flops, kind=dtype)
+        options = dict(zip(("stride", "padding", "dilation", "groups"), args, strict=True))
+        timed(
+            f"conv_transpose2d forward {dtype}", lambda: m.conv_transpose.forward(xp, g, w, shape=(56, 56), **options),
+            flops=flops, kind=dtype,
+        )  # fmt: skip
 
     def groups():
         x, w, g = rand(32, 128, 56, 56), rand(128, dtype="fp32"), rand(32, 128, 56, 56)
