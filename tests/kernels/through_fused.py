@@ -33,7 +33,8 @@ def counting(monkeypatch):
 
 def _counted(launch):
     def counted(kernel, *args, **options):
-        LAUNCHED.append(kernel.fn.__name__)
+        if kernel.fn.__name__ != "_add_up":  # with which a plain linear layer sums its bias's gradient
+            LAUNCHED.append(kernel.fn.__name__)
         return launch(kernel, *args, **options)
 
     return counted
