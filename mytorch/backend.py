@@ -168,6 +168,59 @@ _cupy_problem = None
 several = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
 
 
+def _rounded(function):
+    """A function of CuPy's without a loop for 16-bit floats: in float32, rounded once."""
+
+    def rounded(x):
+        return function(x.astype(np.float32)).astype(x.dtype) if x.dtype.itemsize == 2 else function(x)
+
+    return rounded
+
+
+_ATOMIC = tuple(map(np.dtype, ("int32", "uint32", "uint64", "float32", "float64")))
+
+
+def _scatter(function, adds):
+    """CuPy's scatter_add, scatter_max or scatter_min for every dtype; CUDA has atomic operations for few."""
+
+    def scatter(x, index, values):
+        kind = x.dtype
+        if kind in _ATOMIC:
+            function(x, index, values)
+        elif kind.kind == "c":
+            function(x.real, index, values.real)
+            function(x.imag, index, values.imag)
+        elif kind == np.int64 and adds:  # two's complement
+            function(x.view(np.uint64), index, values.astype(kind, copy=False).view(np.uint64))
+        elif kind == np.int64:
+            high = np.uint64(1 << 63)  # with the sign turned, they are in order as unsigned numbers
+            wide = x.view(np.uint64) ^ high
+            function(wide, index, values.astype(kind, copy=False).view(np.uint64) ^ high)
+            x[...] = (wide ^ high).view(kind)
+        else:
+            wide = x.astype(np.float32 if kind.kind in "fV" else np.int32)
+            function(wide, index, values.astype(wide.dtype))
+            x[...] = wide.astype(kind)
+
+    return scatter
+
+
+def _cupy_where(xp):
+    """CuPy's where, which has no loop for bfloat16 and would give float32: the same bits as uint16."""
+
+    def where(condition, *chosen):
+        kinds = [x.dtype for x in chosen if hasattr(x, "dtype")]
+        if not any(kind.kind == "V" for kind in kinds):
+            return xp.where(condition, *chosen)
+        kind = np.result_type(*kinds)
+        if kind.kind != "V":
+            return xp.where(condition, *chosen)
+        bits = [x.astype(kind, copy=False).view(np.uint16) if hasattr(x, "dtype") else int(np.array(x, kind).view(np.uint16)) for x in chosen]
+        return xp.where(condition, *bits).astype(np.uint16, copy=False).view(kind)
+
+    return where
+
+
 def _load_cupy():
     """Import CuPy and build its namespace; remember why where that fails."""
     global _cupy_ns, _cupy_problem, several
@@ -186,11 +239,12 @@ def _load_cupy():
     else:
         _cupy_ns = Namespace(
             cp,
-            erf=cupy_special.erf,
-            erfc=cupy_special.erfc,
-            scatter_add=cupyx.scatter_add,
-            scatter_max=cupyx.scatter_max,
-            scatter_min=cupyx.scatter_min,
+            erf=_rounded(cupy_special.erf),
+            erfc=_rounded(cupy_special.erfc),
+            scatter_add=_scatter(cupyx.scatter_add, adds=True),
+            scatter_max=_scatter(cupyx.scatter_max, adds=False),
+            scatter_min=_scatter(cupyx.scatter_min, adds=False),
+            where=_cupy_where(cp),
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )

@@ -16,6 +16,7 @@ import weakref
 from pathlib import Path
 
 import numpy as np
+from cupy_loops import OPERATORS, TABLE, as_cupy, loop_for
 
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 
@@ -352,7 +353,8 @@ class ndarray:
             kwargs["out"] = unwrap(out)
         check(inputs, out)
         raw = unwrap(list(inputs))
-        result = run(lambda: getattr(ufunc, method)(*raw, **kwargs), mutates=out is not None)
+        typed = method == "__call__" and out is None and "dtype" not in kwargs
+        result = run(lambda: (as_cupy(ufunc.__name__, raw, ufunc(*raw, **kwargs)) if typed else getattr(ufunc, method)(*raw, **kwargs)), mutates=out is not None)
         if out is None:
             return wrap(result)
         return out[0] if len(out) == 1 else out
@@ -373,9 +375,10 @@ class ndarray:
                 waits(name)
                 return method(*args, **kwargs)
             raw, named = unwrap(list(args)), unwrap(kwargs)
+            typed = name in TABLE and "dtype" not in kwargs and "out" not in kwargs
             mutates = name in ("fill", "sort", "partition", "put") or "out" in kwargs
             check(self if mutates else (), args, kwargs)
-            result = run(lambda: method(*raw, **named), mutates=mutates)
+            result = run(lambda: as_cupy(name, [self._a], method(*raw, **named)) if typed else method(*raw, **named), mutates=mutates)
             check(self, args, kwargs, result=result)
             return wrap(result)
 
@@ -403,6 +406,9 @@ class ndarray:
         index = _index(index)
         if any(isinstance(i, np.ndarray) and i.dtype == bool for i in (index if isinstance(index, tuple) else (index,))):
             waits("a mask as an index")
+        items = index if isinstance(index, tuple) else (index,)
+        if not any(isinstance(i, (np.ndarray, list)) for i in items) and Ellipsis not in items:
+            index = (*items, ...)  # what NumPy gives as a number is a view in CuPy
         result = run(lambda: self._a[index])
         check(self, result=result)
         return wrap(result)
@@ -436,7 +442,7 @@ class ndarray:
         return complex(self._a)
 
     def __iter__(self):
-        return (wrap(np.asarray(v)) for v in self._a)
+        return (self[i] for i in range(len(self._a)))
 
     def __repr__(self):
         return repr(self._a)
@@ -477,7 +483,10 @@ def _operator(name):
         check(self, others)
         raw = unwrap(list(others))
         in_place = name.startswith("__i") and name != "__invert__"
-        result = run(lambda: getattr(self._a, name)(*raw), mutates=in_place)
+        plain = name.strip("_") if name.strip("_") in OPERATORS else name.strip("_")[1:]
+        inputs = [self._a, *raw] if name == f"__{plain}__" else [*raw, self._a]
+        typed = plain in OPERATORS and not in_place and all(isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) for x in raw)
+        result = run(lambda: as_cupy(OPERATORS[plain], inputs, getattr(self._a, name)(*raw)) if typed else getattr(self._a, name)(*raw), mutates=in_place)
         if in_place:
             return self
         return result if result is NotImplemented else wrap(result)
@@ -547,9 +556,11 @@ class _Functions(types.ModuleType):
                 return ndarray(np.array(host))  # a copy "on the GPU", by way of CuPy's own page-locked memory
             raw, named = unwrap(list(args)), unwrap(kwargs)
             mutates = isinstance(out, ndarray) or name in ("copyto", "put", "place", "put_along_axis", "fill_diagonal")
+            typed = name in TABLE and out is None and "dtype" not in kwargs
+            count = len(TABLE[name][0][0]) if typed else 0
             if mutates:
                 check(args, kwargs)
-            result = run(lambda: own(*raw, **named), mutates)
+            result = run(lambda: as_cupy(name, raw[:count] if len(raw) >= count else [], own(*raw, **named)) if typed else own(*raw, **named), mutates)
             check(args, kwargs, result=result)
             return out if isinstance(out, ndarray) else wrap(result)
 
@@ -692,18 +703,23 @@ def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
     return np.array(a._a if isinstance(a, ndarray) else a, order=order)
 
 
-def _scatter_add(a, slices, value):
-    _scatter(np.add, a, slices, value)
+def _scatter(ufunc, kinds):
+    """cupyx's scatter functions, for the dtypes that CuPy has atomic operations for."""
 
+    def scatter(a, slices, value):
+        items = slices if isinstance(slices, tuple) else (slices,)
+        if a.dtype.char not in kinds and any(isinstance(i, ndarray) and i.dtype.kind in "iu" for i in items):
+            raise TypeError(f"cupy.{ufunc.__name__}.at does not support {a.dtype} as data type")
+        check(a, slices, value)
+        run(lambda i=_index(slices), v=unwrap(value): ufunc.at(a._a, i, v), mutates=True)
 
-def _scatter(ufunc, a, slices, value):
-    check(a, slices, value)
-    run(lambda i=_index(slices), v=unwrap(value): ufunc.at(a._a, i, v), mutates=True)
+    return scatter
 
 
 def _special(function, x):
     check(x)
-    return wrap(run(lambda: np.asarray(np.frompyfunc(function, 1, 1)(x._a)).astype(x.dtype).reshape(x.shape)))
+    dtype = loop_for(f"special.{function.__name__}", [x._a])[1][0]
+    return wrap(run(lambda: np.asarray(np.frompyfunc(function, 1, 1)(x._a)).astype(dtype).reshape(x.shape)))
 
 
 def install(devices=None):
@@ -744,9 +760,8 @@ def install(devices=None):
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")
-    cupyx.scatter_add = _scatter_add
-    cupyx.scatter_max = lambda a, slices, value: _scatter(np.maximum, a, slices, value)
-    cupyx.scatter_min = lambda a, slices, value: _scatter(np.minimum, a, slices, value)
+    cupyx.scatter_add = _scatter(np.add, "iefdIQL")
+    cupyx.scatter_max, cupyx.scatter_min = _scatter(np.maximum, "ifdIQL"), _scatter(np.minimum, "ifdIQL")
     cupyx.empty_pinned = _empty_pinned
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = lambda x: _special(math.erf, x)

@@ -1,0 +1,19 @@
+"""Run a program on the stand-in for CuPy: `python tests/gpu/over_stand_in.py train_gpt2.py --device cuda …`.
+
+With TRITON_INTERPRET=1 Triton's kernels run too, in its interpreter; without, the library does without kernels.
+"""
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_cupy
+
+fake_cupy.install()
+if os.environ.get("TRITON_INTERPRET") != "1":
+    os.environ.setdefault("MYTORCH_FUSED", "0")
+sys.argv = sys.argv[1:]
+sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+runpy.run_path(sys.argv[0], run_name="__main__")
