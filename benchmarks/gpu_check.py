@@ -1,12 +1,14 @@
-"""Everything about the GPU in one command, under 8 minutes: versions, correctness, times, training.
+"""Everything about the GPU in one command, under 8 minutes: versions, training, times, correctness, block sizes.
 
     python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train] [--seconds 460]
     python benchmarks/gpu_check.py --interpret          # no GPU: correctness alone, in Triton's interpreter
 
 Each section runs in a process of its own with a time limit, and hands over each figure as soon as it has it, so a crash
-or a hang loses nothing but what came after it. PyTorch is measured in its own processes, where it is installed. A time
-is the median of several by CUDA events; its floor is what the card's measured ceilings allow for the bytes or the
-products that the kernel can't avoid.
+or a hang loses nothing but what came after it; its part of the table is printed, and the JSON written, when it ends. The
+sections stand in the order of their worth, should time run out. PyTorch is measured in its own processes, where it is
+installed. A kernel's time is the median of several by CUDA events, each after a write that empties the second-level cache
+and keeps the card busy while the host prepares the launch; its floor is what the card's ceilings allow for the bytes or the
+products that the kernel can't avoid. TARGETS says what is to be reached on an H200; figures that have one say whether.
 """
 
 import argparse
@@ -28,9 +30,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CEILINGS = {"TB/s": 4.3, "bf16 TFLOP/s": 790.0, "fp32 TFLOP/s": 51.0}  # measured on an H200; "ceilings" measures this card's
-SECTIONS = {  # name -> seconds
-    "versions": 60, "ceilings": 60, "correctness": 200, "kernels": 150, "products": 60, "torch": 100, "train": 120, "torch-train": 100,
+SECTIONS = {  # name -> seconds, in the order of their worth
+    "versions": 30, "ceilings": 40, "train": 100, "train-captured": 80, "kernels": 110, "correctness": 130, "products": 60,
+    "blocks": 70, "torch-train": 90, "train-more": 80, "torch": 70,
 }  # fmt: skip
+WITHIN = 1.15  # of the floor: the kernels below, on an H200
+NEAR_FLOOR = ("softmax", "layer_norm", "rms_norm", "cross_entropy", "AdamW 124M")
+TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
+    "attention forward 32x12x1024x64 causal": (0.158, None),  # cuDNN's times
+    "attention backward 32x12x1024x64 causal": (0.53, None),
+    "GPT-2 124M bf16 B32xT1024": (80.8, 27.3),  # PyTorch, eager
+    "GPT-2 124M bf16 B32xT1024 captured": (61.8, 15.1),  # PyTorch, compiled; the goal is 52
+    "GPT-2 small bf16 B32xT256": (14.6, None),
+    "GPT-2 small bf16 B32xT256 captured": (4.0, None),
+    "GPT-2 124M fp16 B32xT1024": (83.0, None),
+    "GPT-2 124M fp32 B8xT1024": (156.0, None),
+}
 CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops"))
 CHECKS = (*CHECKS, "gpu.check_products")
 
@@ -64,34 +79,71 @@ def run_section(name, limit, results, interpret):
         print("           ", line)
 
 
-def table(results):
-    """The figures as lines of text."""
+def target_of(row):
+    """(ms, GiB) that a figure is to reach, None where nothing is said."""
+    if row["name"] in TARGETS:
+        return TARGETS[row["name"]]
+    near = row.get("floor") and row["name"].startswith(NEAR_FLOOR)
+    return (WITHIN * row["floor"] if near else None), None
+
+
+def verdict(row):
+    """"ok" or what was missed by how much; "" without a target."""
+    ms, gib = target_of(row)
+    missed = [f"{row[key] / most:.2f} × {most:.3g} {key}" for key, most in (("ms", ms), ("GiB", gib)) if most and row[key] > most]
+    return "MISSED " + ", ".join(missed) if missed else "ok" if ms else ""
+
+
+def _last(text):
+    return text.splitlines()[-1][:110]
+
+
+def table(results, names):
+    """The figures of some sections as lines of text."""
     lines = []
     rows = {name: {r["name"]: r for r in results.get(name, {}).get("rows", [])} for name in SECTIONS}
-    for name in ("versions", "ceilings"):
-        lines += [f"{key:<28}{r.get('value') or r['error'].splitlines()[-1]}" for key, r in rows[name].items()]
-    checks = list(rows["correctness"].values())
-    good = sum("error" not in r for r in checks)
-    lines.append(f"\ncorrectness: {good} of {len(checks)} checks against float64 passed")
-    lines += [f"  FAILED {r['name']}: {r['error'].splitlines()[-1][:150]}" for r in checks if "error" in r]
-    measured = {**rows["kernels"], **rows["products"]}
-    if measured or rows["torch"]:
-        lines.append(f"\n{'kernel':<44}{'ms':>9}{'floor':>9}{'× floor':>9}{'PyTorch':>9}{'× PyTorch':>11}")
-    for name in dict.fromkeys([*measured, *rows["torch"]]):
-        own, other = measured.get(name, {}), rows["torch"].get(name, {})
-        ms, floor, torch_ms = own.get("ms"), own.get("floor"), other.get("ms")
-        cells = [ms, floor, ms / floor if ms and floor else None, torch_ms, ms / torch_ms if ms and torch_ms else None]
-        text = "".join(f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True))
-        lines.append(f"{name:<44}{text}" + (f"  {own['error'].splitlines()[-1][:60]}" if "error" in own else ""))
-    if rows["train"] or rows["torch-train"]:
-        lines.append(f"\n{'training step':<44}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
-    for library, section in (("mytorch", "train"), ("PyTorch", "torch-train")):
-        for r in rows[section].values():
-            if "error" in r:
-                lines.append(f"{library + ' ' + r['name']:<44}  {r['error'].splitlines()[-1][:80]}")
-            else:
-                lines.append(f"{library + ' ' + r['name']:<44}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}")
+    for name in names:
+        own = rows[name]
+        if name in ("versions", "ceilings"):
+            lines += [f"{key:<28}{r.get('value') or _last(r['error'])}" for key, r in own.items()]
+        elif name == "correctness":
+            good = sum("error" not in r for r in own.values())
+            lines.append(f"{good} of {len(own)} checks against float64 passed")
+            lines += [f"  FAILED {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
+        elif name in ("kernels", "products", "torch"):
+            lines.append(f"{'kernel':<52}{'ms':>9}{'floor':>9}{'× floor':>9}{'PyTorch':>9}{'× PyTorch':>11}")
+            measured = {**rows["kernels"], **rows["products"]}
+            for label in dict.fromkeys([*measured, *own]) if name == "torch" else own:
+                mine, other = measured.get(label, {}), rows["torch"].get(label, {})
+                ms, floor, torch_ms = mine.get("ms"), mine.get("floor"), other.get("ms")
+                cells = [ms, floor, ms / floor if ms and floor else None, torch_ms, ms / torch_ms if ms and torch_ms else None]
+                text = "".join(f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True))
+                errors = [_last(r["error"]) for r in (mine, other) if "error" in r]
+                lines.append(f"{label:<52}{text}  {errors[0] if errors else verdict(mine) if ms else ''}")
+        elif name == "blocks":
+            for kernel in dict.fromkeys(r["kernel"] for r in own.values() if "ms" in r):
+                lines.append(kernel)
+                timed = sorted((r for r in own.values() if r.get("kernel") == kernel and "ms" in r), key=lambda r: r["ms"])
+                lines += [f"  {r['ms']:.3f} ms  {r['options']}{'   (the default)' if r['default'] else ''}" for r in timed]
+            lines += [f"  {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
+        else:
+            lines.append(f"{'training step':<52}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
+            library = "PyTorch" if name == "torch-train" else "mytorch"
+            for r in own.values():
+                label = f"{library + ' ' + r['name']:<52}"
+                if "error" in r:
+                    lines.append(label + "  " + _last(r["error"]))
+                else:
+                    said = verdict(r) if library == "mytorch" else ""
+                    lines.append(f"{label}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}  {said}")
     return "\n".join(lines)
+
+
+def summary(results):
+    """How many targets were met, and which were not."""
+    own = [r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r and verdict(r)]
+    missed = [f"  {r['name']}: {verdict(r)[7:]}" for r in own if verdict(r) != "ok"]
+    return "\n".join([f"targets: {len(own) - len(missed)} of {len(own)} met", *missed])
 
 
 def main():
@@ -119,10 +171,10 @@ def main():
         if left < 10:
             print(f"{name}: no time left")
             continue
-        run_section(name, min(SECTIONS[name] * (2 if options.interpret else 1), left), results, options.interpret)
+        run_section(name, min(SECTIONS[name] * (4 if options.interpret else 1), left), results, options.interpret)
         Path(options.output).write_text(json.dumps(results, indent=1))
-    print()
-    print(table(results))
+        print(table(results, [name]) + "\n", flush=True)
+    print(summary(results))
     failed = any("error" in r for s in results.values() for r in s["rows"]) or any(s["problem"] for s in results.values())
     return 1 if failed else 0
 
@@ -146,6 +198,42 @@ class Report:
             return
         if values is not None:
             self(name, **values)
+
+
+def timer(elapsed, event, flush):
+    """A function (call, repeats) that times calls: `event` makes an event, `elapsed` is the ms between two, `flush` writes 2 GB."""
+
+    def milliseconds(call, repeats=9):
+        for _ in range(2):
+            call()  # compiled, and every array in the pool
+        times = []
+        for _ in range(repeats):
+            begin, end = event(), event()
+            flush()  # the host is done with the launch before the card is done with this
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(elapsed(begin, end))
+        return sorted(times)[repeats // 2]
+
+    return milliseconds
+
+
+def cupy_timer():
+    """`timer` for CuPy."""
+    import cupy as cp
+
+    waste = cp.empty(1 << 31, cp.uint8)
+    return timer(cp.cuda.get_elapsed_time, cp.cuda.Event, lambda: waste.fill(0))
+
+
+def torch_timer():
+    """`timer` for PyTorch."""
+    import torch
+
+    waste = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
+    return timer(lambda a, b: a.elapsed_time(b), lambda: torch.cuda.Event(enable_timing=True), waste.zero_)
 
 
 # -- versions, ceilings -----------------------------------------------------------------------------------------------------
@@ -184,7 +272,7 @@ def ceilings(report, interpret):
     import cupy as cp
     import ml_dtypes
 
-    from mytorch.kernels.launch import milliseconds
+    milliseconds = cupy_timer()
 
     def copy():
         a = cp.zeros(1 << 30, cp.uint8)
@@ -284,7 +372,10 @@ def check_part(report, interpret, part, parts):
 # -- times ------------------------------------------------------------------------------------------------------------------
 
 ROWS, WIDTH, CLASSES = 32768, 768, 50304
-HEADS = (32, 12, 1024, 64)
+HEADS, LONG = (32, 12, 1024, 64), (4, 16, 4096, 128)
+LOSSES = 16384  # rows
+CONV, GROUPED = (128, 64, 56, 56), (32, 128, 56, 56)
+TIME_STEPS = 4.0  # seconds of training steps
 
 
 def floor_of(bytes_moved=0, flops=0, kind="bf16"):
@@ -300,10 +391,10 @@ def kernels(report, interpret):
 
     from mytorch.backend import cupy_ns
     from mytorch.dtypes import bfloat16
-    from mytorch.kernels import launch
     from mytorch.kernels import triton as home
 
     xp = cupy_ns()
+    milliseconds = cupy_timer()
     modules = {n: importlib.import_module(f"{home.__name__}.{n}") for n in (
         "softmax", "log_softmax", "masked_softmax", "add_layer_norm", "conv_transpose", "layer_norm", "rms_norm", "norm", "group_norm", "cross_entropy", "linear_cross_entropy",
         "activation", "dropout", "embedding", "rotary", "attention", "matmul", "conv", "multi")}  # fmt: skip
@@ -314,11 +405,7 @@ def kernels(report, interpret):
         return cp.random.standard_normal(shape, dtype=cp.float32).astype(types_of[dtype])
 
     def timed(name, call, **floor):
-        def run():
-            call()
-            return {"ms": launch.milliseconds(call), "floor": floor_of(**floor)}
-
-        report.attempt(name, run)
+        report.attempt(name, lambda: {"ms": milliseconds(call), "floor": floor_of(**floor)})
 
     def row_kernels(dtype, size):
         x, g = rand(ROWS, WIDTH, dtype=dtype), rand(ROWS, WIDTH, dtype=dtype)
@@ -368,13 +455,13 @@ def kernels(report, interpret):
             f"embedding backward {dtype}", lambda: m.embedding.vjp(g, index, None, False, table_.shape, xp),
             bytes_moved=2 * n + table_.nbytes,
         )  # fmt: skip
-        q = x.reshape(-1, 1024, 12, 64).swapaxes(1, 2)
-        cos = rand(1024, 32, dtype="fp32")
+        q = x.reshape(-1, HEADS[2], WIDTH // HEADS[3], HEADS[3]).swapaxes(1, 2)
+        cos = rand(HEADS[2], HEADS[3] // 2, dtype="fp32")
         timed(f"rotary {dtype}", lambda: m.rotary.rotate(xp, q, cos, cos), bytes_moved=2 * n)
 
     def losses(dtype, size):
-        x = rand(16384, CLASSES, dtype=dtype)
-        target = cp.random.randint(0, CLASSES, 16384)
+        x = rand(LOSSES, CLASSES, dtype=dtype)
+        target = cp.random.randint(0, CLASSES, LOSSES)
         g = cp.ones((), types_of[dtype])
         _, lse, total = m.cross_entropy.forward(xp, x, target=target)
         n = x.size * size
@@ -384,9 +471,9 @@ def kernels(report, interpret):
             lambda: m.cross_entropy.vjp(g, x, target, None, -100, 0.0, "mean", lse, total, xp), bytes_moved=2 * n,
         )  # fmt: skip
 
-    for dtype, size in (("fp32", 4), ("bf16", 2)):
-        report.attempt(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
-        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: losses(d, s))
+        if dtype == "bf16":
+            losses_ = cp.empty(LOSSES, cp.float32)
+            timed("cross_entropy with its gradient bf16", lambda: m.cross_entropy.rows_both(xp, x, target, None, -100, 0.0, 0.0, losses_), bytes_moved=2 * n)
 
     def attention(shape, causal):
         q, k, v, g = (rand(*shape) for _ in range(4))
@@ -396,8 +483,20 @@ def kernels(report, interpret):
         timed(f"attention forward {label}", lambda: m.attention.run_forward(xp, q, k, v, causal=causal), flops=flops)
         timed(f"attention backward {label}", lambda: m.attention.run_backward(xp, g, q, k, v, out, lse, causal=causal), flops=2.5 * flops)
 
-    for shape, causal in ((HEADS, True), (HEADS, False), ((4, 16, 4096, 128), True)):
+    report.attempt("attention", lambda: attention(HEADS, True))
+    for dtype, size in (("bf16", 2), ("fp32", 4)):
+        report.attempt(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
+        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: losses(d, s))
+        cp.get_default_memory_pool().free_all_blocks()
+    for shape, causal in ((HEADS, False), (LONG, True)):
         report.attempt(f"attention {shape}", lambda s=shape, c=causal: attention(s, c))
+
+    def wide():
+        x, g = rand(ROWS, 4 * WIDTH), rand(ROWS, 4 * WIDTH)
+        timed("gelu forward bf16 of 4 × the width", lambda: m.activation.apply(xp, x, "gelu"), bytes_moved=2 * x.nbytes)
+        timed("gelu backward bf16 of 4 × the width", lambda: m.activation.apply_backward(xp, g, x, "gelu"), bytes_moved=3 * x.nbytes)
+
+    report.attempt("gelu of 4 × the width", lambda: wide())
 
     def products(n, k):
         x, w, b = rand(ROWS, k), rand(n, k), rand(n)
@@ -407,23 +506,25 @@ def kernels(report, interpret):
         timed(f"linear {k}->{n} (cuBLAS by CuPy)", lambda: x @ w.T, flops=flops)
 
     def last_layer():
-        x, w = rand(8192, WIDTH), rand(CLASSES, WIDTH)
-        target = cp.random.randint(0, CLASSES, 8192)
-        timed("linear + cross_entropy 8192x50304, with gradients",
-              lambda: m.linear_cross_entropy.forward(xp, x, w, target=target), flops=6 * 8192 * CLASSES * WIDTH)  # fmt: skip
+        rows = LOSSES // 2
+        x, w = rand(rows, WIDTH), rand(CLASSES, WIDTH)
+        target = cp.random.randint(0, CLASSES, rows)
+        timed("linear + cross_entropy, with gradients",
+              lambda: m.linear_cross_entropy.forward(xp, x, w, target=target), flops=6 * rows * CLASSES * WIDTH)  # fmt: skip
 
     for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
         report.attempt(f"products {k}->{n}", lambda n=n, k=k: products(n, k))
     report.attempt("last layer", lambda: last_layer())
 
     def convolution(dtype):
-        x, w, g = rand(128, 64, 56, 56, dtype=dtype), rand(64, 64, 3, 3, dtype=dtype), rand(128, 64, 56, 56, dtype=dtype)
+        planes = CONV[1]
+        x, w, g = rand(*CONV, dtype=dtype), rand(planes, planes, 3, 3, dtype=dtype), rand(*CONV, dtype=dtype)
         args = ((1, 1), (1, 1), (1, 1), 1)
-        flops = 2 * 128 * 56 * 56 * 64 * 64 * 9
+        flops = 2 * x.size * planes * 9
         timed(f"conv2d forward {dtype}", lambda: m.conv.run_forward(xp, x, w, None, *args), flops=flops, kind=dtype)
 
         def back():
-            m.conv.run_input(xp, g, w, (56, 56), *args)
+            m.conv.run_input(xp, g, w, CONV[2:], *args)
             m.conv.run_weight(xp, g, x, (3, 3), *args)
 
         timed(f"conv2d backward {dtype}", back, flops=2 * flops, kind=dtype)
@@ -434,7 +535,7 @@ def kernels(report, interpret):
         )  # fmt: skip
 
     def groups():
-        x, w, g = rand(32, 128, 56, 56), rand(128, dtype="fp32"), rand(32, 128, 56, 56)
+        x, w, g = rand(*GROUPED), rand(GROUPED[1], dtype="fp32"), rand(*GROUPED)
         _, mean, rstd = m.group_norm.forward(xp, x, w, w, num_groups=32)
         timed("group_norm forward bf16", lambda: m.group_norm.forward(xp, x, w, w, num_groups=32), bytes_moved=2 * x.nbytes)
         timed("group_norm backward bf16", lambda: m.group_norm.vjp(g, x, w, w, mean, rstd, 32, (True,) * 3, xp), bytes_moved=3 * x.nbytes)
@@ -478,10 +579,10 @@ def products(report, interpret):
     import ml_dtypes
 
     from mytorch.backend import cupy_ns
-    from mytorch.kernels import cublas, launch
+    from mytorch.kernels import cublas
     from mytorch.kernels.triton import matmul as by_triton
 
-    xp = cupy_ns()
+    xp, milliseconds = cupy_ns(), cupy_timer()
     ways = {"cuBLASLt": cublas.matmul, "CuPy": cp.matmul, "Triton": lambda a, b: by_triton.product(xp, a, b)}
     types_of = {"bf16": ml_dtypes.bfloat16, "fp16": cp.float16, "fp32": cp.float32}
 
@@ -501,7 +602,7 @@ def products(report, interpret):
 
         def run(way):
             right(way(a, b), a, b, dtype)
-            ms = launch.milliseconds(lambda: way(a, b))
+            ms = milliseconds(lambda: way(a, b))
             return {"ms": ms, "floor": floor_of(flops=flops, kind="fp32" if dtype == "fp32" else "bf16"), "TFLOP/s": flops / ms / 1e9}
 
         for name in names:
@@ -518,7 +619,7 @@ def products(report, interpret):
             ("linear with bias", lambda: cublas.linear(x, w, b)), ("linear with bias and GELU", lambda: cublas.linear(x, w, b, activation="gelu_tanh", before=True)),
             ("gradients of weight and bias", lambda: cublas.weight_gradients(g, x)),
         ):  # fmt: skip
-            report.attempt(f"{name} {k}->{n} (cuBLASLt)", lambda call=call: {"ms": launch.milliseconds(call), "floor": floor_of(flops=flops)})
+            report.attempt(f"{name} {k}->{n} (cuBLASLt)", lambda call=call: {"ms": milliseconds(call), "floor": floor_of(flops=flops)})
 
     for n, k in ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (CLASSES, WIDTH)):
         report.attempt(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
@@ -570,22 +671,42 @@ def products(report, interpret):
         report.attempt(f"host time of a small product ({name})", lambda way=way: host(way))
 
 
+def blocks(report, interpret):
+    """Attention's kernels at GPT-2's size with each of the block sizes that TRITON_FLASH_AUTOTUNE_MODE=medium would try."""
+    import cupy as cp
+    import ml_dtypes
+
+    from mytorch.backend import cupy_ns
+    from mytorch.kernels.triton import attention
+
+    xp, milliseconds, candidates = cupy_ns(), cupy_timer(), attention._candidates
+    q, k, v, g = (cp.random.standard_normal(HEADS, dtype=cp.float32).astype(ml_dtypes.bfloat16) for _ in range(4))
+    out, lse = attention.run_forward(xp, q, k, v, causal=True)
+    calls = {
+        "forward": lambda: attention.run_forward(xp, q, k, v, causal=True),
+        "queries": lambda: attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=(True, False, False, False)),
+        "keys": lambda: attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=(False, True, True, False)),  # and delta
+    }
+    for turn in range(5):
+        for name, call in calls.items():
+            known = candidates(name, HEADS[3], False)
+            several = [*known["none"], *known["medium"]]
+            if turn < len(several):
+                options = several[turn]
+
+                def run(name=name, call=call, options=options, default=turn == 0):
+                    attention._candidates = lambda kernel, *rest: {"none": [options]} if kernel == name else candidates(kernel, *rest)
+                    return {"kernel": f"attention {name}", "options": str(options), "default": default, "ms": milliseconds(call)}
+
+                report.attempt(f"{name} {options}", run)
+
+
 def torch_kernels(report, interpret):
     """The same work in PyTorch, with cuDNN's attention where it runs."""
     import torch
     from torch.nn import functional as F
 
-    def milliseconds(call, repeats=10):
-        call()
-        times = []
-        for _ in range(repeats):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            call()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-        return sorted(times)[repeats // 2]
+    milliseconds = torch_timer()
 
     def timed(name, call):
         report.attempt(name, lambda: {"ms": milliseconds(call)})
@@ -627,7 +748,7 @@ def torch_kernels(report, interpret):
         torch.cuda.empty_cache()
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    for shape, causal in ((HEADS, True), (HEADS, False), ((4, 16, 4096, 128), True)):
+    for shape, causal in ((HEADS, True), (HEADS, False), (LONG, True)):
         label = f" {'x'.join(map(str, shape))}{' causal' if causal else ''}"
         for backend, mark in ((SDPBackend.FLASH_ATTENTION, " (FlashAttention-2)"), (SDPBackend.CUDNN_ATTENTION, "")):
             inputs = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
@@ -652,77 +773,96 @@ def torch_kernels(report, interpret):
 
 # -- training -----------------------------------------------------------------------------------------------------------------
 
+BASE, SMALL = {"size": "base"}, {"size": "small", "vocab_size": 65, "context_length": 256}
 MODELS = {  # name -> (config, batch, half precision or None)
-    "GPT-2 small bf16 B32xT256": ({"size": "small", "vocab_size": 65, "context_length": 256}, 32, "bfloat16"),
-    "GPT-2 124M bf16 B32xT1024": ({"size": "base"}, 32, "bfloat16"),
-    "GPT-2 124M fp16 B32xT1024": ({"size": "base"}, 32, "float16"),
-    "GPT-2 124M fp32 B8xT1024": ({"size": "base"}, 8, None),
+    "GPT-2 124M bf16 B32xT1024": (BASE, 32, "bfloat16"),
+    "GPT-2 small bf16 B32xT256": (SMALL, 32, "bfloat16"),
 }
+MORE_MODELS = {"GPT-2 124M fp16 B32xT1024": (BASE, 32, "float16"), "GPT-2 124M fp32 B8xT1024": (BASE, 8, None)}
 
 
 def _config(values):
     from mytorch.models import GPT2Config
 
-    values = {"activation": "gelu_tanh", **values}
+    values = dict(values)
     return GPT2Config.sized(values.pop("size"), **values)
 
 
-def _report_steps(report, name, config, batch, step, wait, peak):
-    """Time `step()`, which returns a loss, over about 8 seconds."""
+def _report_steps(report, name, config, batch, step, wait, memory):
+    """Time `step()`, which returns a loss, over about TIME_STEPS seconds (the median of groups of five, each waited for), and
+    then see what it takes of the module `memory`, whose watch costs time."""
     for _ in range(4):
         loss = step()
     wait()
-    started, steps = time.perf_counter(), 0
-    while steps < 5 or (time.perf_counter() - started < 6 and steps < 200):
+    begun, groups = time.perf_counter(), []
+    while len(groups) < 3 or (time.perf_counter() - begun < TIME_STEPS and len(groups) < 40):
+        started = time.perf_counter()
         for _ in range(5):
             loss = step()
         wait()
-        steps += 5
-    ms = (time.perf_counter() - started) / steps * 1e3
-    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": peak() / 2**30, "loss": float(loss)})
+        groups.append((time.perf_counter() - started) / 5)
+    ms = sorted(groups)[len(groups) // 2] * 1e3
+    memory.reset_peak_memory_stats()
+    for _ in range(2):
+        loss = step()
+    wait()
+    gib = memory.max_memory_allocated() / 2**30
+    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": gib, "loss": float(loss)})
 
 
-def train(report, interpret):
-    """Training steps: forward, backward, clip, AdamW; eager, and captured where `compile_step` is there."""
+def _run_training(report, name, values, batch, half, captured):
+    """Forward, backward, clip, AdamW."""
     import mytorch
     from mytorch import amp, cuda
     from mytorch.models import GPT2
     from mytorch.nn.utils import clip_grad_norm_
 
-    def run(name, values, batch, half, captured):
-        mytorch.manual_seed(0)
-        config = _config(dict(values))
-        model = GPT2(config).to("cuda")
-        optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
-        x, y = (mytorch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
-        scaler = amp.GradScaler(enabled=half == "float16")
-        dtype = getattr(mytorch, half or "float32")
+    mytorch.manual_seed(0)
+    config = _config(values)
+    model = GPT2(config).to("cuda")
+    optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
+    x, y = (mytorch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
+    scaler = amp.GradScaler(enabled=half == "float16")
+    dtype = getattr(mytorch, half or "float32")
 
-        def step(x=x, y=y):
-            with amp.autocast("cuda", dtype, enabled=half is not None):
-                loss = model(x, y)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
-            return loss.detach()
+    def step(x, y):
+        with amp.autocast("cuda", dtype, enabled=half is not None):
+            loss = model(x, y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
 
-        if captured:
-            step = mytorch.compile_step(step)
-        if hasattr(cuda, "reset_peak_memory_stats"):
-            cuda.reset_peak_memory_stats()
-        peak = getattr(cuda, "max_memory_allocated", lambda: float("nan"))
-        _report_steps(report, name, config, batch, lambda: step(x, y), cuda.synchronize, peak)
+    if captured:
+        step = mytorch.compile_step(step)
+    _report_steps(report, name, config, batch, lambda: step(x, y), cuda.synchronize, cuda)
 
-    for name, (values, batch, half) in MODELS.items():
-        for captured in (False, True) if hasattr(mytorch, "compile_step") else (False,):
-            label = name + (" captured" if captured else "")
-            try:
-                run(label, values, batch, half, captured)
-            except Exception as error:
-                report(label, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+
+def train(report, interpret):
+    """Training steps, eager."""
+    for name, model in MODELS.items():
+        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+
+
+def train_captured(report, interpret):
+    """TRAIN CAPTURED: the same steps replayed from a CUDA graph by `mytorch.compile_step`; of its own process, since an
+    error during capture can make the rest of a process useless."""
+    import mytorch
+
+    if not hasattr(mytorch, "compile_step"):
+        report("captured steps", error="mytorch.compile_step is not there")
+        return
+    for name, model in reversed(MODELS.items()):  # the small one shows first whether capturing works
+        report.attempt(f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True))
+
+
+def train_more(report, interpret):
+    """The other precisions, eager."""
+    for name, model in MORE_MODELS.items():
+        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
 
 
 def torch_train(report, interpret):
@@ -734,7 +874,7 @@ def torch_train(report, interpret):
 
     def run(name, values, batch, half, compiled):
         torch.manual_seed(0)
-        config = _config(dict(values))
+        config = _config(values)
         model = TorchGPT2(config).cuda()
         optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
         x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
@@ -752,23 +892,17 @@ def torch_train(report, interpret):
             optimizer.zero_grad(set_to_none=True)
             return loss.detach()
 
-        torch.cuda.reset_peak_memory_stats()
-        _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda.max_memory_allocated)
+        _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda)
 
     for compiled in (False, True):
-        for name, (values, batch, half) in MODELS.items():
-            if compiled and half != "bfloat16":
-                continue
+        for name, model in MODELS.items() if compiled else {**MODELS, **MORE_MODELS}.items():
             label = name + (" compiled" if compiled else "")
-            try:
-                run(label, values, batch, half, compiled)
-            except Exception as error:
-                report(label, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+            report.attempt(label, lambda n=label, m=model, c=compiled: run(n, *m, c))
 
 
 RUNNERS = {
-    "versions": versions, "ceilings": ceilings, "correctness": correctness, "kernels": kernels, "products": products, "torch": torch_kernels,
-    "train": train, "torch-train": torch_train,
+    "versions": versions, "ceilings": ceilings, "correctness": correctness, "kernels": kernels, "products": products, "blocks": blocks, "torch": torch_kernels,
+    "train": train, "train-captured": train_captured, "train-more": train_more, "torch-train": torch_train,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -451,6 +451,11 @@ def to_device(raw, where, non_blocking=False):
     if where.type == "cpu":
         return _to_host_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
     xp, there = on(where)
+    if here is CPU and capturing.is_recording() and not (non_blocking and is_pinned(raw)):
+        if raw.size > 1:
+            capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
+        with there:
+            return capturing.upload(xp, raw)
     try:
         with there:
             if here is not CPU:

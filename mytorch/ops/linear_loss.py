@@ -58,8 +58,6 @@ def by_kernel(
         return None
     kernel = _linear_cross_entropy.kernels.get(input.device.type)
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
-    if asked is False:
-        return None
     reason = None
     if kernel is None:
         reason = f"there is no kernel for {'the CPU' if input.device.type == 'cpu' else 'a GPU'}"
