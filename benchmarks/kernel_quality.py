@@ -102,7 +102,7 @@ def run(wanted):
             if name == "softmax":
                 m = module("softmax")
                 m.forward(xp, x, dim=1)
-                m.vjp(x, x, 1, xp)
+                m.vjp(x, x, x, 1, xp)
                 continue
             m = module("norm")
             rms = name == "rms_norm"
