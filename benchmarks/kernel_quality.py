@@ -1,6 +1,7 @@
 """What Triton makes of each kernel for an H200, at the sizes of GPT-2 124M: compiled, not run.
 
-    python benchmarks/kernel_quality.py [--markdown] [--kernels attention,norm]
+    python benchmarks/kernel_quality.py [--kernels attention,layer_norm]
+    python benchmarks/kernel_quality.py --results    # for docs/benchmarks.md, to benchmarks/results/gpu-kernels.json
 
 For each launch: programs and how often they fill the card's 132 multiprocessors; registers and spilled bytes of a
 thread, shared memory, and how many programs a multiprocessor therefore holds; the widest loads from memory (in bits) and
@@ -10,6 +11,7 @@ Needs Triton, but no GPU.
 
 import argparse
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -84,6 +86,7 @@ def describe(key, grid, label):
 
 def run(wanted):
     """Compile every kernel that is wanted."""
+    from mytorch import bfloat16
     from mytorch.backend import numpy_ns as xp
     from mytorch.kernels import triton as home
 
@@ -97,7 +100,7 @@ def run(wanted):
 
     def norms(name):
         for dtype in (F32, BF16):
-            LABEL[0] = f"{rows}x{width} {dtype.name}"
+            LABEL[0] = f"{name} {rows}x{width} {dtype.name}"
             x, w = empty(rows, width, dtype=dtype), empty(width, dtype=F32)
             if name == "softmax":
                 m = module("softmax")
@@ -109,6 +112,12 @@ def run(wanted):
             _, _, mean, rstd = m.forward(xp, x, w, None if rms else w, width=width, eps=1e-5, rms=rms)
             m.backward(xp, x, x, w, mean, rstd, width=width, rms=rms, needs=(True, True, not rms))
 
+    def residual_norm():
+        LABEL[0] = f"layer_norm {rows}x{width}, bfloat16 added to a float32 stream"
+        m, branch, stream, w = module("norm"), empty(rows, width), empty(rows, width, dtype=F32), empty(width, dtype=F32)
+        _, _, mean, rstd = m.forward(xp, branch, w, width=width, eps=1e-5, residual=stream, dtype=bfloat16)
+        m.backward(xp, branch, stream, w, mean, rstd, width=width, more=stream, also=branch, needs=(True, True, False))
+
     def losses():
         m = module("cross_entropy")
         for dtype, n in ((F32, 16384), (BF16, rows)):
@@ -116,8 +125,7 @@ def run(wanted):
             x, target = empty(n, classes, dtype=dtype), np.zeros(n, np.int64)
             _, lse, total = m.forward(xp, x, target=target)
             m.vjp(np.ones((), dtype), x, target, None, -100, 0.0, "mean", lse, total, xp)
-            if hasattr(m, "rows_both"):
-                m.rows_both(xp, x, target, None, -100, 0.0, 0.0, empty(n, dtype=F32))
+            m.rows_both(xp, x, target, None, -100, 0.0, 0.0, empty(n, dtype=F32))
 
     def attention():
         m = module("attention")
@@ -161,7 +169,7 @@ def run(wanted):
             m.linear_backward(xp, g, x, w, needs=(True, True, False))
 
     groups = {
-        "softmax": lambda: norms("softmax"), "layer_norm": lambda: norms("layer_norm"), "rms_norm": lambda: norms("rms_norm"),
+        "softmax": lambda: norms("softmax"), "layer_norm": lambda: norms("layer_norm"), "rms_norm": lambda: norms("rms_norm"), "residual_norm": residual_norm,
         "cross_entropy": losses, "attention": attention, "elementwise": elementwise, "multi": optimizers, "matmul": products,
     }  # fmt: skip
     for name, group in groups.items():
@@ -173,9 +181,13 @@ def run(wanted):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernels", help="some of softmax, layer_norm, rms_norm, cross_entropy, attention, elementwise, multi, matmul")
+    parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-kernels.json")
+    parser.add_argument("--kernels", help="some of softmax, layer_norm, rms_norm, residual_norm, cross_entropy, attention, elementwise, multi, matmul")
     options = parser.parse_args()
     found = run(options.kernels.split(",") if options.kernels else None)
+    if options.results:
+        text = json.dumps({"triton": triton.__version__, "rows": found}, indent=1)
+        return (ROOT / "benchmarks" / "results" / "gpu-kernels.json").write_text(text + "\n") and None
     print(f"Triton {triton.__version__}")
     print(f"{'kernel':<28}{'at':<36}{'programs':>9}{'warps':>6}{'held':>5}{'waves':>7}{'regs':>5}{'stack':>6}{'shared':>8}{'wgmma':>6}{'KB':>7}  loads / copies / stores")
     for r in found:

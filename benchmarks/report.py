@@ -68,8 +68,72 @@ def processes():
     return head + "| library | link | no communication | after backward | overlapped |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
+def gpu():
+    """What can be said of the GPU without one: what a step moves, and what Triton makes of the kernels."""
+    lines = [
+        "## GPU: counted and compiled, not run",
+        "",
+        "**No figure below was measured on a GPU.** `benchmarks/step_budget.py` runs one training step (bfloat16 autocast, loss, backward, "
+        "clipping, AdamW) at its real sizes on arrays without contents and counts launches, bytes, products and memory. The bound "
+        "gives each launch the larger of its bytes at 4.3 TB/s and its products at 790 TFLOP/s, rates measured on an H200 before; "
+        "\"likely\" is a guess, with products at 85 %, attention at cuDNN's rates and memory at 90 % of that.",
+        "",
+        "| model | launches | products, TFLOP | other bytes, GB | bound, ms (products) | likely, ms | peak memory, GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    budget = json.loads((RESULTS / "gpu-budget.json").read_text())
+    for r in budget:
+        a = r["all"]
+        lines.append(
+            f"| {r['model']}, {r['parameters'] / 1e6:.1f}M, batch {r['batch']} | {a['launches']} | {a['TFLOP']:.2f} | {a['GB_without_products']:.1f} | "
+            f"{a['bound_ms']:.1f} ({a['products_ms']:.1f}) | {a['likely_ms']:.1f} | {r['peak_GiB']:.1f} |"
+        )
+    lines += [
+        "",
+        f"The dearest launches of {budget[0]['model']} that are no products:",
+        "",
+        "| launch | phase | times | GB | bound, ms |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [f"| `{k['what']}` | {k['phase']} | {k['count']} | {k['bytes'] / 1e9:.1f} | {k['ms']:.2f} |" for k in budget[0]["passes"]]
+    kernels = json.loads((RESULTS / "gpu-kernels.json").read_text())
+    lines += [
+        "",
+        f"What Triton {kernels['triton']} makes of each kernel's default for compute capability 9.0 (`benchmarks/kernel_quality.py`): "
+        "compiled, not run. *held*: programs that fit on a multiprocessor at a time; *rounds*: programs over what 132 "
+        "multiprocessors hold; *stack*: bytes that a thread's registers spill; *bits*: of the widest load; *KB*: bytes on their way to a "
+        "multiprocessor if each thread waits for its loads (about 40 keep the memory busy); *wgmma*: tensor-core instructions of Hopper; "
+        "*ahead*: loads that are issued a turn of the loop ahead.",
+        "",
+        "| kernel | at | programs | held | rounds | registers | stack | shared, KB | bits | KB | wgmma | ahead |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in kernels["rows"]:
+        widest = max(map(int, [*r["loads"], *r["copies"]]), default=0)
+        lines.append(
+            f"| `{r['kernel']}` | {r['at']} | {r['programs']} | {r['held']} × {r['warps']} warps | {r['waves']:.1f} | {r['registers']} | {r['stack']} | "
+            f"{r['shared'] / 1024:.0f} | {widest} | {r['KB']:.0f} | {r['wgmma'] or ''} | {sum(r['copies'].values()) or ''} |"
+        )
+    return "\n".join([*lines, "", GPU_NOTES])
+
+
+GPU_NOTES = """What this shows, and what was done about it:
+
+* Every kernel that is bound by memory goes over its data once, by loads of 128 bits (64 in dropout, for four numbers a
+  thread). Cross-entropy with its gradient (`_both`) reads a row twice, but two or three rows a multiprocessor fit into the
+  second-level cache, so memory sees one reading. In backward of the norms all programs fit at once, and fetch the next rows while they work.
+* Exact GELU would be bound by arithmetic with Triton's `erf` (38 instructions an element, where memory's time allows about
+  28); with a formula of its own it takes 24.
+* Attention multiplies by wgmma throughout, but for heads of 256 in backward, whose block of 32 keys takes the older
+  instructions and so keeps everything in registers. In its inner loop at a width of 64, forward has 534 instructions a warp for
+  128 × 64 scores, and tensor cores, exponentials and issue slots each need about 510 cycles: no one of them can be hidden
+  wholly. Backward makes 7 products where one pass with atomics would make 5: it gives the same bits at every run.
+* float32 attention with heads of 256 still spills in one kernel (360 bytes a thread); narrower heads do not.
+"""
+
+
 def main():
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), overhead(), processes()]))
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), overhead(), processes(), gpu()]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """An estimate, made without a GPU, of what one training step of GPT-2 on a GPU moves, computes, launches and holds.
 
     python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--all] [--output FILE.json]
+    python benchmarks/step_budget.py --results    # for docs/benchmarks.md: base and small, to benchmarks/results/gpu-budget.json
 
 The real step (autocast, forward, loss, backward, clip, AdamW) runs at its real sizes on arrays that have a shape, a dtype
 and a place but no contents: CuPy's calls go to the tests' stand-in, whose arithmetic is replaced by "make the result and
@@ -329,27 +330,55 @@ def measure(size, batch, half):
             "resident_GiB": resident / 2**30, "peak_GiB": Memory.peak / 2**30}  # fmt: skip
 
 
-def table(found, everything=False):
-    """The figures as lines: launches of one kind and size together, the dearest first."""
+def kinds_of(rows):
+    """((phase, what), sums) of launches of one kind and size, the dearest first."""
     kinds = defaultdict(lambda: {"count": 0, "bytes": 0, "flops": 0, "ms": 0.0})
-    for row in found["launches"]:
+    for row in rows:
         kind = kinds[row["phase"], row["what"]]
         kind["count"] += 1
         for key in ("bytes", "flops", "ms"):
             kind[key] += row[key]
+    return sorted(kinds.items(), key=lambda item: -item[1]["ms"])
+
+
+def totals(rows):
+    """The sums over some launches."""
+    started = [r for r in rows if r["road"] != "alloc"]
+    products = [r for r in started if r["flops"]]
+    return {
+        "launches": len(started), "bound_ms": sum(r["ms"] for r in started), "likely_ms": sum(r["likely"] for r in started),
+        "products_ms": sum(r["ms"] for r in products), "TFLOP": sum(r["flops"] for r in products) / 1e12,
+        "GB_without_products": sum(r["bytes"] for r in started if not r["flops"]) / 1e9, "host_ms": sum(r["us"] for r in rows) / 1e3,
+    }  # fmt: skip
+
+
+def write_results():
+    """What docs/benchmarks.md shows: sums for both models, and the dearest passes over memory."""
+    results = []
+    for size in ("base", "small"):
+        found = measure(size, 32, "bfloat16")
+        rows = found.pop("launches")
+        passes = [(phase, what, kind) for (phase, what), kind in kinds_of(rows) if not kind["flops"]][:12]
+        found["all"] = totals(rows)
+        found["passes"] = [{"phase": phase, "what": what, **kind} for phase, what, kind in passes]
+        results.append(found)
+    (ROOT / "benchmarks" / "results" / "gpu-budget.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def table(found, everything=False):
+    """The figures as lines: launches of one kind and size together, the dearest first."""
     lines = [f"{'launch (estimates, not measured)':<78}{'phase':>9}{'count':>7}{'MB':>10}{'GFLOP':>10}{'ms':>8}"]
-    ordered = sorted(kinds.items(), key=lambda item: -item[1]["ms"])
+    ordered = kinds_of(found["launches"])
     for (phase, what), kind in ordered if everything else ordered[:40]:
         lines.append(f"{what[:77]:<78}{phase:>9}{kind['count']:>7}{kind['bytes'] / 1e6:>10.1f}{kind['flops'] / 1e9:>10.1f}{kind['ms']:>8.3f}")
     rows = found["launches"]
     lines.append("")
     for phase in ("forward", "backward", "update", "all"):
-        here = [r for r in rows if phase in (r["phase"], "all") and r["road"] != "alloc"]
-        products = sum(r["ms"] for r in here if r["flops"])
-        total, host = sum(r["ms"] for r in here), sum(r["us"] for r in rows if phase in (r["phase"], "all")) / 1e3
+        sums = totals([r for r in rows if phase in (r["phase"], "all")])
         lines.append(
-            f"{phase:<9} bound {total:6.2f} ms, likely {sum(r['likely'] for r in here):6.2f} (of the bound: products {products:.2f}, memory {total - products:.2f}: "
-            f"{sum(r['bytes'] for r in here if not r['flops']) / 1e9:.1f} GB), {len(here)} launches, host about {host:.1f} ms if not captured"
+            f"{phase:<9} bound {sums['bound_ms']:6.2f} ms, likely {sums['likely_ms']:6.2f} (of the bound: products {sums['products_ms']:.2f}, "
+            f"memory {sums['bound_ms'] - sums['products_ms']:.2f}: {sums['GB_without_products']:.1f} GB), {sums['launches']} launches, "
+            f"host about {sums['host_ms']:.1f} ms if not captured"
         )
     for road in HOST_US:
         lines.append(f"  {road}: {sum(r['road'] == road for r in rows)} calls")
@@ -366,8 +395,11 @@ def main():
     parser.add_argument("--all", action="store_true", help="every kind of launch, not the 40 dearest")
     parser.add_argument("--in-order", action="store_true", help="every launch in its order instead")
     parser.add_argument("--output", help="a JSON file for every launch in order")
+    parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-budget.json")
     options = parser.parse_args()
     install()
+    if options.results:
+        return write_results()
     found = measure(options.model, options.batch, None if options.dtype == "float32" else options.dtype)
     if options.output:
         Path(options.output).write_text(json.dumps(found, indent=1))
