@@ -530,7 +530,7 @@ def kernels(report, interpret):
         timed(f"conv2d backward {dtype}", back, flops=2 * flops, kind=dtype)
         options = dict(zip(("stride", "padding", "dilation", "groups"), args, strict=True))
         timed(
-            f"conv_transpose2d forward {dtype}", lambda: m.conv_transpose.forward(xp, g, w, shape=(56, 56), **options),
+            f"conv_transpose2d forward {dtype}", lambda: m.conv_transpose.forward(xp, g, w, shape=CONV[2:], **options),
             flops=flops, kind=dtype,
         )  # fmt: skip
 
