@@ -418,12 +418,12 @@ def _candidates(kernel, depth, wide):
         medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
     elif kernel == "keys":
-        default = {64: _options(64, 128, 8, 2), 128: _options(32, 128, 8, 2), 256: _options(64, 32, 8, 2)}[size]
-        medium = [_options(64, 64, 4, 2), _options(32, 128, 4, 3), _options(64, 128, 8, 3), _options(64, 64, 8, 2)]
+        default = {64: _options(64, 64, 4, 3), 128: _options(32, 128, 8, 2), 256: _options(64, 32, 8, 2)}[size]
+        medium = [_options(64, 128, 8, 2), _options(64, 64, 4, 2), _options(64, 128, 8, 3), _options(32, 128, 4, 3)]
         large = [_options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
     else:
         default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 2)}[size]
-        medium = [_options(64, 64, 4, 2), _options(128, 32, 4, 3), _options(128, 64, 8, 3), _options(64, 128, 8, 2)]
+        medium = [_options(64, 64, 4, 3), _options(64, 64, 4, 2), _options(64, 128, 4, 3), _options(128, 64, 8, 3)]
         large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (1, 2, 3)]
     return {"none": [default], "medium": medium, "max": large}
 
