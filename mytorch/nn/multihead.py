@@ -48,12 +48,12 @@ def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
     return d == 3
 
 
-def _projected(query, key, value, packed, separate, bias):
+def _projected(query, key, value, packed, separate, bias, fused):
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     if packed is not None and query is key and key is value:
-        return F.linear(query, packed, bias).chunk(3, -1)
+        return F.linear(query, packed, bias, fused=fused).chunk(3, -1)
     weights = separate if packed is None else packed.chunk(3)
-    return tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    return tuple(F.linear(x, w, b, fused=fused) for x, w, b in zip((query, key, value), weights, biases, strict=True))
 
 
 def multi_head_attention_forward(
@@ -75,7 +75,8 @@ def multi_head_attention_forward(
         static_k, static_v: (N * heads, S, E / heads), in the place of the projected key and value.
         need_weights: also return the weights, (N, L, S), or (N, heads, L, S) if not average_attn_weights.
         is_causal: a hint that attn_mask is the causal one.
-        fused: use a fused kernel for attention, or, where the weights are wanted, for softmax; see `mytorch.fused`.
+        fused: use a fused kernel for attention, or, where the weights are wanted, for softmax; False: also none for the projections.
+            See `mytorch.fused`.
 
     Raises:
         AssertionError, RuntimeError: shapes that don't fit together, or the hint without a mask.
@@ -116,7 +117,8 @@ def multi_head_attention_forward(
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     if packed is None and any(w is None for w in separate):
         raise AssertionError("use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None")
-    q, k, v = _projected(query, key, value, packed, separate, in_proj_bias)  # (L, N, E), (S, N, E)
+    linear_fused = False if fused is False else None
+    q, k, v = _projected(query, key, value, packed, separate, in_proj_bias, linear_fused)  # (L, N, E), (S, N, E)
     extra = 0
     if (bias_k is None) != (bias_v is None):
         raise AssertionError("bias_k and bias_v are given together or not at all")
@@ -150,7 +152,7 @@ def multi_head_attention_forward(
         weights = weights if batched else weights.squeeze(0)
     else:
         out = F.scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
-    out = F.linear(out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias)
+    out = F.linear(out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias, fused=linear_fused)
     return (out if batched else out.squeeze(1)), weights
 
 
