@@ -138,10 +138,11 @@ class TransformerEncoderLayer(_Layer):
     ):  # fmt: skip
         super().__init__()
         made = {"device": device, "dtype": dtype, "fused": fused}
+        linear = {**made, "bias": bias, "fused": False if fused is False else None}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, **linear)
         self.dropout = Dropout(dropout, fused=fused)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, **linear)
         self.norm_first = norm_first
         self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
@@ -171,11 +172,12 @@ class TransformerDecoderLayer(_Layer):
     ):  # fmt: skip
         super().__init__()
         made = {"device": device, "dtype": dtype, "fused": fused}
+        linear = {**made, "bias": bias, "fused": False if fused is False else None}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, **linear)
         self.dropout = Dropout(dropout, fused=fused)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, **linear)
         self.norm_first = norm_first
         for i in (1, 2, 3):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made))
