@@ -122,6 +122,7 @@ class EmbeddingBag(_Table):
         sparse: accepted; gradients are dense, which is said once.
         include_last_offset: offsets also say where the last bag ends.
         padding_idx: a row that is not counted and gets no gradient.
+        fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (bags, n) integers, or (n,) with offsets (bags,), to (bags, embedding_dim).
     """
@@ -140,8 +141,11 @@ class EmbeddingBag(_Table):
         padding_idx=None,
         device=None,
         dtype=None,
+        *,
+        fused=None,
     ):
         super().__init__()
+        self.fused = fused
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("padding_idx must be within num_embeddings")
@@ -206,6 +210,7 @@ class EmbeddingBag(_Table):
             per_sample_weights,
             self.include_last_offset,
             self.padding_idx,
+            fused=self.fused,
         )
 
     def extra_repr(self):

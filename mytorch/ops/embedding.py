@@ -160,7 +160,7 @@ def to_host(raw):
 @at_inputs
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
-    per_sample_weights=None, include_last_offset=False, padding_idx=None,
+    per_sample_weights=None, include_last_offset=False, padding_idx=None, *, fused=None,
 ):  # fmt: skip
     """The sums, means or maxima of bags of rows of `weight` (V, C): a tensor (bags, C); zeros for empty bags.
 
@@ -172,6 +172,7 @@ def embedding_bag(
         sparse: accepted; the gradient is dense, which is said once.
         per_sample_weights: what each row is multiplied by, of input's shape; for sums only.
         padding_idx: this row is not counted and gets no gradient.
+        fused: use a fused kernel to look the rows up; see `mytorch.fused`.
 
     Raises:
         ValueError: shapes, offsets or a mode that make no sense.
@@ -216,7 +217,7 @@ def embedding_bag(
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
-    rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq)  # (n, C)
+    rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)  # (n, C)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)

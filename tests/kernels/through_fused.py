@@ -154,7 +154,11 @@ def test_a_layer_passes_fused_on(make, shape):
 def test_layers_of_indices_and_targets_pass_fused_on():
     target = classes(5, 3)
     for fused in (False, True):
-        nn.Embedding(7, 4, fused=fused).to("cuda")(classes(7, 3)).sum().backward()
+        for layer in (nn.Embedding(7, 4, fused=fused), nn.EmbeddingBag(7, 4, mode="sum", fused=fused)):
+            LAUNCHED.clear()
+            layer.to("cuda")(classes(7, 3, 2)).sum().backward()
+            assert bool(LAUNCHED) == fused
+        LAUNCHED.clear()
         nn.CrossEntropyLoss(label_smoothing=0.1, fused=fused)(floats(3, 5), target).backward()
         nn.CrossEntropyLoss(fused=fused)(floats(3, 5), F.softmax(floats(3, 5), -1, fused=False).detach()).backward()
         assert bool(LAUNCHED) == fused

@@ -141,12 +141,12 @@ def _forward_columns(x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.
     outer = (tl.program_id(0) // blocks).to(tl.int64)
     col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
     rows = tl.arange(0, ROWS)[:, None]
-    base = outer * length * inner + rows.to(tl.int64) * inner + col
+    base = outer * length * inner + col
     peak = tl.full((1, COLS), float("-inf"), tl.float32)
     total = tl.zeros((1, COLS), tl.float32)
     for start in range(0, length, ROWS):
         inside = (start + rows < length) & (col < inner)
-        x = tl.load(x_ptr + base + start * inner, mask=inside, other=float("-inf")).to(tl.float32)
+        x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(tl.float32)
         higher = tl.maximum(peak, tl.max(x, axis=0, keep_dims=True))
         still = tl.where(higher == float("-inf"), 0.0, higher)
         e = tl.exp2((x - still) * LOG2E)
@@ -157,16 +157,16 @@ def _forward_columns(x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.
                 out = x - peak - tl.log2(total) * LN2
             else:
                 out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(out_ptr + base + rows * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
     if not ONE:
         for start in range(0, length, ROWS):
             inside = (start + rows < length) & (col < inner)
-            x = tl.load(x_ptr + base + start * inner, mask=inside, other=float("-inf")).to(tl.float32)
+            x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(tl.float32)
             if LOG:
                 out = x - peak - tl.log2(total) * LN2
             else:
                 out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(out_ptr + base + start * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(out_ptr + base + (start + rows).to(tl.int64) * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -175,13 +175,13 @@ def _backward_columns(g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, 
     outer = (tl.program_id(0) // blocks).to(tl.int64)
     col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
     rows = tl.arange(0, ROWS)[:, None]
-    base = outer * length * inner + rows.to(tl.int64) * inner + col
+    base = outer * length * inner + col
     total = tl.zeros((1, COLS), tl.float32)
     for start in range(0, length, ROWS):
         inside = (start + rows < length) & (col < inner)
-        g = tl.load(g_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
         if ONE or not LOG:
-            out = tl.load(out_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+            out = tl.load(out_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
         if LOG:
             total += tl.sum(g, axis=0, keep_dims=True)
         else:
@@ -191,17 +191,17 @@ def _backward_columns(g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, 
                 gx = g - tl.exp2(out * LOG2E) * total
             else:
                 gx = out * (g - total)
-            tl.store(gx_ptr + base, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+            tl.store(gx_ptr + base + rows * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
     if not ONE:
         for start in range(0, length, ROWS):
             inside = (start + rows < length) & (col < inner)
-            g = tl.load(g_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
-            out = tl.load(out_ptr + base + start * inner, mask=inside, other=0.0).to(tl.float32)
+            g = tl.load(g_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
+            out = tl.load(out_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
             if LOG:
                 gx = g - tl.exp2(out * LOG2E) * total
             else:
                 gx = out * (g - total)
-            tl.store(gx_ptr + base + start * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+            tl.store(gx_ptr + base + (start + rows).to(tl.int64) * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
 
 
 def _columns(shape, dim):
