@@ -223,7 +223,9 @@ def dropout(input, p=0.5, training=True, inplace=False, *, fused=None):
 
 def relu(input, inplace=False, *, fused=None):
     """max(input, 0); `inplace` writes it into the input."""
-    return input.relu_() if inplace else _relu(input, fused=fused)
+    if inplace:
+        return input.relu_() if fused is not True else overwrite(input, _relu(input, fused=True), "inplace=True")
+    return _relu(input, fused=fused)
 
 
 def _channel_dropout(d):

@@ -4,6 +4,7 @@ import inspect
 import math
 import warnings
 
+from ..ops.core import say_reference
 from ..ops.loss import _legacy
 from . import functional as F
 from .linear import Linear
@@ -85,6 +86,8 @@ def _loss(name, function, order, inputs=("input", "target"), buffers=(), by_name
             if n not in defaults and n not in ("auto", "fused"):
                 raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
             given[n] = value
+        if given.get("fused") is True:
+            say_reference(function, "there is no kernel for it")
         _Loss.__init__(self, given.get("size_average"), given.get("reduce"), given["reduction"])
         for n in kept:
             self.register_buffer(n, given[n]) if n in buffers else setattr(self, n, given[n])
@@ -207,6 +210,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         bias: whether the layer has one.
         weight, reduction, ignore_index, label_smoothing: as CrossEntropyLoss's.
         options: a LinearCrossEntropyOptions, to go through the batch in pieces.
+        fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (N, in_features) or (in_features,), and targets (N, *out_features) or ().
     """
@@ -225,6 +229,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         ignore_index=None,
         label_smoothing=0.0,
         options=None,
+        fused=None,
     ):
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
@@ -237,6 +242,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.label_smoothing = label_smoothing
         self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias=bias, device=device, dtype=dtype)
         self.options = options
+        self.fused = fused
 
     def forward(self, input, target):
         bias = self.linear.bias
@@ -250,6 +256,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
             options=self.options,
+            fused=self.fused,
         )
 
     def extra_repr(self):

@@ -1,6 +1,6 @@
 """Normalisation layers."""
 
-from ..dtypes import finfo, int64
+from ..dtypes import finfo, float32, int64, promote_types
 from ..ops.creation import ones, zeros
 from . import functional as F
 from . import init
@@ -108,7 +108,7 @@ class RMSNorm(Module):
             return total, self(total, dtype=dtype)
         if self.auto:
             dims = tuple(range(-len(self.normalized_shape), 0))
-            eps = finfo(input.dtype).eps if self.eps is None else self.eps
+            eps = finfo(promote_types(input.dtype, float32)).eps if self.eps is None else self.eps
             out = input * (input.square().mean(dims, keepdim=True) + eps).rsqrt()
             out = out if self.weight is None else out * self.weight
             return out if dtype is None else out.to(dtype)

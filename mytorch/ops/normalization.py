@@ -6,7 +6,7 @@ import numpy as np
 
 from .._array import at_inputs
 from ..backend import Namespace, xp_of
-from ..dtypes import as_dtype, finfo, promote_types
+from ..dtypes import as_dtype, finfo, float32, promote_types
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -117,7 +117,7 @@ _rms_norm.fuse(cuda="mytorch.kernels.triton.rms_norm")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is the dtype's own if not given.
+    """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is that of the dtype, float32 at least, if not given.
 
     Args:
         dtype: of the result, rounded once; input's if not given (float32 under a GPU's autocast).
@@ -127,7 +127,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
     Source: Zhang and Sennrich, 2019.
     """
     width = _width(input, normalized_shape, weight, None, "rms_norm")
-    eps = finfo(input.dtype).eps if eps is None else eps
+    eps = finfo(promote_types(input.dtype, float32)).eps if eps is None else eps
     return _rms_norm(input, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
 
 
@@ -222,7 +222,7 @@ def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dt
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm."""
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
     _check_residual(input, residual, "add_rms_norm")
-    eps = finfo(promote_types(input.dtype, residual.dtype)).eps if eps is None else eps
+    eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps
     if input.device.type == "cpu":
         total = input + residual
         return total, _rms_norm(total, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)

@@ -159,6 +159,9 @@ def test_layers_of_indices_and_targets_pass_fused_on():
             layer.to("cuda")(classes(7, 3, 2)).sum().backward()
             assert bool(LAUNCHED) == fused
         LAUNCHED.clear()
+        nn.LinearCrossEntropyLoss(4, 5, fused=fused).to("cuda")(floats(3, 4), target).backward()
+        assert bool(LAUNCHED) == fused
+        LAUNCHED.clear()
         nn.CrossEntropyLoss(label_smoothing=0.1, fused=fused)(floats(3, 5), target).backward()
         nn.CrossEntropyLoss(fused=fused)(floats(3, 5), F.softmax(floats(3, 5), -1, fused=False).detach()).backward()
         assert bool(LAUNCHED) == fused
@@ -169,6 +172,7 @@ UNABLE = {
     "shape": lambda: F.conv3d(floats(1, 2, 3, 3, 3), floats(2, 2, 2, 2, 2), fused=True),
     "heads": lambda: F.scaled_dot_product_attention(*(floats(1, 2, 3, 300) for _ in "qkv"), fused=True),
     "no kernel": lambda: F.relu(floats(3), fused=True),
+    "in place": lambda: nn.ReLU(inplace=True, fused=True)(floats(3).detach()),
     "the last layer": lambda: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), reduction="none", fused=True),
 }
 

@@ -11,6 +11,7 @@ case("softmax", [(3, 4)], dim=[0, 1, -1], also=[[(20, 70)]])
 case("log_softmax", [(3, 4)], dim=[0, 1, -1])
 case("layer_norm", [(3, 4, 5), (4, 5), (4, 5)], torch=F + "layer_norm", ours=F + "layer_norm", normalized_shape=[(4, 5)], half=False)
 case("layer_norm", [(30, 40)], torch=F + "layer_norm", ours=F + "layer_norm", normalized_shape=[(40,)])
+case("rms_norm", [(3, 5)], torch=F + "rms_norm", ours=F + "rms_norm", normalized_shape=[(5,)], eps=[None], domain=(-1e-3, 1e-3), grad=False)
 case("rms_norm", [(3, 5)], torch=F + "rms_norm", ours=F + "rms_norm", normalized_shape=[(5,)], half=False)
 
 
