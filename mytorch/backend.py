@@ -461,12 +461,23 @@ def to_device(raw, where, non_blocking=False):
             if here is not CPU:
                 return _from_other_gpu(xp, raw)
             if not is_pinned(raw):
-                return xp.asarray(raw)  # through page-locked memory of CuPy's own, without waiting
+                return _staged(xp, raw)
             if non_blocking and raw.flags.c_contiguous:
                 return _to_gpu_later(xp, raw)
             return xp.asarray(raw, blocking=True)
     except MemoryError as error:
         raise out_of_memory(error) from None
+
+
+def _staged(xp, raw):
+    """A copy of a host array on the current GPU, through page-locked memory of CuPy's own, without waiting.
+
+    Raises:
+        CaptureError: it is being captured into a CUDA graph, and holds more than one number.
+    """
+    if raw.size > 1:
+        capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
+    return capturing.upload(xp, raw)
 
 
 def is_pinned(raw):
