@@ -416,7 +416,8 @@ def one_hot(tensor, num_classes=-1):
         num_classes: the largest index plus one if -1.
 
     Raises:
-        RuntimeError: an index is negative or not below num_classes.
+        RuntimeError: an index is negative or not below num_classes; on a GPU it is looked for only if num_classes is -1,
+            since the answer would have to be waited for.
     """
 
     if tensor.dtype.category != dtypes.INT:
@@ -425,14 +426,14 @@ def one_hot(tensor, num_classes=-1):
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return zeros(*tensor.shape, num_classes, dtype=dtypes.int64, device=tensor.device)
-    if int(tensor.min()) < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    largest = int(tensor.max())
-    if num_classes == -1:
-        num_classes = largest + 1
-    elif largest >= num_classes:
-        raise RuntimeError(f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}.")
-
+    if num_classes == -1 or not tensor.is_cuda:
+        if int(tensor.min()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        largest = int(tensor.max())
+        if num_classes == -1:
+            num_classes = largest + 1
+        elif largest >= num_classes:
+            raise RuntimeError(f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}.")
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
 
 

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from .._array import Array
 from ..backend import device_guard, xp_of
 from .optimizer import Optimizer, check_flags, check_range, count_step, number, zeros_for
@@ -193,7 +195,7 @@ class NAdam(_Moments):
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * psi))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * psi))
         now = before * mu
-        state["mu_product"] = Array._wrap(xp_of(p).full((), now, "float32"))
+        state["mu_product"] = Array._wrap(np.full((), now, np.float32))
         m, v = zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)
         m += (g - m) * (1 - beta1)
         v *= beta2
@@ -289,12 +291,12 @@ class ASGD(_Rule):
         )  # fmt: skip
 
     def update(self, p, g, state, group):
-        lr, xp = number(group["lr"]), xp_of(p)
+        lr = number(group["lr"])
         g = self.decayed(p, g, group)
         t = count_step(state)
         for name, first in (("eta", lr), ("mu", 1.0)):
             if name not in state:
-                state[name] = Array._wrap(xp.full((), first, "float32"))
+                state[name] = Array._wrap(np.full((), first, np.float32))
         eta, mu = float(state["eta"].item()), float(state["mu"].item())
         p *= 1 - group["lambd"] * eta
         p -= g * eta
@@ -303,5 +305,5 @@ class ASGD(_Rule):
             average[...] = p
         else:
             average += (p - average) * mu
-        state["eta"] = Array._wrap(xp.full((), lr / (1 + group["lambd"] * lr * t) ** group["alpha"], "float32"))
-        state["mu"] = Array._wrap(xp.full((), 1 / max(1, t - group["t0"]), "float32"))
+        state["eta"] = Array._wrap(np.full((), lr / (1 + group["lambd"] * lr * t) ** group["alpha"], np.float32))
+        state["mu"] = Array._wrap(np.full((), 1 / max(1, t - group["t0"]), np.float32))

@@ -355,14 +355,17 @@ def _with_hooks(step):
 Optimizer.step = _with_hooks(Optimizer.step)
 
 
+_HOST_NUMBERS = ("step", "mu_product", "eta", "mu")  # of a state: float32 numbers that rules compute with on the host
+
+
 def _like(p, name, value, as_tensor=False):
     """A loaded state value in the parameter's dtype and on its device: an Array, or a Tensor for those
-    optimizers that define `step` themselves. The step count stays as it is, in float32."""
+    optimizers that define `step` themselves. Numbers such as the step count stay on the host."""
     if hasattr(value, "detach") and hasattr(value, "numpy") and not isinstance(value, (Tensor, Array)):
         value = _from_foreign(value.detach().cpu())
     if isinstance(value, (Tensor, Array, np.ndarray)):
         array = Array(value)
-        if name == "step":
+        if name in _HOST_NUMBERS:
             array = Array._wrap(np.array(array.item(), np.float32))
         else:
             wanted = p.dtype if p.dtype.is_floating_point else array.dtype
