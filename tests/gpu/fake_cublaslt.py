@@ -7,12 +7,14 @@ dimensions, alignment, supported dtypes, workspace), and computes the column-maj
 
 import copy
 import ctypes
+import functools
 import math
 
 import fake_cupy
 import ml_dtypes
 import numpy as np
 
+_Words = ctypes.c_uint64 * 8
 SUCCESS, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 0, 7, 14, 15
 STATUS = {0: "SUCCESS", 1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED"}
 DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16)}
@@ -21,6 +23,7 @@ COMBINATIONS = {  # (compute type, scale type) -> dtypes of (A and B, C and D)
     (77, 0): {(0, 0)},
     (70, 1): {(1, 1)},
 }
+_chars = functools.cache(lambda n: ctypes.c_char * n)  # ctypes' types are garbage in cycles
 DESC = {  # number -> (name, ctype, default)
     0: ("compute", ctypes.c_int32, None), 1: ("scale", ctypes.c_int32, None), 2: ("pointer_mode", ctypes.c_int32, 0),
     3: ("transa", ctypes.c_int32, 0), 4: ("transb", ctypes.c_int32, 0), 5: ("transc", ctypes.c_int32, 0),
@@ -204,7 +207,7 @@ class FakeCublasLt:
         """What lies at an address as (batch, rows, cols), a view of the memory."""
         dtype = DTYPES[layout.type]
         last = (layout.batch - 1) * layout.stride + (layout.cols - 1) * layout.ld + layout.rows
-        bits = np.frombuffer((ctypes.c_char * (last * dtype.itemsize)).from_address(at), dtype)
+        bits = np.frombuffer(_chars(last * dtype.itemsize).from_address(at), dtype)
         strides = [s * dtype.itemsize for s in (layout.stride, 1, layout.ld)]
         return np.lib.stride_tricks.as_strided(bits, (layout.batch, layout.rows, layout.cols), strides)
 
@@ -213,7 +216,7 @@ class FakeCublasLt:
         desc = self._get(desc, DESC)
         layouts = [self._get(x, LAYOUT) for x in (a_layout, b_layout, c_layout, d_layout)]
         m, n, k = self._sizes(desc, layouts)
-        mark, rank, *aligned, needed, _ = (ctypes.c_uint64 * 8).from_address(algo)
+        mark, rank, *aligned, needed, _ = _Words.from_address(algo)
         need(mark == 0xA190, "this is no algorithm")
         need(workspace and workspace % 16 == 0 and size >= needed, f"workspace of {size} at {workspace}")
         for at, align in zip((a, b, c, d), aligned, strict=True):
@@ -239,10 +242,10 @@ class FakeCublasLt:
             product += self._matrices(c, layouts[2]).astype(wide) * wide(beta)
         out = self._matrices(d, layouts[3])
         if desc.epilogue & BIAS:
-            bias = np.frombuffer((ctypes.c_char * (m * out.itemsize)).from_address(desc.bias), out.dtype)
+            bias = np.frombuffer(_chars(m * out.itemsize).from_address(desc.bias), out.dtype)
             product += bias.astype(wide)[:, None]
         if desc.epilogue == BGRADB:
-            total = np.frombuffer((ctypes.c_char * (n * out.itemsize)).from_address(desc.bias), out.dtype)
+            total = np.frombuffer(_chars(n * out.itemsize).from_address(desc.bias), out.dtype)
             total[:] = right[0].sum(0).astype(out.dtype)
         if desc.epilogue & AUX:
             place = Opaque(LAYOUT, type=layouts[3].type, rows=m, cols=n, ld=desc.aux_ld)

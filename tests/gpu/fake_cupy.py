@@ -15,6 +15,7 @@ import types
 import weakref
 from pathlib import Path
 
+import fake_pool
 import numpy as np
 from cupy_loops import OPERATORS, TABLE, as_cupy, loop_for
 
@@ -326,6 +327,7 @@ class ndarray:
             known = _owners.get(id(a))
             if known is not None and known._a is a:  # a function gave its argument back
                 self._device = known._device
+            fake_pool.allocate(a, self._device)
             _owners[id(a)] = self
 
     device = property(lambda self: _Device(self._device))
@@ -582,26 +584,6 @@ class _Generator:
         return lambda *args, **kwargs: check(args, kwargs) or wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
 
 
-class OutOfMemoryError(MemoryError):
-    pass
-
-
-class _Pool:
-    def used_bytes(self):
-        return 0
-
-    total_bytes = free_bytes = used_bytes
-
-    def malloc(self, size):
-        raise NotImplementedError("the stand-in's arrays are NumPy's")
-
-    def set_limit(self, size=None, fraction=None):
-        return None
-
-    def free_all_blocks(self):
-        return None
-
-
 class _Stream(_Current):
     null = None
 
@@ -744,19 +726,20 @@ def install(devices=None):
     module.lib = types.SimpleNamespace(stride_tricks=_Functions("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
     module.random = types.SimpleNamespace(default_rng=_Generator, Generator=lambda bits: _Generator(bits), XORWOW=lambda seed=None: seed, Philox4x3210=lambda seed=None: seed)
     module.from_dlpack = _from_dlpack
-    module.get_default_memory_pool = _Pool
-    module.get_default_pinned_memory_pool = _Pool
+    fake_pool.current = lambda: _current
+    pool, pinned = fake_pool.DefaultPool(), fake_pool.MemoryPool()
+    module.get_default_memory_pool, module.get_default_pinned_memory_pool = lambda: pool, lambda: pinned
     module.get_array_module = lambda *args: module if any(isinstance(a, ndarray) for a in args) else np
     runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=lambda: (1 << 30, 1 << 31), runtimeGetVersion=lambda: 13000,
-        driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": 1 << 31, "multiProcessorCount": 1, "major": 9, "minor": 0},
+        getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=fake_pool.mem_get_info, runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": fake_pool.TOTAL, "multiProcessorCount": 1, "major": 9, "minor": 0},
         deviceSynchronize=lambda: waits("deviceSynchronize"),
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=_Pool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
-        get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
-        is_available=lambda: True, MemoryHook=type("MemoryHook", (), {"__enter__": lambda self: self}),
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=fake_pool.MemoryPool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
+        get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
+        is_available=lambda: True, MemoryHook=fake_pool.MemoryHook,
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")

@@ -41,7 +41,7 @@ assert a["shape"] == (3, 3)
 OUT_OF_MEMORY = """
 import cupy
 def full(*args, **kwargs):
-    raise cupy.cuda.memory.OutOfMemoryError("Out of memory allocating 4,000,000 bytes.")
+    raise cupy.cuda.memory.OutOfMemoryError(4000000, 0)
 import mytorch
 x = mytorch.ones(3, device="cuda")
 from mytorch import backend

@@ -1,0 +1,129 @@
+"""The stand-in's memory: what CuPy's default pool says of live arrays, its limit, its hooks and its error.
+
+Sizes are rounded up to 512 bytes as CuPy rounds them. The pool packs perfectly, so it holds as much as was ever in use
+since `free_all_blocks`; like CuPy's it compares that with its limit.
+"""
+
+import threading
+import weakref
+from collections import defaultdict
+
+TOTAL = 1 << 37  # bytes of each GPU
+_used, _held, _limit = defaultdict(int), defaultdict(int), defaultdict(int)  # by device
+_alive = {}  # id of an array's owner -> the weak reference that counts it out
+_lock = threading.RLock()
+current = lambda: 0  # the current device; set by fake_cupy  # noqa: E731
+
+
+class OutOfMemoryError(MemoryError):
+    def __init__(self, size, total, limit=0):
+        limited = f", limit set to: {limit:,} bytes" if limit else ""
+        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes{limited}).")
+
+
+class MemoryHook:
+    """CuPy's base class: the hooks that are entered are told of every allocation."""
+
+    name = "MemoryHook"
+    entered = {}  # noqa: RUF012
+
+    def __enter__(self):
+        if self.name in self.entered:
+            raise KeyError(f"memory hook {self.name} already exists")
+        self.entered[self.name] = self
+        return self
+
+    def __exit__(self, *error):
+        del self.entered[self.name]
+
+    def alloc_preprocess(self, **event):
+        pass
+
+    alloc_postprocess = malloc_preprocess = malloc_postprocess = free_preprocess = free_postprocess = alloc_preprocess
+
+
+def _tell(what, **event):
+    for hook in list(MemoryHook.entered.values()):
+        getattr(hook, what)(**event)
+
+
+def allocate(a, device):
+    """Count a NumPy array that owns its memory, until it dies.
+
+    Raises:
+        OutOfMemoryError: it does not fit.
+    """
+    size = -(-a.nbytes // 512) * 512
+    if not size or id(a) in _alive:
+        return
+    event = {"device_id": device, "mem_size": size}
+    where = a.__array_interface__["data"][0]
+    _tell("malloc_preprocess", size=a.nbytes, **event)
+    with _lock:
+        held = max(_held[device], _used[device] + size)
+        fits = held <= (_limit[device] or TOTAL) or held == _held[device]
+        if fits:
+            if held > _held[device]:
+                _tell("alloc_preprocess", device_id=device, mem_size=held - _held[device])
+                _tell("alloc_postprocess", device_id=device, mem_size=held - _held[device], mem_ptr=where)
+            _used[device] += size
+            _held[device] = held
+            key = id(a)
+            _alive[key] = weakref.ref(a, lambda _: _free(key, where, event))
+    _tell("malloc_postprocess", size=a.nbytes, mem_ptr=where if fits else 0, pmem_id=id(a) if fits else 0, **event)
+    if not fits:
+        raise OutOfMemoryError(size, _held[device], _limit[device])
+
+
+def _free(key, where, event):
+    with _lock:
+        del _alive[key]
+        _used[event["device_id"]] -= event["mem_size"]
+    _tell("free_preprocess", mem_ptr=where, pmem_id=key, **event)
+    _tell("free_postprocess", mem_ptr=where, pmem_id=key, **event)
+
+
+class MemoryPool:
+    """A pool that arrays can be allocated from; the stand-in's all come from the default one."""
+
+    def __init__(self, allocator=None):
+        pass
+
+    def malloc(self, size):
+        raise NotImplementedError("the stand-in's arrays are NumPy's")
+
+    def used_bytes(self):
+        return 0
+
+    free_bytes = total_bytes = n_free_blocks = get_limit = used_bytes
+
+    def free_all_blocks(self, stream=None):
+        pass
+
+
+class DefaultPool(MemoryPool):
+    def used_bytes(self):
+        return _used[current()]
+
+    def total_bytes(self):
+        return _held[current()]
+
+    def free_bytes(self):
+        return self.total_bytes() - self.used_bytes()
+
+    def get_limit(self):
+        return _limit[current()]
+
+    def set_limit(self, size=None, fraction=None):
+        if size is not None and fraction is not None:
+            raise ValueError("size and fraction cannot be specified at one time")
+        if size is None and not 0 <= (fraction or 0) <= 1:
+            raise ValueError(f"memory limit fraction out of range: {fraction}")
+        _limit[current()] = int((fraction or 0) * TOTAL) if size is None else size
+
+    def free_all_blocks(self, stream=None):
+        _held[current()] = _used[current()]
+
+
+def mem_get_info():
+    return TOTAL - _held[current()], TOTAL
