@@ -221,6 +221,23 @@ def _cupy_where(xp):
     return where
 
 
+def _explain_out_of_memory(cp):
+    """Have CuPy's allocator say what helps where memory runs out, whoever asks; before, free what the pool holds in vain."""
+    allocator = cp.cuda.get_allocator()
+
+    def allocate(size):
+        try:
+            return allocator(size)
+        except MemoryError:
+            cp.get_default_memory_pool().free_all_blocks()  # a limit counts them, and CuPy does not free them for it
+        try:
+            return allocator(size)
+        except MemoryError as error:
+            raise out_of_memory(error) from None
+
+    cp.cuda.set_allocator(allocate)
+
+
 def _load_cupy():
     """Import CuPy and build its namespace; remember why where that fails."""
     global _cupy_ns, _cupy_problem, several
@@ -248,6 +265,7 @@ def _load_cupy():
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
+        _explain_out_of_memory(cp)
         several = cp.cuda.runtime.getDeviceCount() > 1
 
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from .. import backend
 
 _peak = defaultdict(int)  # device number -> most bytes seen in use
+_now = defaultdict(int)  # device number -> bytes in use, counted by the hook
+_most_held = defaultdict(int)  # device number -> most bytes that the pool held before it was emptied
 _hooked = False
 
 
@@ -41,7 +43,10 @@ def memory_reserved(device=None):
 
 
 def _watch():
-    """Note the pool's use after each allocation, so that its peak is known."""
+    """Count the pool's use at each allocation, so that its peak is known.
+
+    The pool itself adds up all that is in use when it is asked, so it is asked only where there may be a new peak.
+    """
     global _hooked
     if _hooked or not backend.cuda_available():
         return
@@ -51,8 +56,16 @@ def _watch():
         name = "mytorch-peak"
 
         def malloc_postprocess(self, **event):
+            if not event["mem_ptr"]:  # it failed
+                return
             number = event["device_id"]
-            _peak[number] = max(_peak[number], _pool().used_bytes())
+            _now[number] += event["mem_size"]
+            if _now[number] > _peak[number]:
+                _now[number] = _of(number, "used_bytes")
+                _peak[number] = max(_peak[number], _now[number])
+
+        def free_postprocess(self, **event):
+            _now[event["device_id"]] -= event["mem_size"]
 
     Peak().__enter__()
     _hooked = True
@@ -71,12 +84,14 @@ def reset_peak_memory_stats(device=None):
     """Forget the peak, and watch allocations from now on."""
     if backend.cuda_available():
         _watch()
-        _peak[_number(device)] = _of(device, "used_bytes")
+        number = _number(device)
+        _peak[number] = _now[number] = _of(device, "used_bytes")
+        _most_held[number] = 0
 
 
 def max_memory_reserved(device=None):
-    """Bytes held by the pool: it grows until `empty_cache`, so what it holds is its peak."""
-    return memory_reserved(device)
+    """The most bytes that the pool held since `reset_peak_memory_stats`: it only grows until `empty_cache`."""
+    return max(_most_held[_number(device)], memory_reserved(device)) if backend.cuda_available() else 0
 
 
 def mem_get_info(device=None):
@@ -106,6 +121,7 @@ def empty_cache():
     if backend.cuda_available():
         for number in range(backend.device_count()):
             with backend.cupy_ns().cuda.Device(number):
+                _most_held[number] = max(_most_held[number], _pool().total_bytes())
                 _pool().free_all_blocks()
         backend.cupy_ns().get_default_pinned_memory_pool().free_all_blocks()
 

@@ -327,7 +327,7 @@ class ndarray:
             known = _owners.get(id(a))
             if known is not None and known._a is a:  # a function gave its argument back
                 self._device = known._device
-            fake_pool.allocate(a, self._device)
+            fake_pool.allocate(a)
             _owners[id(a)] = self
 
     device = property(lambda self: _Device(self._device))
@@ -739,7 +739,7 @@ def install(devices=None):
     cuda.__dict__.update(
         runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=fake_pool.MemoryPool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
         get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
-        is_available=lambda: True, MemoryHook=fake_pool.MemoryHook,
+        is_available=lambda: True, MemoryHook=fake_pool.MemoryHook, get_allocator=fake_pool.get_allocator, set_allocator=fake_pool.set_allocator,
     )  # fmt: skip
     module.cuda = cuda
     cupyx = types.ModuleType("cupyx")

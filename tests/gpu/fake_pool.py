@@ -10,7 +10,7 @@ from collections import defaultdict
 
 TOTAL = 1 << 37  # bytes of each GPU
 _used, _held, _limit = defaultdict(int), defaultdict(int), defaultdict(int)  # by device
-_alive = {}  # id of an array's owner -> the weak reference that counts it out
+_alive = {}  # id of an array that owns memory -> (a reference that forgets it, its block)
 _lock = threading.RLock()
 current = lambda: 0  # the current device; set by fake_cupy  # noqa: E731
 
@@ -47,40 +47,56 @@ def _tell(what, **event):
         getattr(hook, what)(**event)
 
 
-def allocate(a, device):
-    """Count a NumPy array that owns its memory, until it dies.
+def allocate(a):
+    """Take memory from the allocator for a NumPy array that owns its own, until it dies."""
+    if a.nbytes and id(a) not in _alive:
+        block, key = _allocator(a.nbytes), id(a)
+        _alive[key] = weakref.ref(a, lambda _: _alive.pop(key)), block
+
+
+class Block:
+    """Memory of the default pool; counted out when it dies.
 
     Raises:
         OutOfMemoryError: it does not fit.
     """
-    size = -(-a.nbytes // 512) * 512
-    if not size or id(a) in _alive:
-        return
-    event = {"device_id": device, "mem_size": size}
-    where = a.__array_interface__["data"][0]
-    _tell("malloc_preprocess", size=a.nbytes, **event)
-    with _lock:
-        held = max(_held[device], _used[device] + size)
-        fits = held <= (_limit[device] or TOTAL) or held == _held[device]
-        if fits:
-            if held > _held[device]:
+
+    def __init__(self, nbytes):
+        device, size = current(), -(-nbytes // 512) * 512
+        self.event = {"device_id": device, "mem_size": size}
+        _tell("malloc_preprocess", size=nbytes, **self.event)
+        with _lock:
+            held = max(_held[device], _used[device] + size)
+            fits = held == _held[device] or held <= (_limit[device] or TOTAL)
+            if fits and held > _held[device]:
                 _tell("alloc_preprocess", device_id=device, mem_size=held - _held[device])
-                _tell("alloc_postprocess", device_id=device, mem_size=held - _held[device], mem_ptr=where)
-            _used[device] += size
-            _held[device] = held
-            key = id(a)
-            _alive[key] = weakref.ref(a, lambda _: _free(key, where, event))
-    _tell("malloc_postprocess", size=a.nbytes, mem_ptr=where if fits else 0, pmem_id=id(a) if fits else 0, **event)
-    if not fits:
-        raise OutOfMemoryError(size, _held[device], _limit[device])
+                _tell("alloc_postprocess", device_id=device, mem_size=held - _held[device], mem_ptr=id(self))
+            if fits:
+                _used[device] += size
+                _held[device] = held
+        self.event.update(mem_ptr=id(self) if fits else 0, pmem_id=id(self) if fits else 0)
+        _tell("malloc_postprocess", size=nbytes, **self.event)
+        if not fits:
+            raise OutOfMemoryError(size, _held[device], _limit[device])
+
+    def __del__(self):
+        if self.event["mem_ptr"]:
+            with _lock:
+                _used[self.event["device_id"]] -= self.event["mem_size"]
+            _tell("free_preprocess", **self.event)
+            _tell("free_postprocess", **self.event)
 
 
-def _free(key, where, event):
-    with _lock:
-        del _alive[key]
-        _used[event["device_id"]] -= event["mem_size"]
-    _tell("free_preprocess", mem_ptr=where, pmem_id=key, **event)
-    _tell("free_postprocess", mem_ptr=where, pmem_id=key, **event)
+_allocator = Block
+
+
+def get_allocator():
+    return _allocator
+
+
+def set_allocator(allocator=None):
+    global _allocator
+    _allocator = allocator or Block
 
 
 class MemoryPool:
