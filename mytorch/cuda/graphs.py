@@ -25,7 +25,7 @@ from ..errors import CaptureError
 from ..tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from . import streams
-from .memory import empty_cache
+from .memory import empty_cache, graphs
 
 
 def is_current_stream_capturing():
@@ -87,6 +87,7 @@ class CUDAGraph:
                 allocator.__exit__(None, None, None)
 
         self._end = end
+        graphs.add(self)
 
     def capture_end(self):
         """Stop noting; the graph can be replayed.

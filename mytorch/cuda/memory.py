@@ -1,6 +1,7 @@
 """What of a GPU's memory is in use."""
 
 import warnings
+import weakref
 from collections import defaultdict
 
 from .. import backend
@@ -9,6 +10,7 @@ _peak = defaultdict(int)  # device number -> most bytes seen in use
 _now = defaultdict(int)  # device number -> bytes in use, counted by the hook
 _most_held = defaultdict(int)  # device number -> most bytes that the pool held before it was emptied
 _hooked = False
+graphs = weakref.WeakSet()  # captured CUDA graphs, whose pools nobody else allocates from
 
 
 def _pool():
@@ -21,15 +23,16 @@ def _number(device):
 
 
 def _of(device, count):
-    """A count of the pool's, for one device (the pool answers for the current one)."""
+    """A count of the pool's, for one device (the pool answers for the current one), with all that CUDA graphs hold."""
     if not backend.cuda_available():
         return 0
+    pools = {id(pool): pool for pool in (graph.pool() for graph in graphs) if pool is not None}
     with backend.cupy_ns().cuda.Device(_number(device)):
-        return getattr(_pool(), count)()
+        return getattr(_pool(), count)() + sum(pool.total_bytes() for pool in pools.values())
 
 
 def memory_allocated(device=None):
-    """Bytes of GPU memory in use by arrays."""
+    """Bytes of GPU memory in use by arrays and captured graphs."""
     used = _of(device, "used_bytes")
     if backend.cuda_available():
         number = _number(device)
@@ -38,7 +41,7 @@ def memory_allocated(device=None):
 
 
 def memory_reserved(device=None):
-    """Bytes of GPU memory held by the pool, in use or free."""
+    """Bytes of GPU memory held by the pool, in use or free, and by captured graphs."""
     return _of(device, "total_bytes")
 
 

@@ -737,7 +737,7 @@ def install(devices=None):
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=fake_pool.MemoryPool, using_allocator=lambda allocator=None: contextlib.nullcontext(), get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
         get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
         is_available=lambda: True, MemoryHook=fake_pool.MemoryHook, get_allocator=fake_pool.get_allocator, set_allocator=fake_pool.set_allocator,
     )  # fmt: skip

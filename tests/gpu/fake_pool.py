@@ -4,6 +4,7 @@ Sizes are rounded up to 512 bytes as CuPy rounds them. The pool packs perfectly,
 since `free_all_blocks`; like CuPy's it compares that with its limit.
 """
 
+import contextlib
 import threading
 import weakref
 from collections import defaultdict
@@ -99,22 +100,54 @@ def set_allocator(allocator=None):
     _allocator = allocator or Block
 
 
+@contextlib.contextmanager
+def using_allocator(allocator=None):
+    before = _allocator
+    set_allocator(allocator)
+    try:
+        yield
+    finally:
+        set_allocator(before)
+
+
+class PoolBlock:
+    """Memory of another pool."""
+
+    def __init__(self, pool, nbytes):
+        self.pool, self.size = pool, -(-nbytes // 512) * 512
+        pool.used += self.size
+        pool.held = max(pool.held, pool.used)
+
+    def __del__(self):
+        self.pool.used -= self.size
+
+
 class MemoryPool:
-    """A pool that arrays can be allocated from; the stand-in's all come from the default one."""
+    """A pool that arrays can be allocated from, with `using_allocator(pool.malloc)`."""
 
     def __init__(self, allocator=None):
-        pass
+        self.used = self.held = 0
 
     def malloc(self, size):
-        raise NotImplementedError("the stand-in's arrays are NumPy's")
+        return PoolBlock(self, size)
 
     def used_bytes(self):
+        return self.used
+
+    def total_bytes(self):
+        return self.held
+
+    def free_bytes(self):
+        return self.total_bytes() - self.used_bytes()
+
+    def n_free_blocks(self):
+        return int(self.free_bytes() > 0)
+
+    def get_limit(self):
         return 0
 
-    free_bytes = total_bytes = n_free_blocks = get_limit = used_bytes
-
     def free_all_blocks(self, stream=None):
-        pass
+        self.held = self.used
 
 
 class DefaultPool(MemoryPool):
@@ -123,9 +156,6 @@ class DefaultPool(MemoryPool):
 
     def total_bytes(self):
         return _held[current()]
-
-    def free_bytes(self):
-        return self.total_bytes() - self.used_bytes()
 
     def get_limit(self):
         return _limit[current()]

@@ -358,3 +358,16 @@ def test_steps_outside_of_the_capture_go_on():
     losses = [(step if i in (0, 4, 5) else compiled)(x, y).item() for i, (x, y) in enumerate(batches(8))]
     np.testing.assert_allclose(losses, [w[0] for w in want], rtol=2e-5)
 
+
+
+def test_memory_of_graphs_is_counted():
+    x = mytorch.ones(1 << 16)
+    g = CUDAGraph()
+    before = mytorch.cuda.memory_allocated()
+    with graph(g):
+        y = (x + 1) * 2
+    held = mytorch.cuda.memory_allocated() - before
+    assert held >= 1.9 * x.nbytes  # (the capture collects garbage first) y, and x + 1, whose memory is the graph's alone
+    assert mytorch.cuda.memory_reserved() >= mytorch.cuda.memory_allocated()
+    del y, g
+    assert mytorch.cuda.memory_allocated() < before + x.nbytes
