@@ -397,6 +397,9 @@ def main(argv=None):
     if accelerator.is_main_process:
         log.plot(folder / "loss.png")
     accelerator.end_training()
+    if accelerator.device.type == "cuda":  # what pools and graphs hold only grows
+        free, total = mytorch.cuda.mem_get_info(accelerator.device)
+        accelerator.print(f"Peak memory: {(total - free) / 2**30:.2f} GiB of {total / 2**30:.2f} GiB")
     accelerator.print("Completed Training!!!")
     return 0
 

@@ -159,8 +159,9 @@ def write_state(accelerator, directory, ranks):
             save_tree(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
         for i, thing in enumerate(accelerator._custom):
             save_tree(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
-        if accelerator.scaler is not None:
-            save_tree(accelerator.scaler.state_dict(), directory / "mp_config.bin")
+        if accelerator.half is not None:
+            scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
+            save_tree({"mixed_precision": accelerator.mixed_precision, **scaling}, directory / "mp_config.bin")
         for rank, own in enumerate(ranks):
             save_tree(own["random"], directory / f"random_states_{rank}.bin")
             for i, position in enumerate(own["loaders"]):
@@ -214,7 +215,11 @@ def read_state(accelerator, directory):
     for i, thing in enumerate(accelerator._custom):
         thing.load_state_dict(load(_expect(directory, f"custom_checkpoint_{i}.bin")))
     if accelerator.scaler is not None:
-        accelerator.scaler.load_state_dict(load(_expect(directory, "mp_config.bin")))
+        scaling = load(_expect(directory, "mp_config.bin"))
+        saved_in = scaling.pop("mixed_precision", "fp16")
+        if saved_in != "fp16":
+            raise ValueError(f"load_state: {directory} was saved in {saved_in} and has no loss scale; load it with mixed_precision={saved_in!r}.")
+        accelerator.scaler.load_state_dict(scaling)
     if before == accelerator.num_processes:
         set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))
     accelerator.step_counter = meta.get("micro_steps", 0)

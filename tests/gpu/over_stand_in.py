@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import fake_cublaslt
 import fake_cupy
 
 fake_cupy.install()
 if os.environ.get("TRITON_INTERPRET") != "1":
     os.environ.setdefault("MYTORCH_FUSED", "0")
+fake_cublaslt.install()
 sys.argv = sys.argv[1:]
 sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
 runpy.run_path(sys.argv[0], run_name="__main__")

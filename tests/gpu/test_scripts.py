@@ -1,0 +1,63 @@
+"""Training and sampling on a GPU as a user types it, each in a process of its own over the stand-in for CuPy."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mytorch.serialization import load
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.cpu_only
+
+
+def run(script, *flags):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(ROOT / "tests/gpu/over_stand_in.py"), str(ROOT / script), *map(str, flags)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def train(folder, name, *flags):
+    return run(
+        "train_gpt2.py", "--device", "cuda", "--path_to_data", folder / "data", "--working_directory", folder / "work", "--project_name", name,
+        "--model_size", "demo", "--context_length", 16, "--batch_size", 4, "--gradient_accumulation_steps", 2, "--train_iterations", 6,
+        "--warmup_steps", 1, "--eval_interval", 6, "--eval_iterations", 2, "--log_iter", 1, "--dropout_p", 0.1, *flags,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("gpu_scripts")
+    text = where / "text.txt"
+    text.write_text("".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "mytorch" / "nn").glob("*.py")))[:60000])
+    run("prepare_data/prepare_shakespeare.py", "--input_file", text, "--path_to_save", where / "data")
+    return where
+
+
+@pytest.mark.parametrize("precision", ["no", "fp16", "bf16"])
+def test_training_resumes_bit_for_bit(folder, precision):
+    flags = ["--mixed_precision", precision]
+    out = train(folder, f"whole_{precision}", *flags, "--checkpoint_iterations", 3)
+    assert "Validation Loss" in out
+    assert "Peak memory" in out
+    again = train(folder, f"again_{precision}", *flags, "--resume_from_checkpoint", folder / "work" / f"whole_{precision}" / "checkpoint_3")
+    assert "Resuming after 3 iterations" in again
+    ends = [folder / "work" / f"{name}_{precision}" / "final_checkpoint" for name in ("whole", "again")]
+    assert ends[0].joinpath("model.safetensors").read_bytes() == ends[1].joinpath("model.safetensors").read_bytes()
+    assert {w.dtype.name for w in load(ends[0] / "model.safetensors").values()} == {"float32"}  # the masters
+    assert (ends[0] / "mp_config.bin").is_file() == (precision != "no")
+    losses = [json.loads(line)["loss"] for line in folder.joinpath("work", f"whole_{precision}", "log.jsonl").read_text().splitlines() if '"loss"' in line]
+    assert losses[-1] < losses[0]
+
+
+def test_sampling(folder):
+    train(folder, "sampled")
+    flags = ["--device", "cuda", "--max_tokens_gen", 12, "--topk", 5, "--seed", 1]
+    outs = [run("inference_gpt2.py", folder / "work" / "sampled", *flags, *more) for more in ([], [], ["--disable_cache"], ["--fp16"])]
+    assert outs[0] == outs[1] == outs[2]
+    assert all(out.strip() for out in outs)
