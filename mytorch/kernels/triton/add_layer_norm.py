@@ -1,7 +1,7 @@
 """The sum of an input and a residual with its layer norm, and both gradients in one pass; the kernels are norm.py's."""
 
 from . import norm
-from .common import is_float
+from .common import is_float, shaped
 
 residuals = ("mean", "rstd")
 
@@ -25,7 +25,7 @@ def forward(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dty
 def vjp(g, total, weight, bias, shapes, dtypes, mean, rstd, width, needs, xp):
     """The gradients of input, residual, weight and bias."""
     gx, gr, gw, gb = backward(xp, g, dtypes, total, weight, mean, rstd, needs, width=width, bias=bias)
-    return gx, gr, gw if gw is None else gw.reshape(shapes[2]), gb if gb is None else gb.reshape(shapes[3])
+    return gx, gr, shaped(gw, shapes, 2), shaped(gb, shapes, 3)
 
 
 def backward(xp, g, dtypes, total, weight, mean, rstd, needs, *, width, rms=False, bias=None):

@@ -2,7 +2,7 @@
 
 from . import norm
 from .add_layer_norm import backward
-from .common import is_float
+from .common import is_float, shaped
 
 residuals = ("rstd",)
 
@@ -26,4 +26,4 @@ def forward(xp, input, residual, weight=None, *, width, eps, dtype=None):
 def vjp(g, total, weight, shapes, dtypes, rstd, width, needs, xp):
     """The gradients of input, residual and weight."""
     gx, gr, gw, _ = backward(xp, g, dtypes, total, weight, None, rstd, needs, width=width, rms=True)
-    return gx, gr, gw if gw is None else gw.reshape(shapes[2])
+    return gx, gr, shaped(gw, shapes, 2)

@@ -32,6 +32,11 @@ def rows_of(xp, x, width):
     return contiguous(xp, x).reshape(math.prod(x.shape) // max(width, 1), width)
 
 
+def shaped(x, shapes, i):
+    """x in the i-th shape; itself if None, or where it has it, since the engine copies a view before a parameter keeps it."""
+    return x if x is None or x.shape == tuple(shapes[i]) else x.reshape(shapes[i])
+
+
 def row_blocks(width, longest=LONGEST):
     """How a kernel that goes through rows cuts them up.
 

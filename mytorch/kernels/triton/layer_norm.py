@@ -1,7 +1,7 @@
 """Layer norm, with a residual added first if there is one; the kernels are norm.py's."""
 
 from . import norm
-from .common import is_float
+from .common import is_float, shaped
 
 residuals = ("mean", "rstd")
 
@@ -26,4 +26,4 @@ def vjp(g, input, weight, bias, shapes, mean, rstd, width, needs, xp):
     """The gradients of input, weight and bias."""
     dtype = None if bias is None else bias.dtype
     gx, gw, gb = norm.backward(xp, g, input, weight, mean, rstd, width=width, needs=needs, bias_dtype=dtype)
-    return gx, gw if gw is None else gw.reshape(shapes[1]), gb if gb is None else gb.reshape(shapes[2])
+    return gx, shaped(gw, shapes, 1), shaped(gb, shapes, 2)

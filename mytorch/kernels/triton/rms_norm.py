@@ -1,7 +1,7 @@
 """RMS norm; the kernels are norm.py's."""
 
 from . import norm
-from .common import is_float
+from .common import is_float, shaped
 
 residuals = ("rstd",)
 
@@ -25,4 +25,4 @@ def forward(xp, input, weight=None, *, width, eps, dtype=None):
 def vjp(g, input, weight, shapes, rstd, width, needs, xp):
     """The gradients of input and weight."""
     gx, gw, _ = norm.backward(xp, g, input, weight, None, rstd, width=width, rms=True, needs=(needs[0], needs[1], False))
-    return gx, gw if gw is None else gw.reshape(shapes[1])
+    return gx, shaped(gw, shapes, 1)
