@@ -238,14 +238,14 @@ def test_scaled_steps_are_those_without_scaling():
 
 
 def test_tiny_half_precision_gradients_survive_by_scaling():
-    x = mytorch.full((4, 4), 1e-5)
+    x = mytorch.full((4, 4), 0.1)
     w = nn.Parameter(mytorch.ones(4, 4))
 
     def gradient(scale):
         w.grad = None
         with autocast(HERE, mytorch.float16):
             out = F.linear(x, w)
-        (out.float() * 1e-4 * scale).sum().backward()
+        (out.float() * 1e-8 * scale).sum().backward()
         return w.grad.numpy() / scale
 
     assert (gradient(1.0) == 0).any() or np.abs(gradient(1.0) / 4e-9 - 1).max() > 0.1
@@ -371,3 +371,20 @@ def test_the_scaler_follows_pytorchs(torch):
             scaler.update()
         assert scalers[0].get_scale() == scalers[1].get_scale()
     np.testing.assert_allclose(mine.detach().numpy(), theirs.detach().numpy(), rtol=1e-5)
+
+
+def test_gradients_of_weights_that_a_gpu_casts_are_not_rounded():
+    x, w, b = mytorch.randn(6, 5, 8), mytorch.randn(4, 8, requires_grad=True), mytorch.randn(4, requires_grad=True)
+    if x.device.type == "cpu":
+        pytest.skip("for a GPU, or its stand-in")
+    g = mytorch.randn(6, 5, 4).bfloat16()
+    half = x.bfloat16().float().cpu().numpy().astype(np.float64).reshape(-1, 8)
+    want = g.float().cpu().numpy().astype(np.float64).reshape(-1, 4).T @ half
+    for bias in (None, b):
+        w.grad = None
+        with mytorch.autocast("cuda", mytorch.bfloat16):
+            out = mytorch.nn.functional.linear(x, w, bias)
+        out.backward(g)
+        got = w.grad.cpu().numpy()
+        assert w.grad.dtype is mytorch.float32
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -199,11 +199,14 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
             if gp is not None:
                 if backend.several:
                     follow(raw.unwrap(gp))
+                wide = False
                 if gp.shape != parent.shape or gp.dtype != parent.dtype:
-                    gp = ways.fit(gp, parent)
+                    wide = ways is raw and not keep_grads and targets is None and parent not in grads and _takes_wide(parent, gp)
+                    if not wide:
+                        gp = ways.fit(gp, parent)
                 if parent not in grads:
                     grads[parent] = gp
-                    if type(parent) is Leaf and ways is raw and _is_fresh(gp, g):
+                    if ways is raw and (wide or type(parent) is Leaf) and (_is_fresh(gp, g) or _is_handed_on(gp, g, edge, owned)):
                         owned.add(parent)
                 else:
                     _add(grads, owned, parent, gp, ways is raw)
@@ -326,6 +329,19 @@ def _add(grads, owned, edge, g, in_place):
 def _is_fresh(gp, g):
     """Whether a formula made this array, rather than passing its upstream gradient (or a view) on."""
     return gp is not g and gp.base is None and not isinstance(g, list)
+
+
+def _takes_wide(edge, g):
+    """Whether a gradient may go to the node of a cast to half precision in the dtype of what was cast, where it ends up anyway:
+    a kernel that sums in float32 needs not round what will be widened again."""
+    if type(edge) is not Node or getattr(edge.op, "name", None) != "to_dtype" or edge.dtype.itemsize != 2 or edge.hooks or edge.keeps_grad or edge in watched:
+        return False
+    return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
+
+
+def _is_handed_on(gp, g, edge, owned):
+    """Whether a node with one input passed on a gradient that was its alone, as a cast does that changes nothing."""
+    return gp is g and edge in owned and len(edge.parents) == 1
 
 
 def _keep(edge, g, ways):

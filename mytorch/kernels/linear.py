@@ -29,18 +29,18 @@ def forward(xp, input, weight, bias=None):
     return xp.linear(input, weight, bias)
 
 
-def vjp(g, input, weight, needs, xp):
+def vjp(g, input, weight, needs, wide, xp):
     """The gradients of input, weight and bias."""
-    return backward(xp, g, input, weight, (*needs, False)[:3])
+    return backward(xp, g, input, weight, (*needs, False)[:3], wide[1])
 
 
-def backward(xp, g, input, weight, needs):
-    """The gradients of input, weight and bias where `needs` says so; None elsewhere."""
+def backward(xp, g, input, weight, needs, wide=False):
+    """The gradients of input, weight and bias where `needs` says so; None elsewhere. `wide`: that of weight in float32."""
     count = math.prod(input.shape[:-1])
     g, rows = xp.reshape(g, (count, weight.shape[0])), xp.reshape(input, (count, weight.shape[1]))
     gw, gb = _weight_and_bias(xp, g, rows) if needs[1] and needs[2] else (None, None)
     if needs[1] and gw is None:
-        gw = xp.matmul(g.T, rows)
+        gw = xp.matmul(g.T, rows, out=xp.empty(weight.shape, "float32")) if wide else xp.matmul(g.T, rows)
     if needs[2] and gb is None:
         gb = _column_sums(xp, g)
     return xp.matmul(g, weight).reshape(input.shape) if needs[0] else None, gw, gb

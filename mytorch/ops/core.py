@@ -14,7 +14,8 @@ complete one:
   Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
 * A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
   saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
-  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient). A name that is none of these is refused at
+  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient), `wide` (which of them autocast made of float32,
+  so that a float32 gradient is welcome). A name that is none of these is refused at
   import. An input that wants no gradient runs no formula, and what only that formula names is not kept.
 * A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
   same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
@@ -64,7 +65,7 @@ from ..errors import DeviceError, InPlaceError, kind
 from ..tensor import Tensor
 from .out import write_out
 
-PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs")
+PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "wide")
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 RECORDS = {}  # name -> Op, for tests and documentation
 asarray = np.asarray
@@ -141,6 +142,7 @@ class Plan:
         self.names = tuple(names)
         self.wanted = op._wants(rule, mask)
         self.needs_shapes = "shapes" in names
+        self.needs_wide = "wide" in names
         self.needs_dtypes = "dtypes" in names
         places = [rule.names.index(n) for n in names]
         self.pick = _picker(places)
@@ -410,6 +412,7 @@ class Op:
                     tuple([r.shape if hasattr(r, "shape") else () for r in raws]) if plan.needs_shapes else None,
                     tuple([r.dtype if hasattr(r, "dtype") else None for r in raws]) if plan.needs_dtypes else None,
                     plan.needs,
+                    tuple([_was_float32(edge) for edge in edges]) if plan.needs_wide else None,
                 )
             )
         cells = []
@@ -509,6 +512,11 @@ def _with_ports(plan, count):
         copy.ports = count
         cache[count] = copy
     return cache[count]
+
+
+def _was_float32(edge):
+    """Whether an edge is that of a cast to half precision from float32."""
+    return type(edge) is Node and edge.op is to_dtype and edge.dtype.itemsize == 2 and edge.parents[0].dtype == np.float32
 
 
 def _can_have_grad(raw):

@@ -325,3 +325,45 @@ def test_split_takes_neighbouring_gradients_as_one_array():
     g = mytorch.randn(3, 10)
     mytorch.cat([a, b], 1).backward(g)
     np.testing.assert_array_equal(x.grad.numpy(), g.numpy())
+
+
+def test_a_wide_gradient_goes_through_a_cast_to_half_precision_unrounded():
+    class Wide(mytorch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return mytorch.full(g.shape, 1.0 + 2.0**-20)
+
+    exact, rounded = 1.0 + 2.0**-20, 1.0
+    x = mytorch.zeros(3, requires_grad=True)
+    Wide.apply(x.to(mytorch.bfloat16)).sum().backward()
+    assert x.grad.dtype is mytorch.float32
+    assert x.grad.tolist() == [exact] * 3
+
+    x = mytorch.zeros(3, requires_grad=True)  # with another gradient for the cast, in either order
+    y = x.to(mytorch.bfloat16)
+    (Wide.apply(y).sum() + y.sum()).backward()
+    assert all(abs(g - 2.0) < 2e-6 for g in x.grad.tolist())
+    before = x.grad
+    (Wide.apply(x.to(mytorch.bfloat16)).sum()).backward()
+    assert all(abs(g - 3.0) < 2e-6 for g in before.tolist())
+
+    x = mytorch.zeros(3, requires_grad=True)  # a cast whose gradient is looked at has its own dtype
+    y = x.to(mytorch.bfloat16)
+    y.retain_grad()
+    Wide.apply(y).sum().backward()
+    assert y.grad.dtype is mytorch.bfloat16
+    assert x.grad.tolist() == [rounded] * 3
+    x = mytorch.zeros(3, requires_grad=True)
+    y = x.to(mytorch.bfloat16)
+    y.register_hook(lambda g: seen.append(g.dtype))
+    seen = []
+    Wide.apply(y).sum().backward()
+    assert seen == [mytorch.bfloat16]
+    x = mytorch.zeros(3)  # not a cast of float32: nothing changes
+    z = x.to(mytorch.bfloat16).requires_grad_()
+    Wide.apply(z).sum().backward()
+    assert z.grad.dtype is mytorch.bfloat16
