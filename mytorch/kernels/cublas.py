@@ -181,7 +181,7 @@ class _Form:
     """How the product of arrays of given shapes and strides is put to cuBLASLt.
 
     Attributes:
-        copies: which of a, b and out must be copied first; then nothing else counts.
+        copies: which of a, b and out must be copied first, "matrix" by matrix or as a whole "batch"; then nothing else counts.
         swapped: whether outᵀ = bᵀ aᵀ is computed, since the columns of out are contiguous.
         m, n, k: sizes of the row-major product. left, right, result: (turned, ld, batch stride) of each matrix.
         batch: how many products one call makes.
@@ -205,7 +205,7 @@ class _Form:
             all_dims, inner = dims, max(dims)
             dims = [d for d in dims if d is not inner]
             if math.prod(size for size, *_ in dims) > self.MOST_CALLS:
-                self.copies = [not self._collapses(all_dims, i) for i in range(1, 4)]
+                self.copies = [None if self._collapses(all_dims, i) else "batch" for i in range(1, 4)]
                 return
             calls, dims = dims, [inner]
         self.offsets = [(0, 0, 0)]
@@ -220,9 +220,9 @@ class _Form:
 
     @staticmethod
     def _scattered(shapes, strides):
-        """Which arrays' matrices have no contiguous rows or columns, or a batch that a batch stride can't say."""
+        """Which arrays' matrices have no contiguous rows or columns, or follow each other backwards."""
         return [
-            _matrix(shape[-2:], steps[-2:]) is None or any(step < 0 for step in steps[:-2])
+            "matrix" if _matrix(shape[-2:], steps[-2:]) is None or any(step < 0 for step in steps[:-2]) else None
             for shape, steps in zip(shapes, strides, strict=True)
         ]
 
@@ -373,7 +373,7 @@ class _Plan:
 
 _CANDIDATES = {"none": 1, "medium": 8, "max": 32}  # how many algorithms are tried
 _MOST_PLANS = 4096
-_plans = {}  # key -> _Plan; the message, if cuBLASLt can't; which of a, b and out to copy, if their strides won't do
+_plans = {}  # key -> _Plan; the message, if cuBLASLt can't; how to copy a, b and out, if their strides won't do
 _addresses = threading.Lock()  # held from setting a descriptor's addresses until they have been used
 
 
@@ -393,7 +393,7 @@ def _new_plan(key, a, b, out, home, epilogue, aux_step):
         _plans.pop(next(iter(_plans)), None)
     arrays = (a, b, out)
     about = f"{a.dtype.name} {a.shape} @ {b.shape} to {out.dtype.name}, strides {a.strides}, {b.strides}, {out.strides}"
-    found = tuple(any(step % x.itemsize for step in x.strides) for x in arrays)
+    found = tuple("matrix" if any(step % x.itemsize for step in x.strides) else None for x in arrays)
     if not any(found):
         form = _Form([x.shape for x in arrays], [[step // x.itemsize for step in x.strides] for x in arrays])
         found = tuple(form.copies)
@@ -447,10 +447,8 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 def _run_on_copies(which, a, b, out, *rest):
     """`_run` with those of a, b and out copied that `which` marks."""
     xp, batch = cupy_ns(), out.shape[:-2]
-    a, b = (
-        xp.ascontiguousarray(x if x.ndim == 2 or not copied else xp.broadcast_to(x, batch + x.shape[-2:])) if copied else x
-        for x, copied in zip((a, b), which, strict=False)
-    )
+    a, b = (xp.broadcast_to(x, batch + x.shape[-2:]) if how == "batch" else x for x, how in zip((a, b), which, strict=False))
+    a, b = (xp.ascontiguousarray(x) if how else x for x, how in zip((a, b), which, strict=False))
     if not which[2]:
         return _run(a, b, out, *rest)
     out[...] = _run(a, b, xp.array(out, order="C"), *rest)
