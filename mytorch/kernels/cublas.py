@@ -222,7 +222,7 @@ class _Form:
     def _scattered(shapes, strides):
         """Which arrays' matrices have no contiguous rows or columns, or follow each other backwards."""
         return [
-            "matrix" if _matrix(shape[-2:], steps[-2:]) is None or any(step < 0 for step in steps[:-2]) else None
+            "matrix" if _matrix(shape[-2:], steps[-2:]) is None or any(s < 0 < n - 1 for n, s in zip(shape[:-2], steps, strict=False)) else None
             for shape, steps in zip(shapes, strides, strict=True)
         ]
 
@@ -393,7 +393,7 @@ def _new_plan(key, a, b, out, home, epilogue, aux_step):
         _plans.pop(next(iter(_plans)), None)
     arrays = (a, b, out)
     about = f"{a.dtype.name} {a.shape} @ {b.shape} to {out.dtype.name}, strides {a.strides}, {b.strides}, {out.strides}"
-    found = tuple("matrix" if any(step % x.itemsize for step in x.strides) else None for x in arrays)
+    found = tuple("matrix" if any(s % x.itemsize and n > 1 for n, s in zip(x.shape, x.strides, strict=True)) else None for x in arrays)
     if not any(found):
         form = _Form([x.shape for x in arrays], [[step // x.itemsize for step in x.strides] for x in arrays])
         found = tuple(form.copies)
