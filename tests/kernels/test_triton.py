@@ -56,6 +56,14 @@ def test_on_the_gpu(name):
     run([name], MYTORCH_KERNELS_ON="cuda")
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("through_*.py")))
+def test_programs_on_the_gpu(name):
+    if not mytorch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    run([name], "--device", "cuda")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
