@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import group_norm, layer_norm, log_softmax, norm, rms_norm, softmax
+from mytorch.dtypes import from_numpy as dtype_of
+from mytorch.kernels.triton import (
+    add_layer_norm,
+    add_rms_norm,
+    group_norm,
+    layer_norm,
+    log_softmax,
+    norm,
+    rms_norm,
+    softmax,
+)
 
 from .cases import DTYPES, dev, near, rand, xp
 
@@ -102,6 +112,44 @@ def test_residual_norm(width):
     near(out, h)
     gx, _, _ = norm.backward(xp, g, added, None, mean, rstd, width=width, more=more, needs=(True, False, False))
     near(gx, scale * (g64 - g64.mean(-1, keepdims=True) - h * (g64 * h).mean(-1, keepdims=True)) + more64)
+
+
+@pytest.mark.parametrize("width", [65, 768, 9001])
+@pytest.mark.parametrize(("dtype", "stream", "out"), [("bf16", "fp32", "bf16"), ("fp16", "fp32", "fp16"), ("fp32", "fp32", "fp32"), ("bf16", "fp16", "fp32")])
+def test_a_branch_added_to_a_stream(dtype, stream, out, width):
+    x, x64 = rand(7, width, dtype=dtype)
+    r, r64 = rand(7, width, dtype=stream, shift=1)
+    w, w64 = rand(width)
+    b, b64 = rand(width)
+    g, g64 = rand(7, width, dtype=out)
+    more, more64 = rand(7, width)
+    s64 = x64 + r64
+    wanted, dtypes = dtype_of(DTYPES[out]), (x.dtype, r.dtype)
+    shapes = [x.shape, r.shape, w.shape, b.shape]
+    d = s64 - s64.mean(-1, keepdims=True)
+    rstd = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+    h, u = d * rstd, g64 * w64
+    total, normed, mean, scale = add_layer_norm.forward(xp, x, r, w, b, width=width, dtype=wanted)
+    assert (total.dtype, normed.dtype) == (np.float32, DTYPES[out])
+    near(total, s64)
+    near(normed, h * w64 + b64)
+    for up, up64 in ((more, more64), (None, 0.0)):
+        got = add_layer_norm.vjp((up, g), total, w, b, shapes, dtypes, mean, scale, width, (True,) * 4, xp)
+        gx = rstd * (u - u.mean(-1, keepdims=True) - h * (u * h).mean(-1, keepdims=True)) + up64
+        for have, one in zip(got, (gx, gx, (g64 * h).sum(0), g64.sum(0)), strict=True):
+            near(have, one, 2)
+    assert got[0].dtype == x.dtype or stream == "fp16"
+    alone = add_layer_norm.vjp((more, None), total, w, b, shapes, dtypes, mean, scale, width, (True,) * 4, xp)  # the norm was not used
+    near(alone[0], more64)
+    assert alone[2:] == (None, None)
+    rstd = 1 / np.sqrt((s64 * s64).mean(-1, keepdims=True) + 1e-5)
+    h = s64 * rstd
+    total, normed, scale = add_rms_norm.forward(xp, x, r, w, width=width, eps=1e-5, dtype=wanted)
+    near(normed, h * w64)
+    got = add_rms_norm.vjp((more, g), total, w, shapes[:3], dtypes, scale, width, (True,) * 3, xp)
+    gx = rstd * (u - h * (u * h).mean(-1, keepdims=True)) + more64
+    for have, one in zip(got, (gx, gx, (g64 * h).sum(0)), strict=True):
+        near(have, one, 2)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
