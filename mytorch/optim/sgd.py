@@ -12,7 +12,8 @@ class SGD(Optimizer):
     Args:
         lr: learning rate. momentum: decay of the running sum. dampening: share of a new gradient left out.
         nesterov: look ahead along the momentum (needs momentum, no dampening). maximize: go up.
-        foreach, fused: accepted; the update is a single road.
+        foreach: accepted; the result is the same. fused: True asks for one kernel launch for all parameters on a GPU (and warns
+            where it can't be), False for the plain rule, None for whichever is there.
 
     Source: Sutskever et al., 2013, in PyTorch's form.
     """
