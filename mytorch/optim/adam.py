@@ -3,11 +3,11 @@
 import math
 
 from ..backend import xp_of
-from .optimizer import Optimizer, adam_kernel, check_flags, check_range, count_step, in_cache, number, zeros_for
-from .together import Together, overflowed
+from .optimizer import adam_kernel, check_flags, check_range, count_step, in_cache, number, zeros_for
+from .together import OneLaunch
 
 
-class Adam(Optimizer):
+class Adam(OneLaunch):
     """Adaptive moments: steps along m / (sqrt(v) + eps), both running means corrected for their start.
 
     Args:
@@ -24,7 +24,6 @@ class Adam(Optimizer):
     """
 
     decoupled = False
-    takes_found_inf = True
 
     def __init__(
         self,
@@ -63,12 +62,8 @@ class Adam(Optimizer):
             },
         )  # fmt: skip
 
-    def update_group(self, group):
-        together = Together.of(self, group)
-        if together is None:
-            if not overflowed(self):
-                super().update_group(group)
-            return
+    def update_together(self, together):
+        group = together.group
         names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
         for state, members in together.by_count():
             together.module.adamw(
@@ -76,7 +71,6 @@ class Adam(Optimizer):
                 tuple(number(b) for b in group["betas"]), group["eps"], group["weight_decay"],
                 decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
             )  # fmt: skip
-        together.finish()
 
     def update(self, p, g, state, group):
         lr, decay = number(group["lr"]), group["weight_decay"]

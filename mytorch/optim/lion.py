@@ -1,11 +1,11 @@
 """Lion."""
 
 from ..backend import xp_of
-from .optimizer import Optimizer, check_flags, check_range, number, zeros_for
-from .together import Together, overflowed
+from .optimizer import check_flags, check_range, number, zeros_for
+from .together import OneLaunch
 
 
-class Lion(Optimizer):
+class Lion(OneLaunch):
     """Steps of equal size in the direction of the sign of a running mean: p -= lr * sign(beta1 * m + (1 - beta1) * g).
 
     The learning rate should be 3 to 10 times smaller, and the weight decay as much larger, than AdamW's.
@@ -19,8 +19,6 @@ class Lion(Optimizer):
 
     Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023.
     """
-
-    takes_found_inf = True
 
     def __init__(
         self,
@@ -48,18 +46,13 @@ class Lion(Optimizer):
             },
         )  # fmt: skip
 
-    def update_group(self, group):
-        together = Together.of(self, group)
-        if together is None:
-            if not overflowed(self):
-                super().update_group(group)
-            return
+    def update_together(self, together):
+        group = together.group
         for state, members in together.by_start(None):
             together.module.lion(
                 together.table(members, together.moments("exp_avg", members)), state, group["betas"], group["weight_decay"],
                 maximize=group["maximize"],
             )  # fmt: skip
-        together.finish()
 
     def update(self, p, g, state, group):
         xp, (beta1, beta2), lr = xp_of(p), group["betas"], number(group["lr"])

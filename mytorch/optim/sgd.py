@@ -2,11 +2,11 @@
 
 from .._array import Array
 from ..backend import xp_of
-from .optimizer import Optimizer, check_flags, check_range, number
-from .together import Together, overflowed
+from .optimizer import check_flags, check_range, number
+from .together import OneLaunch
 
 
-class SGD(Optimizer):
+class SGD(OneLaunch):
     """p -= lr * d, where d is the gradient, with weight decay, and with momentum its running sum.
 
     Args:
@@ -17,8 +17,6 @@ class SGD(Optimizer):
 
     Source: Sutskever et al., 2013, in PyTorch's form.
     """
-
-    takes_found_inf = True
 
     def __init__(
         self,
@@ -54,20 +52,17 @@ class SGD(Optimizer):
     def update_group(self, group):
         """Update one group; without momentum no parameter gets a state, as in PyTorch."""
         self._remembers = group["momentum"] != 0
-        together = Together.of(self, group)
-        if together is None:
-            if not overflowed(self):
-                super().update_group(group)
-            return
-        momentum = group["momentum"]
-        name = "momentum_buffer" if momentum else None
+        super().update_group(group)
+
+    def update_together(self, together):
+        group = together.group
+        name = "momentum_buffer" if group["momentum"] else None
         for state, members in together.by_start(name):
-            buffers = [together.moments(name, members)] if momentum else []
+            buffers = [together.moments(name, members)] if name else []
             together.module.sgd(
-                together.table(members, *buffers), state, momentum, group["dampening"], group["weight_decay"],
+                together.table(members, *buffers), state, group["momentum"], group["dampening"], group["weight_decay"],
                 nesterov=group["nesterov"], maximize=group["maximize"],
             )  # fmt: skip
-        together.finish()
 
     def update(self, p, g, state, group):
         momentum = group["momentum"]

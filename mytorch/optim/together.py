@@ -18,7 +18,7 @@ from .. import capturing, config
 from .._array import Array
 from ..backend import device_of, ndarray, xp_of
 from ..tensor import Tensor
-from .optimizer import count_step, number, zeros_for
+from .optimizer import Optimizer, count_step, number, zeros_for
 
 _module = None
 _problem = None
@@ -219,6 +219,20 @@ def _alike(keys):
     return found.items()
 
 
-def overflowed(optimizer):
-    """Whether a GradScaler has found that this step must be left out; waits for its verdict if there is one."""
-    return optimizer._found_inf is not None and bool(optimizer._found_inf[0] != 0)
+class OneLaunch(Optimizer):
+    """An optimizer that can update a group in one launch: it defines `update_together(together)` besides `update`."""
+
+    takes_found_inf = True
+
+    def update_together(self, together):
+        """Update a group by kernels."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update_together.")
+
+    def update_group(self, group):
+        """Update one group, by one launch or a parameter at a time; not at all if a GradScaler has found an overflow."""
+        together = Together.of(self, group)
+        if together is not None:
+            self.update_together(together)
+            together.finish()
+        elif self._found_inf is None or not bool(self._found_inf[0] != 0):
+            super().update_group(group)
