@@ -1,7 +1,7 @@
 """What all tests share: seeds, PyTorch where a test compares with it, and the device they run on.
 
-`pytest --device cuda` makes a GPU the default device, so that every tensor a test makes lies there; with
-`--stand-in` CuPy is replaced by `tests/gpu/fake_cupy.py`, which needs no GPU.
+`pytest --device cuda` makes a GPU the default device, so that every tensor a test makes lies there; with `--stand-in` CuPy is
+replaced by `tests/gpu/fake_cupy.py`, which needs no GPU. With `--device cuda:1`, cuda:0 stays the current GPU.
 """
 
 import os

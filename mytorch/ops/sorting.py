@@ -164,10 +164,9 @@ def _picked(name, input, dim, keepdim, choose):
 def median(input, dim=None, keepdim=False):
     """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one."""
     if dim is None:
-        flat = input.reshape(-1)
-        if flat.dtype.is_floating_point and bool(isnan.caller(flat).any()):
-            return flat[isnan.caller(flat)][0]
-        return flat.sort().values[(flat.shape[0] - 1) // 2]
+        ordered = input.reshape(-1).sort().values  # NaNs last
+        middle = ordered[(ordered.shape[0] - 1) // 2]
+        return where(isnan.caller(ordered[-1]), ordered[-1], middle) if input.dtype.is_floating_point else middle
     return _picked("median", input, dim, keepdim, lambda n: (n - 1) // 2)
 
 
