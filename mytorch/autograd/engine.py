@@ -206,7 +206,7 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
                         gp = ways.fit(gp, parent)
                 if parent not in grads:
                     grads[parent] = gp
-                    if ways is raw and (wide or type(parent) is Leaf) and (_is_fresh(gp, g) or _is_handed_on(gp, g, edge, owned)):
+                    if ways is raw and (wide or type(parent) is Leaf) and (_is_fresh(gp, g, edge, results) or _is_handed_on(gp, g, edge, owned)):
                         owned.add(parent)
                 else:
                     _add(grads, owned, parent, gp, ways is raw)
@@ -326,9 +326,11 @@ def _add(grads, owned, edge, g, in_place):
         owned.add(edge)
 
 
-def _is_fresh(gp, g):
-    """Whether a formula made this array, rather than passing its upstream gradient (or a view) on."""
-    return gp is not g and gp.base is None and not isinstance(g, list)
+def _is_fresh(gp, g, edge, results):
+    """Whether a formula made this array for one input, rather than passing its upstream gradient (or a view) on."""
+    if gp.base is not None or type(g) is not list:
+        return gp is not g and gp.base is None
+    return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
 
 
 def _takes_wide(edge, g):

@@ -367,3 +367,18 @@ def test_a_wide_gradient_goes_through_a_cast_to_half_precision_unrounded():
     z = x.to(mytorch.bfloat16).requires_grad_()
     Wide.apply(z).sum().backward()
     assert z.grad.dtype is mytorch.bfloat16
+
+
+def test_two_leaves_never_share_a_gradient():
+    rnn = mytorch.nn.LSTM(3, 4)  # its two biases have one gradient
+    for _ in range(2):
+        rnn(mytorch.ones(5, 2, 3))[0].sum().backward()
+    twice = rnn.bias_ih_l0.grad.numpy().copy()
+    rnn.zero_grad()
+    rnn(mytorch.ones(5, 2, 3))[0].sum().backward()
+    np.testing.assert_allclose(twice, 2 * rnn.bias_ih_l0.grad.numpy(), rtol=1e-6)
+    assert not np.shares_memory(rnn.bias_ih_l0.grad.numpy(), rnn.bias_hh_l0.grad.numpy())
+    w, v = (mytorch.randn(3, 4, requires_grad=True) for _ in range(2))
+    a, b = mytorch.nn.functional.add_layer_norm(w, v, (4,))
+    (a.sum() + b.sum()).backward()
+    assert not np.shares_memory(w.grad.numpy(), v.grad.numpy())
