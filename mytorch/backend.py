@@ -168,13 +168,16 @@ _cupy_problem = None
 several = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
 
 
-def _rounded(function):
-    """A function of CuPy's without a loop for 16-bit floats: in float32, rounded once."""
+def _widened(function, back):
+    """A function of an array that CuPy can't do, or not well, in 16 bits: of the array in float32; `back`: cast the result back."""
 
-    def rounded(x):
-        return function(x.astype(np.float32)).astype(x.dtype) if x.dtype.itemsize == 2 else function(x)
+    def widened(x, *args, **kwargs):
+        if x.dtype.itemsize > 2 or x.dtype.kind not in "fV":
+            return function(x, *args, **kwargs)
+        found = function(x.astype(np.float32), *args, **kwargs)
+        return found.astype(x.dtype) if back else found
 
-    return rounded
+    return widened
 
 
 _ATOMIC = tuple(map(np.dtype, ("int32", "uint32", "uint64", "float32", "float64")))
@@ -256,15 +259,21 @@ def _load_cupy():
     else:
         _cupy_ns = Namespace(
             cp,
-            erf=_rounded(cupy_special.erf),
-            erfc=_rounded(cupy_special.erfc),
+            erf=_widened(cupy_special.erf, back=True),
+            erfc=_widened(cupy_special.erfc, back=True),
             scatter_add=_scatter(cupyx.scatter_add, adds=True),
             scatter_max=_scatter(cupyx.scatter_max, adds=False),
             scatter_min=_scatter(cupyx.scatter_min, adds=False),
             where=_cupy_where(cp),
+            sort=_widened(cp.sort, back=True),
+            argsort=_widened(cp.argsort, back=False),
+            partition=_widened(cp.partition, back=True),
+            cumsum=_widened(cp.cumsum, back=True),
+            cumprod=_widened(cp.cumprod, back=True),
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
+        cupyx.seterr(linalg="raise")  # a singular matrix is an error; CuPy says nothing by default
         _explain_out_of_memory(cp)
         several = cp.cuda.runtime.getDeviceCount() > 1
 
