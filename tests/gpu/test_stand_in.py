@@ -1,4 +1,9 @@
-"""The GPU's paths, everywhere: tests of ops, layers, optimizers and models run again over a stand-in for CuPy."""
+"""The GPU's paths, everywhere: tests of ops, layers, optimizers and models run again over a stand-in for CuPy.
+
+These are parts of them, for the time's sake. All of them run so, which takes a quarter of an hour:
+
+    python -m pytest tests --device cuda --stand-in --ignore tests/gpu --ignore tests/kernels
+"""
 
 import os
 import subprocess
@@ -14,6 +19,8 @@ RUNS = [
     ("cuda", ("test_ops.py", "test_surface.py")),
     ("cuda", ("nn", "optim")),
     ("cuda", ("autograd", "models/test_generation.py", "programs")),
+    ("cuda", ("tensors", "utils", "data/test_loader.py")),
+    ("cuda", ("test_amp.py", "test_serialization.py", "test_parity_gpt2.py", "test_printing.py", "accelerate/test_accelerator.py", "vision/test_datasets.py")),
     ("cuda:1", ("test_ops.py", "optim", "autograd")),  # while cuda:0 is the current GPU
 ]
 
