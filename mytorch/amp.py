@@ -13,7 +13,7 @@ from . import capturing, dtypes
 from ._array import Array
 from .autograd.mode import ModeSwitch, get_mode
 from .autograd.node import Leaf
-from .backend import CPU, device_of, to_device, xp_of
+from .backend import CPU, device_guard, device_of, to_device, xp_of
 from .ops.core import to_dtype
 from .optim.together import multi_kernels
 from .tensor import Tensor
@@ -267,7 +267,8 @@ class GradScaler:
     def _set_values(self, scale, tracker):
         self._host = (float(scale), int(tracker))
         if self._live is not None:  # in place: a captured step reads it there
-            self._live[...] = self._module.new_state(xp_of(self._live), scale=float(scale), growth=float(tracker))
+            with device_guard(self._live):
+                self._live[...] = self._module.new_state(xp_of(self._live), scale=float(scale), growth=float(tracker))
 
     def _settle(self, raw):
         """Move the scale to the GPU of a raw array, if there are kernels for it."""
@@ -278,7 +279,8 @@ class GradScaler:
                 return
             capturing.refuse("the first use of a GradScaler", "it makes the scaler's state; run a step before the capture.")
             scale, tracker = self._host
-            self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
+            with device_guard(raw):
+                self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
 
     def scale(self, outputs):
         """outputs, a tensor or nested lists and tuples of them, times the scale."""
@@ -291,7 +293,9 @@ class GradScaler:
             if self._live is None or device_of(self._live) is not outputs.device:
                 return outputs * self._values()[0]
             place = self._module.SCALE
-            return outputs * Tensor._wrap(self._live[place : place + 1].reshape(()).astype(outputs._data._array.dtype))
+            with device_guard(self._live):
+                scale = self._live[place : place + 1].reshape(()).astype(outputs._data._array.dtype)
+            return outputs * Tensor._wrap(scale)
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(x) for x in outputs]
             return type(outputs)(scaled) if type(outputs) in (list, tuple) else type(outputs)(*scaled)
@@ -324,9 +328,10 @@ class GradScaler:
         raws = [a._array for a in arrays]
         module = None if self._live is None or not raws else multi_kernels(raws)
         if module is not None and device_of(raws[0]) is device_of(self._live):  # all of them in one launch
-            verdict = self._verdict(optimizer)
-            verdict[...] = self._live
-            module.unscale(module.table_of(xp_of(raws[0]), raws), verdict, which=0)
+            with device_guard(self._live):
+                verdict = self._verdict(optimizer)
+                verdict[...] = self._live
+                module.unscale(module.table_of(xp_of(raws[0]), raws), verdict, which=0)
             for array in arrays:
                 array._bump()
             return verdict[module.FOUND_INF : module.FOUND_INF + 1]
@@ -335,11 +340,12 @@ class GradScaler:
         inverse = 1.0 / self._values()[0]
         for array in arrays:
             raw = array._array
-            raw *= raw.dtype.type(inverse)
-            array._bump()
             where = device_of(raw)
-            finite = xp_of(raw).isfinite(raw).all()
-            bad[where] = finite if where not in bad else bad[where] & finite
+            with device_guard(raw):
+                raw *= raw.dtype.type(inverse)
+                finite = xp_of(raw).isfinite(raw).all()
+                bad[where] = finite if where not in bad else bad[where] & finite
+            array._bump()
         return not all(bool(finite) for finite in bad.values())
 
     def _verdict(self, optimizer):
@@ -397,13 +403,7 @@ class GradScaler:
         elif not self._optimizers:
             raise RuntimeError("No inf checks were recorded prior to update.")
         elif self._live is not None:
-            module, found = self._module, self._live[self._module.FOUND_INF : self._module.FOUND_INF + 1]
-            for _, bad, _ in self._optimizers.values():
-                if not isinstance(bad, bool):
-                    xp_of(found).maximum(found, bad, out=found)
-                elif bad:
-                    found.fill(1.0)
-            module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
+            self._update_live()
         else:
             scale, calm = self._host
             if any(bad for _, bad, _ in self._optimizers.values()):
@@ -414,6 +414,17 @@ class GradScaler:
                 calm += 1
             self._host = (scale, calm)
         self._optimizers = {}
+
+    def _update_live(self):
+        """`update`, where the scale lies on a GPU."""
+        module, found = self._module, self._live[self._module.FOUND_INF : self._module.FOUND_INF + 1]
+        with device_guard(self._live):
+            for _, bad, _ in self._optimizers.values():
+                if not isinstance(bad, bool):
+                    xp_of(found).maximum(found, bad, out=found)
+                elif bad:
+                    found.fill(1.0)
+            module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
 
     def get_growth_factor(self):
         """The factor of growth."""

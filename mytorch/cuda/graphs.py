@@ -46,9 +46,8 @@ class CUDAGraph:
     """
 
     def __init__(self, keep_graph=False):
-        self._graph = None
-        self._pool = None
-        self._capture = None
+        self._graph = self._capture = self._pool = None
+        self._device = None
         self._end = None
 
     def capture_begin(self, pool=None, capture_error_mode="relaxed"):
@@ -71,6 +70,7 @@ class CUDAGraph:
         if capturing.is_recording():
             raise RuntimeError("capture_begin: another graph is being captured.")
         self.reset()
+        self._device = cuda.Device()
         self._pool = cuda.MemoryPool() if pool is None else pool
         allocator = cuda.using_allocator(self._pool.malloc)
         before = capturing.current
@@ -123,9 +123,10 @@ class CUDAGraph:
         """
         if self._graph is None:
             raise RuntimeError("CUDAGraph.replay: nothing has been captured.")
-        for update in self._capture.updates:
-            update()
-        self._graph.launch()
+        with self._device:
+            for update in self._capture.updates:
+                update()
+            self._graph.launch()
 
     def reset(self):
         """Forget what was captured."""
@@ -396,6 +397,14 @@ def _fill(there, given):
         there[...] = given
 
 
+def _fill_all(there, given):
+    """Copy into several; where None is given, the graph's own stays."""
+    with backend.device_guard(_raw(there[0])):
+        for to, x in zip(there, given, strict=False):
+            if x is not None:
+                _fill(_raw(to), _raw(x))
+
+
 def _on_capture_stream(call):
     """Run on the stream that captures take, in order with the current one: what belongs to a stream is made for that one."""
     side, here = capture_stream(), streams.current_stream()
@@ -425,7 +434,8 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
         it was here. Results lie in the graph's memory: the next call overwrites them.
 
     Raises:
-        ValueError: a module with buffers that require grad or with hooks. RuntimeError: an input has another shape or requires_grad.
+        ValueError: a module with buffers that require grad or with hooks. TypeError: sample_args that aren't tensors on a GPU.
+        RuntimeError, from a call: an input has another shape or requires_grad.
 
     Source: torch.cuda.make_graphed_callables.
     """
@@ -442,13 +452,14 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
             if any(b.requires_grad for b in c.buffers()):
                 raise ValueError("make_graphed_callables: modules must have no buffers that require grad.")
     parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(callables, sample_args, strict=True)]
-    for _ in range(num_warmup_iters):
+    with backend.device_guard(_raw(parts[0].inputs[0])):
+        for _ in range(num_warmup_iters):
+            for part in parts:
+                _on_capture_stream(part.prepare)
         for part in parts:
-            _on_capture_stream(part.prepare)
-    for part in parts:
-        part.capture_forward(shared)
-    for part in reversed(parts):
-        part.capture_backward(shared)
+            part.capture_forward(shared)
+        for part in reversed(parts):
+            part.capture_backward(shared)
     made = tuple(part.callable() for part in parts)
     return made[0] if single else made
 
@@ -463,8 +474,8 @@ class _Graphed:
         self.allow_unused = allow_unused
         self.parameters = [p for p in function.parameters() if p.requires_grad] if isinstance(function, Module) else []
         leaves, self.spec = tree_flatten(samples)
-        if not all(isinstance(x, Tensor) for x in leaves):
-            raise TypeError("make_graphed_callables: sample_args must be tensors, in nested lists, tuples and dicts.")
+        if not leaves or not all(isinstance(x, Tensor) and x.is_cuda for x in leaves):
+            raise TypeError("make_graphed_callables: sample_args must be tensors on a GPU, in nested lists, tuples and dicts.")
         self.inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
         self.wanted = [x for x in self.inputs if x.requires_grad] + self.parameters
         self.forward_graph = self.backward_graph = None
@@ -512,16 +523,13 @@ class _Graphed:
         class Graphed(Function):
             @staticmethod
             def forward(ctx, *tensors):
-                for there, given in zip(part.inputs, tensors, strict=False):
-                    _fill(_raw(there), _raw(given))
+                _fill_all(part.inputs, tensors)
                 part.forward_graph.replay()
                 return tuple(o.detach() for o in part.outputs)
 
             @staticmethod
             def backward(ctx, *grads):
-                for there, given in zip(part.given, grads, strict=True):
-                    if given is not None:
-                        _fill(_raw(there), _raw(given))
+                _fill_all(part.given, grads)
                 part.backward_graph.replay()
                 found = iter(part.gradients)
                 on_inputs = [next(found) if x.requires_grad else None for x in part.inputs]

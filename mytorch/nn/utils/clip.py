@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..._array import Array
-from ...backend import ndarray, xp_of
+from ...backend import device_guard, device_of, to_device, xp_of
 from ...optim.together import multi_kernels
 from ...tensor import Tensor
 
@@ -17,11 +17,31 @@ def _gradients(parameters):
     return [g._data if isinstance(g, Tensor) else g for g in grads]
 
 
+def _by_device(grads):
+    """Lists of Arrays that lie on one device each; as a rule there is one."""
+    found = {}
+    for g in grads:
+        found.setdefault(device_of(g._array), []).append(g)
+    return list(found.values())
+
+
 def _total(grads, norm_type):
-    """The joint norm of raw arrays, a 0-d raw array of float32 or wider; no synchronisation."""
+    """The joint norm of Arrays, a 0-d raw array of float32 or wider, on the first one's device; no synchronisation."""
     if not grads:
         return np.zeros((), np.float32)
-    raws = [g._array for g in grads]
+    parts = []
+    for group in _by_device(grads):
+        with device_guard(group[0]._array):
+            parts.append(_norm([g._array for g in group], norm_type))
+    if len(parts) == 1:
+        return parts[0]
+    first = device_of(parts[0])
+    with device_guard(parts[0]):
+        return _norm([to_device(part, first) for part in parts], norm_type)
+
+
+def _norm(raws, norm_type):
+    """The joint norm of raw arrays on one device."""
     xp = xp_of(raws[0])
     module = multi_kernels(raws) if norm_type == 2.0 else None
     if module is not None:  # on a GPU: all of them in one launch
@@ -42,7 +62,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     """The norm of several tensors taken as one vector, a 0-d Tensor."""
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
-    total = Tensor._wrap(xp_of(arrays[0]._array).asarray(_total(arrays, float(norm_type)))) if arrays else Tensor(0.0)
+    total = Tensor(0.0)
+    if arrays:
+        raw = _total(arrays, float(norm_type))
+        with device_guard(arrays[0]._array):
+            total = Tensor._wrap(xp_of(arrays[0]._array).asarray(raw))
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
@@ -57,22 +81,29 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     if not grads:
         return
     norm = total_norm._data._array if isinstance(total_norm, Tensor) else np.asarray(total_norm)
-    xp = xp_of(grads[0]._array)
-    scale = xp.minimum(max_norm / (norm + 1e-6), 1.0)  # 1e-6: as torch.nn.utils
+    with device_guard(norm):
+        xp = xp_of(norm)
+        scale = xp.asarray(xp.minimum(max_norm / (norm + 1e-6), 1.0))  # 1e-6: as torch.nn.utils
+    for group in _by_device(grads):
+        with device_guard(group[0]._array):
+            _scale(group, to_device(scale, device_of(group[0]._array)))
+
+
+def _scale(grads, scale):
+    """Multiply Arrays on one device by a 0-d array there, in place."""
     raws = [g._array for g in grads]
+    xp = xp_of(raws[0])
     module = multi_kernels(raws)
     if module is not None:
         state = xp.empty(module.PLACES, np.float32)
         state[module.CLIP : module.CLIP + 1] = scale
         module.clip(module.table_of(xp, raws), state, which=0)
-        for g in grads:
-            g._bump()
-        return
-    if isinstance(scale, (float, np.floating, ndarray)) and scale >= 1.0:
+    elif xp.module is not np or not scale >= 1.0:  # NaN goes into the gradients, as in PyTorch
+        for raw in raws:
+            raw *= scale.astype(raw.dtype)
+    else:
         return
     for g in grads:
-        raw = g._array
-        raw *= raw.dtype.type(scale) if xp.module is np else scale.astype(raw.dtype)
         g._bump()
 
 
@@ -96,13 +127,15 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     raws = [g._array for g in grads]
     module = multi_kernels(raws) if norm_type == 2.0 and not error_if_nonfinite else None
     if module is not None:  # three launches for all of them
-        xp = xp_of(raws[0])
-        table, state = module.table_of(xp, raws), xp.empty(module.PLACES, np.float32)
-        module.norm(table, state, float(max_norm), which=0)
-        module.clip(table, state, which=0)
+        with device_guard(raws[0]):
+            xp = xp_of(raws[0])
+            table, state = module.table_of(xp, raws), xp.empty(module.PLACES, np.float32)
+            module.norm(table, state, float(max_norm), which=0)
+            module.clip(table, state, which=0)
+            norm = state[module.NORM : module.NORM + 1].reshape(())
         for g in grads:
             g._bump()
-        return Tensor._wrap(state[module.NORM : module.NORM + 1].reshape(()))
+        return Tensor._wrap(norm)
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, float(max_norm), total, foreach)
     return total
@@ -115,7 +148,8 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     """Limit every gradient element to [-clip_value, clip_value], in place."""
     for g in _gradients(parameters):
         raw = g._array
-        xp_of(raw).clip(raw, -clip_value, clip_value, out=raw)
+        with device_guard(raw):
+            xp_of(raw).clip(raw, -clip_value, clip_value, out=raw)
         g._bump()
 
 
