@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train] [--seconds 460]
     python benchmarks/gpu_check.py --interpret          # no GPU: correctness alone, in Triton's interpreter
+    python benchmarks/gpu_check.py --rehearse           # no GPU: every section at tiny sizes over a stand-in, with made-up times
 
 Each section runs in a process of its own with a time limit, and hands over each figure as soon as it has it, so a crash
 or a hang loses nothing but what came after it; its part of the table is printed, and the JSON written, when it ends. The
@@ -20,6 +21,7 @@ import json
 import math
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,15 @@ SECTIONS = {  # name -> seconds, in the order of their worth
     "versions": 30, "ceilings": 40, "train": 100, "train-captured": 80, "kernels": 110, "correctness": 130, "products": 60,
     "blocks": 70, "torch-train": 90, "train-more": 80, "torch": 70,
 }  # fmt: skip
+DEVICE = "cuda"  # PyTorch's; tests/gpu/rehearsal.py makes it the CPU, and the sizes small
+ROWS, WIDTH, CLASSES = 32768, 768, 50304
+HEADS, LONG = (32, 12, 1024, 64), (4, 16, 4096, 128)
+LOSSES = 16384  # rows
+CONV, GROUPED = (128, 64, 56, 56), (32, 128, 56, 56)
+SQUARE, BATCHED = 8192, (384, 1024, 64)
+TIME_STEPS, STEPS = 4.0, 5  # seconds of training steps, steps between two waits
+REPEATS, HOST_CALLS, CASES = 9, 1000, None  # launches timed, calls for the host's time, cases of each check
+WASTE = 1 << 31  # bytes written between launches
 WITHIN = 1.15  # of the floor: the kernels below, on an H200
 NEAR_FLOOR = ("softmax", "layer_norm", "rms_norm", "cross_entropy", "AdamW 124M")
 TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
@@ -52,24 +63,33 @@ CHECKS = (*CHECKS, "gpu.check_products")
 # -- the process that looks after the others ------------------------------------------------------------------------------
 
 
-def run_section(name, limit, results, interpret):
+def run_section(name, limit, results, interpret, rehearse=False):
     """Run a section in a process of its own; what it reported goes to results[name]."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
-        command = [sys.executable, __file__, "--section", name, "--report", file.name]
+        command = [sys.executable, __file__, "--section", name, "--report", file.name, *(["--rehearse"] if rehearse else [])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         if interpret:
             environment["TRITON_INTERPRET"] = "1"
             command.append("--interpret")
         elif name in ("correctness", "kernels", "products"):
             environment["MYTORCH_KERNELS_ON"] = "cuda"
+        if rehearse:
+            environment["TRITON_INTERPRET"] = "1"
         started = time.perf_counter()
         problem = None
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment, cwd=ROOT)
-            if done.returncode:
-                problem = f"exit {done.returncode}: {done.stderr[-1500:]}"
-        except subprocess.TimeoutExpired:
-            problem = f"stopped after {limit:.0f} s"
+        with tempfile.TemporaryFile("w+") as said:  # a session of its own: what a section has started ends with it
+            child = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True)
+            try:
+                child.wait(limit)
+            except BaseException as error:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                problem = f"stopped after {limit:.0f} s"
+            if child.returncode and not problem:
+                said.seek(0)
+                problem = f"exit {child.returncode}: {said.read()[-1500:]}"
         rows = [json.loads(line) for line in Path(file.name).read_text().splitlines() if line.endswith("}")]
     results[name] = {"rows": rows, "problem": problem, "seconds": round(time.perf_counter() - started, 1)}
     failed = [r["name"] for r in rows if "error" in r]
@@ -90,12 +110,13 @@ def target_of(row):
 def verdict(row):
     """"ok" or what was missed by how much; "" without a target."""
     ms, gib = target_of(row)
-    missed = [f"{row[key] / most:.2f} × {most:.3g} {key}" for key, most in (("ms", ms), ("GiB", gib)) if most and row[key] > most]
+    missed = [f"{row[key] / most:.2f} × {most:.3g} {key}" for key, most in (("ms", ms), ("GiB", gib)) if most and not row[key] <= most]
+    missed += ["the loss is " + str(row["loss"])] if not math.isfinite(row.get("loss", 0.0)) else []
     return "MISSED " + ", ".join(missed) if missed else "ok" if ms else ""
 
 
 def _last(text):
-    return text.splitlines()[-1][:110]
+    return (text.splitlines() or ["?"])[-1][:110]
 
 
 def table(results, names):
@@ -105,7 +126,7 @@ def table(results, names):
     for name in names:
         own = rows[name]
         if name in ("versions", "ceilings"):
-            lines += [f"{key:<28}{r.get('value') or _last(r['error'])}" for key, r in own.items()]
+            lines += [f"{key:<28}{r['value'] if 'value' in r else _last(r['error'])}" for key, r in own.items()]
         elif name == "correctness":
             good = sum("error" not in r for r in own.values())
             lines.append(f"{good} of {len(own)} checks against float64 passed")
@@ -146,6 +167,14 @@ def summary(results):
     return "\n".join([f"targets: {len(own) - len(missed)} of {len(own)} met", *missed])
 
 
+def show(make, *args):
+    """Print what `make` makes of the results; should it fail, the figures are in the file, and what comes next is worth more."""
+    try:
+        print(make(*args) + "\n", flush=True)
+    except Exception:
+        traceback.print_exc()
+
+
 def main():
     """Run the sections that were asked for, write the JSON, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -153,11 +182,15 @@ def main():
     parser.add_argument("--sections", default=",".join(SECTIONS), help="some of " + ", ".join(SECTIONS))
     parser.add_argument("--seconds", type=float, default=460, help="for all sections together")
     parser.add_argument("--interpret", action="store_true", help="correctness alone, in Triton's interpreter")
+    parser.add_argument("--rehearse", action="store_true", help="every section at tiny sizes over a stand-in for CuPy, which needs no GPU")
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--report", help=argparse.SUPPRESS)
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.section:
+        if options.rehearse:
+            sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+            importlib.import_module("rehearsal").prepare(sys.modules[__name__])
         if options.part:
             return check_part(Report(options.report), options.interpret, *map(int, options.part.split("/")))
         return RUNNERS[options.section](Report(options.report), options.interpret)
@@ -165,16 +198,17 @@ def main():
     unknown = [name for name in wanted if name not in SECTIONS]
     if unknown:
         parser.error(f"no section is called {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a section that runs is ended too
     results, end = {}, time.perf_counter() + options.seconds
     for name in wanted:
         left = end - time.perf_counter()
         if left < 10:
             print(f"{name}: no time left")
             continue
-        run_section(name, min(SECTIONS[name] * (4 if options.interpret else 1), left), results, options.interpret)
+        run_section(name, min(SECTIONS[name] * (4 if options.interpret else 1), left), results, options.interpret, options.rehearse)
         Path(options.output).write_text(json.dumps(results, indent=1))
-        print(table(results, [name]) + "\n", flush=True)
-    print(summary(results))
+        show(table, results, [name])
+    show(summary, results)
     failed = any("error" in r for s in results.values() for r in s["rows"]) or any(s["problem"] for s in results.values())
     return 1 if failed else 0
 
@@ -186,7 +220,7 @@ class Report:
         self.file = open(path, "a")
 
     def __call__(self, name, **values):
-        self.file.write(json.dumps({"name": name, **values}) + "\n")
+        self.file.write(json.dumps({"name": name, **values}, default=str) + "\n")
         self.file.flush()
 
     def attempt(self, name, function):
@@ -203,11 +237,11 @@ class Report:
 def timer(elapsed, event, flush):
     """A function (call, repeats) that times calls: `event` makes an event, `elapsed` is the ms between two, `flush` writes 2 GB."""
 
-    def milliseconds(call, repeats=9):
+    def milliseconds(call):
         for _ in range(2):
             call()  # compiled, and every array in the pool
         times = []
-        for _ in range(repeats):
+        for _ in range(REPEATS):
             begin, end = event(), event()
             flush()  # the host is done with the launch before the card is done with this
             begin.record()
@@ -215,7 +249,7 @@ def timer(elapsed, event, flush):
             end.record()
             end.synchronize()
             times.append(elapsed(begin, end))
-        return sorted(times)[repeats // 2]
+        return sorted(times)[REPEATS // 2]
 
     return milliseconds
 
@@ -224,7 +258,7 @@ def cupy_timer():
     """`timer` for CuPy."""
     import cupy as cp
 
-    waste = cp.empty(1 << 31, cp.uint8)
+    waste = cp.empty(WASTE, cp.uint8)
     return timer(cp.cuda.get_elapsed_time, cp.cuda.Event, lambda: waste.fill(0))
 
 
@@ -232,7 +266,7 @@ def torch_timer():
     """`timer` for PyTorch."""
     import torch
 
-    waste = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
+    waste = torch.empty(WASTE, dtype=torch.uint8, device=DEVICE)
     return timer(lambda a, b: a.elapsed_time(b), lambda: torch.cuda.Event(enable_timing=True), waste.zero_)
 
 
@@ -275,7 +309,7 @@ def ceilings(report, interpret):
     milliseconds = cupy_timer()
 
     def copy():
-        a = cp.zeros(1 << 30, cp.uint8)
+        a = cp.zeros(WASTE // 2, cp.uint8)
         b = cp.empty_like(a)
         return {"value": round(2 * a.nbytes / milliseconds(lambda: cp.copyto(b, a)) / 1e9, 2)}
 
@@ -284,9 +318,9 @@ def ceilings(report, interpret):
         return {"value": round(2 * n**3 / milliseconds(lambda: a @ a) / 1e9, 1)}
 
     report.attempt("TB/s", copy)
-    report.attempt("bf16 TFLOP/s", lambda: product(8192, ml_dtypes.bfloat16))
-    report.attempt("fp16 TFLOP/s", lambda: product(8192, cp.float16))
-    report.attempt("fp32 TFLOP/s", lambda: product(8192, cp.float32))
+    report.attempt("bf16 TFLOP/s", lambda: product(SQUARE, ml_dtypes.bfloat16))
+    report.attempt("fp16 TFLOP/s", lambda: product(SQUARE, cp.float16))
+    report.attempt("fp32 TFLOP/s", lambda: product(SQUARE, cp.float32))
     report.attempt("GiB of memory", lambda: {"value": round(cp.cuda.runtime.memGetInfo()[1] / 2**30, 1)})
 
 
@@ -359,7 +393,7 @@ def check_part(report, interpret, part, parts):
             continue
         for label, function in vars(module).items():
             if label.startswith("test_") and callable(function):
-                cases = list(itertools.islice(_cases(function), 2 if interpret else None))
+                cases = list(itertools.islice(_cases(function), 2 if interpret else CASES))
                 missing = set(inspect.signature(function).parameters) - set(cases[0])
                 if missing == {"together"}:  # the only fixture that a check asks for
                     home = importlib.import_module("mytorch.optim.together")
@@ -370,12 +404,6 @@ def check_part(report, interpret, part, parts):
 
 
 # -- times ------------------------------------------------------------------------------------------------------------------
-
-ROWS, WIDTH, CLASSES = 32768, 768, 50304
-HEADS, LONG = (32, 12, 1024, 64), (4, 16, 4096, 128)
-LOSSES = 16384  # rows
-CONV, GROUPED = (128, 64, 56, 56), (32, 128, 56, 56)
-TIME_STEPS = 4.0  # seconds of training steps
 
 
 def floor_of(bytes_moved=0, flops=0, kind="bf16"):
@@ -564,9 +592,9 @@ def kernels(report, interpret):
         m.softmax.forward(xp, x, dim=1)
         cp.cuda.Device().synchronize()
         started = time.perf_counter()
-        for _ in range(1000):
+        for _ in range(HOST_CALLS):
             m.softmax.forward(xp, x, dim=1)
-        spent = (time.perf_counter() - started) / 1000
+        spent = (time.perf_counter() - started) / HOST_CALLS
         cp.cuda.Device().synchronize()
         return {"ms": spent * 1e3, "floor": None}
 
@@ -625,12 +653,12 @@ def products(report, interpret):
         report.attempt(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
 
     def others():
-        q, k = rand(384, 1024, 64), rand(384, 1024, 64)
+        q, k = rand(*BATCHED), rand(*BATCHED)
         compare("q kᵀ 384x1024x64", q, k.swapaxes(1, 2))
-        heads = rand(32, 1024, 12, 64).swapaxes(1, 2)
+        heads = rand(HEADS[0], HEADS[2], HEADS[1], HEADS[3]).swapaxes(1, 2)
         compare("q kᵀ (32,12,1024,64) views", heads, heads.swapaxes(2, 3), names=("cuBLASLt", "CuPy"))
         for dtype in ("fp16", "fp32"):
-            a = rand(8192, 8192, dtype=dtype)
+            a = rand(SQUARE, SQUARE, dtype=dtype)
             compare(f"8192³ {dtype}", a, a, dtype, ("cuBLASLt", "CuPy"))
 
     report.attempt("batches, other dtypes", others)
@@ -661,11 +689,11 @@ def products(report, interpret):
         way(a, b)
         cp.cuda.Device().synchronize()
         started = time.perf_counter()
-        for _ in range(1000):
+        for _ in range(HOST_CALLS):
             way(a, b)
-        spent = time.perf_counter() - started
+        spent = (time.perf_counter() - started) / HOST_CALLS
         cp.cuda.Device().synchronize()
-        return {"ms": spent, "floor": None}
+        return {"ms": spent * 1e3, "floor": None}
 
     for name, way in ways.items():
         report.attempt(f"host time of a small product ({name})", lambda way=way: host(way))
@@ -724,8 +752,8 @@ def torch_kernels(report, interpret):
         report.attempt(f"{name} backward{suffix} (set up)", lambda: prepare())
 
     def rows(dtype, kind):
-        x = torch.randn(ROWS, WIDTH, device="cuda", dtype=dtype)
-        w, b = torch.randn(WIDTH, device="cuda", dtype=dtype), torch.randn(WIDTH, device="cuda", dtype=dtype)
+        x = torch.randn(ROWS, WIDTH, device=DEVICE, dtype=dtype)
+        w, b = torch.randn(WIDTH, device=DEVICE, dtype=dtype), torch.randn(WIDTH, device=DEVICE, dtype=dtype)
         both("softmax", lambda x: F.softmax(x, -1), x, suffix=kind)
         both("layer_norm", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), x, w, b, suffix=kind)
         both("rms_norm", lambda x, w: F.rms_norm(x, (WIDTH,), w), x, w, suffix=kind)
@@ -735,11 +763,11 @@ def torch_kernels(report, interpret):
         both("dropout", lambda x: F.dropout(x, 0.1), x, suffix=kind)
 
     def tables(dtype, kind):
-        index = torch.randint(0, CLASSES, (ROWS,), device="cuda")
-        both("embedding", lambda t: F.embedding(index, t), torch.randn(CLASSES, WIDTH, device="cuda", dtype=dtype), suffix=kind)
-        target = torch.randint(0, CLASSES, (16384,), device="cuda")
-        both("cross_entropy", lambda x: F.cross_entropy(x, target), torch.randn(16384, CLASSES, device="cuda", dtype=dtype), suffix=kind)
-        c, k = torch.randn(128, 64, 56, 56, device="cuda", dtype=dtype), torch.randn(64, 64, 3, 3, device="cuda", dtype=dtype)
+        index = torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
+        both("embedding", lambda t: F.embedding(index, t), torch.randn(CLASSES, WIDTH, device=DEVICE, dtype=dtype), suffix=kind)
+        target = torch.randint(0, CLASSES, (LOSSES,), device=DEVICE)
+        both("cross_entropy", lambda x: F.cross_entropy(x, target), torch.randn(LOSSES, CLASSES, device=DEVICE, dtype=dtype), suffix=kind)
+        c, k = torch.randn(*CONV, device=DEVICE, dtype=dtype), torch.randn(CONV[1], CONV[1], 3, 3, device=DEVICE, dtype=dtype)
         both("conv2d", lambda c, k: F.conv2d(c, k, padding=1), c, k, suffix=kind)
 
     for dtype, kind in ((torch.float32, " fp32"), (torch.bfloat16, " bf16")):
@@ -751,7 +779,7 @@ def torch_kernels(report, interpret):
     for shape, causal in ((HEADS, True), (HEADS, False), (LONG, True)):
         label = f" {'x'.join(map(str, shape))}{' causal' if causal else ''}"
         for backend, mark in ((SDPBackend.FLASH_ATTENTION, " (FlashAttention-2)"), (SDPBackend.CUDNN_ATTENTION, "")):
-            inputs = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+            inputs = [torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3)]
 
             def attend(q, k, v, backend=backend, causal=causal):
                 with sdpa_kernel(backend):
@@ -759,11 +787,11 @@ def torch_kernels(report, interpret):
 
             both("attention", attend, *inputs, suffix=label + mark)
     for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
-        x, w, b = (torch.randn(*s, device="cuda", dtype=torch.bfloat16) for s in ((ROWS, k), (n, k), (n,)))
+        x, w, b = (torch.randn(*s, device=DEVICE, dtype=torch.bfloat16) for s in ((ROWS, k), (n, k), (n,)))
         timed(f"linear {k}->{n}", lambda x=x, w=w, b=b: F.linear(x, w, b))
         timed(f"linear + gelu {k}->{n}", lambda x=x, w=w, b=b: F.gelu(F.linear(x, w, b), approximate="tanh"))
     shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
-    parameters = [torch.zeros(s, device="cuda", requires_grad=True) for s in shapes]
+    parameters = [torch.zeros(s, device=DEVICE, requires_grad=True) for s in shapes]
     for p in parameters:
         p.grad = torch.zeros_like(p)
     optimizer = torch.optim.AdamW(parameters, fused=True)
@@ -789,7 +817,7 @@ def _config(values):
 
 
 def _report_steps(report, name, config, batch, step, wait, memory):
-    """Time `step()`, which returns a loss, over about TIME_STEPS seconds (the median of groups of five, each waited for), and
+    """Time `step()`, which returns a loss, over about TIME_STEPS seconds (the median of groups of STEPS, each waited for), and
     then see what it takes of the module `memory`, whose watch costs time."""
     for _ in range(4):
         loss = step()
@@ -797,10 +825,10 @@ def _report_steps(report, name, config, batch, step, wait, memory):
     begun, groups = time.perf_counter(), []
     while len(groups) < 3 or (time.perf_counter() - begun < TIME_STEPS and len(groups) < 40):
         started = time.perf_counter()
-        for _ in range(5):
+        for _ in range(STEPS):
             loss = step()
         wait()
-        groups.append((time.perf_counter() - started) / 5)
+        groups.append((time.perf_counter() - started) / STEPS)
     ms = sorted(groups)[len(groups) // 2] * 1e3
     memory.reset_peak_memory_stats()
     for _ in range(2):
@@ -875,14 +903,14 @@ def torch_train(report, interpret):
     def run(name, values, batch, half, compiled):
         torch.manual_seed(0)
         config = _config(values)
-        model = TorchGPT2(config).cuda()
+        model = TorchGPT2(config).to(DEVICE)
         optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
-        x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
+        x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device=DEVICE) for _ in range(2))
         forward = torch.compile(model) if compiled else model
-        scaler = torch.amp.GradScaler(enabled=half == "float16")
+        scaler = torch.amp.GradScaler(DEVICE, enabled=half == "float16")
 
         def step():
-            with torch.autocast("cuda", getattr(torch, half or "float32"), enabled=half is not None):
+            with torch.autocast(DEVICE, getattr(torch, half or "float32"), enabled=half is not None):
                 loss = forward(x, y)
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)

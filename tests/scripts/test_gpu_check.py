@@ -6,50 +6,55 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = """
-import sys
-sys.path[:0] = [{root!r}, {root!r} + "/tests/gpu", {root!r} + "/benchmarks"]
-import fake_cupy, numpy as np
-cp = fake_cupy.install()
-rng = np.random.default_rng(0)
-cp.random.standard_normal = lambda shape, dtype=None: fake_cupy.wrap(np.asarray(rng.standard_normal(shape), dtype))
-cp.random.randint = lambda low, high, size: fake_cupy.wrap(rng.integers(low, high, size))
-cp.get_default_memory_pool().free_all_blocks()
-import gpu_check as g
-g.ROWS, g.WIDTH, g.CLASSES, g.HEADS, g.LOSSES, g.CONV, g.GROUPED, g.LONG = 32, 16, 11, (1, 2, 8, 16), 8, (2, 4, 6, 6), (2, 32, 6, 6), (1, 2, 16, 16)
-g.TIME_STEPS, g.cupy_timer = 0, lambda: lambda call: (call(), 1.0)[1]
-from mytorch.models import gpt2
-gpt2.SIZES["tiny"] = (1, 2, 16)
-tiny = {{"size": "tiny", "vocab_size": 31, "context_length": 8}}
-g.MODELS = {{"GPT-2 tiny": (tiny, 2, "bfloat16")}}
-g.RUNNERS[{section!r}](g.Report({file!r}), False)
-"""
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import gpu_check
+
+FIGURES = {"versions": 10, "ceilings": 5, "kernels": 80, "products": 70, "blocks": 12, "train": 2, "train-captured": 2}
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("section", ["kernels", "blocks", "train"])
-def test_section(section, tmp_path):
+@pytest.mark.parametrize("sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured"])
+def test_rehearsal(sections, tmp_path):
+    """All sections: `python benchmarks/gpu_check.py --rehearse`, which takes two minutes."""
     pytest.importorskip("triton")
+    file = tmp_path / "gpu.json"
+    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks/gpu_check.py"), "--rehearse", "--sections", sections, "--output", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=500)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "targets: " in done.stdout
+    results = json.loads(file.read_text(), parse_constant=lambda word: pytest.fail(f"{word} among the figures"))
+    for name in sections.split(","):
+        rows = results[name]["rows"]
+        assert results[name]["problem"] is None
+        assert len(rows) >= FIGURES[name]
+        assert len({r["name"] for r in rows}) == len(rows)
+        for row in rows:
+            assert row["name"][:52] in done.stdout or name == "blocks"
+            if name.startswith("train"):
+                assert row["loss"] > 0 and row["ms"] > 0 and row["GiB"] > 0
+                assert row["name"] in gpu_check.TARGETS
+
+
+def test_one_failure_loses_nothing_else(tmp_path, capsys):
     file = tmp_path / "report.jsonl"
-    code = RUN.format(root=str(ROOT), section=section, file=str(file))
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=environment, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
+    report = gpu_check.Report(file)
+    report.attempt("good", lambda: {"ms": np.float32(1.0)})
+    report.attempt("bad", lambda: 1 / 0)
+    report.file.close()
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    failed = [f"{r['name']}: {r['error'][-500:]}" for r in rows if "error" in r]
-    assert not failed, "\n".join(failed)
-    assert len(rows) >= {"kernels": 60, "blocks": 12, "train": 1}[section]
-    if section.startswith("train"):
-        assert all(r["loss"] > 0 and r["ms"] > 0 for r in rows)
+    assert [r["name"] for r in rows] == ["good", "bad"]
+    results = {"kernels": {"rows": rows, "problem": None}}
+    assert "division by zero" in gpu_check.table(results, ["kernels"])
+    gpu_check.show(gpu_check.table, {"kernels": {"rows": [{"no": "name"}]}}, ["kernels"])
+    assert "KeyError" in capsys.readouterr().err
 
 
 def test_what_the_table_says_of_targets():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    import gpu_check
-
     assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.05, "floor": 0.047}) == "ok"
     assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.094, "floor": 0.047}).startswith("MISSED 1.74")
     assert gpu_check.verdict({"name": "dropout forward fp32", "ms": 9.0, "floor": 0.047}) == ""

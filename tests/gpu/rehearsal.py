@@ -1,0 +1,63 @@
+"""benchmarks/gpu_check.py without a GPU: stand-ins for CuPy and PyTorch's CUDA, made-up times, small sizes."""
+
+import contextlib
+import functools
+import sys
+
+import fake_cublaslt
+import fake_cupy
+import numpy as np
+
+SIZES = {
+    "ROWS": 32, "WIDTH": 16, "CLASSES": 48, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4),
+    "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
+    "DEVICE": "cpu",
+}  # fmt: skip
+
+
+def prepare(check):
+    """Make the module `check` (gpu_check, run as a program) do all that it does with little of everything."""
+    for name, value in SIZES.items():
+        assert hasattr(check, name), f"gpu_check has no {name}"
+        setattr(check, name, value)
+    cp = fake_cupy.install()
+    fake_cublaslt.install()
+    rng = np.random.default_rng(0)
+    cp.random.standard_normal = lambda size=None, dtype=float: fake_cupy.wrap(rng.standard_normal(size).astype(dtype))
+    cp.random.randint = lambda low, high=None, size=None, dtype=int: fake_cupy.wrap(rng.integers(low, high, size, dtype))
+    cp.cuda.get_elapsed_time = lambda start, end: 1.0
+    check.BASE.update(vocab_size=48, context_length=8)
+    check.SMALL.update(vocab_size=32, context_length=8)
+    for models in (check.MODELS, check.MORE_MODELS):
+        models.update({name: (config, 2, half) for name, (config, _, half) in models.items()})
+    from mytorch.models import gpt2
+
+    gpt2.SIZES.update(base=(1, 2, 32), small=(1, 2, 16))
+    section = sys.argv[sys.argv.index("--section") + 1]
+    if section.startswith("torch"):
+        _torch_without_a_gpu()
+
+
+class _Event:
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+        assert enable_timing
+
+    def record(self, stream=None):
+        """Nothing is timed."""
+
+    synchronize = record
+
+    def elapsed_time(self, end):
+        """One millisecond, always."""
+        return 1.0
+
+
+def _torch_without_a_gpu():
+    import torch
+    from torch.nn import attention
+
+    torch.cuda.Event = _Event
+    torch.cuda.synchronize = torch.cuda.reset_peak_memory_stats = lambda device=None: None
+    torch.cuda.max_memory_allocated = lambda device=None: 1 << 30
+    attention.sdpa_kernel = lambda backends, set_priority=False: contextlib.nullcontext()
+    torch.compile = functools.partial(torch.compile, backend="eager")
