@@ -31,7 +31,7 @@ class Capture:
         recording: whether the stream is being captured, rather than the step run to prepare it.
         kept: what the graph's launches refer to, and nothing else would keep.
         updates: functions to run before each replay.
-        generators: random generators that were drawn from.
+        generators: random generators that were drawn from. advanced: those whose offset a replay raises.
     """
 
     def __init__(self, recording):
@@ -39,6 +39,7 @@ class Capture:
         self.kept = []
         self.updates = []
         self.generators = set()
+        self.advanced = set()
 
     def before_replay(self, call):
         """Run `call()` on the host before each replay."""
@@ -67,7 +68,7 @@ def refuse(what, remedy):
 
 def note_draw(generator):
     """Note that a random generator was drawn from."""
-    if is_recording():
+    if current is not None:
         current.generators.add(generator)
 
 

@@ -22,6 +22,7 @@ from ..amp import Policy
 from ..autograd.mode import _mode, get_mode
 from ..capturing import Capture, Stale
 from ..errors import CaptureError
+from ..ops.random import generator_for
 from ..tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from . import streams
@@ -97,7 +98,7 @@ class CUDAGraph:
         """
         if self._end is None:
             raise RuntimeError("capture_end: called without capture_begin.")
-        for generator in list(capturing.current.generators):
+        for generator in capturing.current.generators - capturing.current.advanced:
             generator.advance()
         end, self._end = self._end, None
         try:
@@ -230,6 +231,7 @@ class CompiledStep:
         self.function = function
         self.warmup = warmup
         self._forms = {}
+        self._generators = set()  # that the step draws from
         self._warned = False
 
     def __call__(self, *args, **kwargs):
@@ -248,7 +250,7 @@ class CompiledStep:
                     form.graph, form.runs = None, max(self.warmup - 1, 0)
             if form.runs < self.warmup:
                 form.runs += 1
-                return _on_capture_stream(lambda: self._prepare([_moved(x, where) for x in leaves], spec))
+                return _on_capture_stream(lambda: self._prepare([_moved(x, where) for x in leaves], spec, where))
             self._capture(form, leaves, spec, where)
             return self._replay(form, leaves)
 
@@ -283,23 +285,29 @@ class CompiledStep:
                 f"got {', '.join(sorted({type(x).__name__ for x in leaves if not _is_tensor(x)}))}."
             ) from None
 
-    def _run(self, leaves, spec):
-        """The function on these leaves, under a cache of casts of its own: a graph must cast its weights itself."""
+    def _run(self, leaves, spec, where):
+        """The function on these leaves, with draws counted anew, and under a cache of casts of its own: a graph must cast its
+        weights itself."""
+        generators = {generator_for(where), *self._generators}
+        for generator in generators:
+            generator.start_step()
         args, kwargs = tree_unflatten(leaves, spec)
-        policy = get_mode().autocast
-        if policy is None:
-            return self.function(*args, **kwargs)
-        fresh = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
-        token = _mode.set(get_mode().replace(autocast=fresh))
+        mode = policy = get_mode().autocast
+        if policy is not None:
+            mode = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
+        token = _mode.set(get_mode().replace(autocast=mode))
         try:
             return self.function(*args, **kwargs)
         finally:
             _mode.reset(token)
+            self._generators |= capturing.current.generators
+            for generator in generators:
+                capturing.current.before_replay(functools.partial(generator.go_on_from, generator.position[2]))
 
-    def _prepare(self, leaves, spec):
+    def _prepare(self, leaves, spec, where):
         capturing.current = Capture(recording=False)
         try:
-            return self._run(leaves, spec)
+            return self._run(leaves, spec, where)
         finally:
             capturing.current = None
 
@@ -307,7 +315,7 @@ class CompiledStep:
         form.inputs = [_twin(x, where) for x in leaves]
         captured = CUDAGraph()
         with graph(captured):
-            form.outputs = self._run(form.inputs, spec)
+            form.outputs = self._run(form.inputs, spec, where)
         form.graph = captured
 
     def _replay(self, form, leaves):

@@ -82,15 +82,31 @@ class Generator:
         return self._bits, self._draws
 
     def advance(self):
-        """Raise the offset in the device's memory, so that what was captured draws anew at its next replay."""
+        """Raise the offset in the device's memory; under capture, at each replay, so that what was captured draws anew."""
         if self._bits is None:
             self.go_to(self.position)
         self._raise_offset(1)
+
+    def start_step(self):
+        """Raise the offset and count draws anew from there: then a step draws the same whether it is run or replayed."""
+        self.advance()
+        self._draws = 0
+
+    def go_on_from(self, draw):
+        """Count draws from this number on: a replay has made those before."""
+        self._draws = draw
 
     def _raise_offset(self, step):
         with on(self.device)[1]:
             offset = self._bits[1:]
             offset += step
+        if capturing.is_recording():
+            capturing.current.advanced.add(self)
+            capturing.current.before_replay(lambda: self._note_offset(step))
+        else:
+            self._note_offset(step)
+
+    def _note_offset(self, step):
         self._offset += step
         self._written = self._seed, self._offset
 

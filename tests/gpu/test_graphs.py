@@ -119,6 +119,31 @@ def test_dropout_draws_anew_at_each_replay():
     assert 0.8 < mean < 1.2
 
 
+def test_draws_do_not_depend_on_whether_a_step_is_replayed():
+    """So a run that is resumed, and prepares its graph again, draws what the first one drew."""
+
+    def run(count, warmup, state=None):
+        @mytorch.compile_step(warmup=warmup)
+        def drop(x):
+            return F.dropout(x, 0.5) + F.dropout(x, 0.25)
+
+        mytorch.manual_seed(3)
+        if state is not None:
+            mytorch.cuda.set_rng_state(state)
+        out = []
+        for _ in range(count):
+            out.append(drop(mytorch.ones(50)).tolist())
+            out.append(F.dropout(mytorch.ones(40), 0.5).tolist())  # outside of the step
+        return out, mytorch.cuda.get_rng_state()
+
+    want, _ = run(6, 9)
+    assert run(6, 1)[0] == want
+    first, state = run(3, 1)
+    rest, _ = run(3, 1, state)
+    assert first + rest == want
+    assert len({str(x) for x in want}) == 12
+
+
 def test_a_batch_may_come_from_the_cpu():
     @mytorch.compile_step(warmup=1)
     def f(x):
