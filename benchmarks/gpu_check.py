@@ -220,18 +220,17 @@ class Report:
         self.file = open(path, "a")
 
     def __call__(self, name, **values):
-        self.file.write(json.dumps({"name": name, **values}, default=str) + "\n")
+        self.file.write(json.dumps({"name": name, **values}, default=float) + "\n")
         self.file.flush()
 
     def attempt(self, name, function):
         """Report what the function returns (a dict; None if it has reported itself), or how it failed."""
         try:
             values = function()
+            if values is not None:
+                self(name, **values)
         except Exception as error:
             self(name, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
-            return
-        if values is not None:
-            self(name, **values)
 
 
 def timer(elapsed, event, flush):

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import gpu_check
+import gpu_check  # noqa: E402
 
 FIGURES = {"versions": 10, "ceilings": 5, "kernels": 80, "products": 70, "blocks": 12, "train": 2, "train-captured": 2}
 
@@ -36,7 +36,7 @@ def test_rehearsal(sections, tmp_path):
         for row in rows:
             assert row["name"][:52] in done.stdout or name == "blocks"
             if name.startswith("train"):
-                assert row["loss"] > 0 and row["ms"] > 0 and row["GiB"] > 0
+                assert min(row["loss"], row["ms"], row["GiB"]) > 0
                 assert row["name"] in gpu_check.TARGETS
 
 
