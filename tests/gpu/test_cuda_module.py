@@ -70,7 +70,7 @@ def test_over_the_stand_in(lines):
 
 @pytest.mark.gpu
 def test_on_a_gpu():
-    done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
 
 

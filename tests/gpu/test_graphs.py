@@ -1,7 +1,7 @@
 """CUDA graphs: captured steps do what steps do one by one; what can't be captured says so.
 
-They run on a GPU, and over the stand-in for CuPy with Triton's interpreter (`test_stand_in.py` starts that): there a graph
-is a list of what was called, done at each launch and not before.
+They run with `pytest --device cuda` on a GPU, and over the stand-in for CuPy with Triton's interpreter (`test_stand_in.py`
+starts both): there a graph is a list of what was called, done at each launch and not before.
 """
 
 import os
@@ -15,8 +15,9 @@ from mytorch.cuda import CUDAGraph, graph, make_graphed_callables
 from mytorch.errors import CaptureError
 from mytorch.nn import functional as F
 
-STAND_IN = os.environ.get("TRITON_INTERPRET") == "1" and mytorch.cuda.is_available()
-pytestmark = [] if STAND_IN else [pytest.mark.gpu, pytest.mark.skipif(not mytorch.cuda.is_available(), reason="needs a GPU, or the stand-in")]
+HERE = mytorch.get_default_device().type == "cuda"
+STAND_IN = HERE and os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = [] if STAND_IN else [pytest.mark.gpu, pytest.mark.skipif(not HERE, reason="wants pytest --device cuda")]
 rng = np.random.default_rng(0)
 
 

@@ -41,3 +41,11 @@ def test_over_the_stand_in(device, part):
 def test_graphs_over_the_stand_in():
     pytest.importorskip("triton")
     run_over_the_stand_in("cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")
+
+
+@pytest.mark.gpu
+def test_graphs_on_a_gpu():
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--device", "cuda", "--tb=short", str(TESTS / "gpu" / "test_graphs.py")]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

@@ -133,7 +133,7 @@ def test_a_function_runs_its_kernel_when_asked(name):
     call(False).sum().backward()
     assert not LAUNCHED
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "fused=True")
         out = call(True)
         count = len(LAUNCHED)
         assert count
@@ -146,7 +146,7 @@ def test_a_layer_passes_fused_on(make, shape):
     make(False).to("cuda")(floats(*shape)).sum().backward()
     assert not LAUNCHED
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "fused=True")
         make(True).to("cuda")(floats(*shape)).sum().backward()
     assert LAUNCHED
 
@@ -182,7 +182,7 @@ def test_what_no_kernel_can_do_is_said_once(name):
     with pytest.warns(UserWarning, match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel does not take)"):
         UNABLE[name]()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "fused=True")
         UNABLE[name]()
 
 
@@ -198,7 +198,7 @@ def test_the_cpu_says_where_it_has_no_kernel():
         core._warned.clear()
         with pytest.warns(UserWarning, match="fused=True: .* uses the reference because there is no kernel for the CPU") as found:
             call()
-        assert len(found) == 1, name
+        assert len([w for w in found if "numba is not installed" not in str(w.message)]) == 1, name
     assert not LAUNCHED
 
 
