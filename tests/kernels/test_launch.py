@@ -1,6 +1,11 @@
 """What `launch` hands to a compiled kernel, and where tuning keeps its choices: no GPU is needed to see that."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -143,3 +148,22 @@ def gpu_kernel():
 
     op = core.RECORDS["gelu"]
     return core.Kernel(op, "mytorch.kernels.triton.gelu", "cuda")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_through_tritons_own_driver(tmp_path):
+    """Compiled for an H200 and given to a libcuda that runs nothing: the arguments arrive as Triton's JIT hands them over."""
+    import triton
+
+    here = Path(__file__).parent
+    include = Path(triton.__file__).parent / "backends/nvidia/include"
+    library = ["gcc", "-shared", "-fPIC", "-I", include, "-Wl,-soname,libcuda.so.1", "-o", tmp_path / "libcuda.so.1", here / "fake_libcuda.c"]
+    subprocess.run(library, check=True, capture_output=True)
+    paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(here.parents[1])}
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", here / "over_fake_libcuda.py"], capture_output=True, text=True,
+        env={**environment, **paths, "TRITON_CACHE_DIR": str(tmp_path / "cache")}, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "30 launches" in done.stdout
