@@ -57,7 +57,7 @@ TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
     "GPT-2 124M fp16 B32xT1024": (83.0, None),
     "GPT-2 124M fp32 B8xT1024": (156.0, None),
 }
-CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "ops"))
+CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "random", "ops"))
 CHECKS = (*CHECKS, "gpu.check_products")
 
 # -- the process that looks after the others ------------------------------------------------------------------------------
