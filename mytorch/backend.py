@@ -548,11 +548,15 @@ def _hold(stream, host):
 
 def _to_gpu_later(xp, raw):
     out = xp.empty(raw.shape, raw.dtype)
-    if raw.size:
-        stream = xp.cuda.get_current_stream()
-        out.data.copy_from_host_async(address(raw), raw.nbytes, stream)
-        _hold(stream, raw)
+    fill_later(out, raw)
     return out
+
+
+def fill_later(out, pinned):
+    """Copy contiguous page-locked host memory into a contiguous array on the current GPU without waiting."""
+    if out.size:
+        capturing.copy_pinned(cupy_ns(), out, pinned)
+        _hold(cupy_ns().cuda.get_current_stream(), pinned)
 
 
 def _to_host_later(raw, out=None):
@@ -560,7 +564,7 @@ def _to_host_later(raw, out=None):
     with device_guard(raw):
         out = xp.empty_pinned(raw.shape, raw.dtype) if out is None else out
         if raw.size:
-            raw.get(out=out, blocking=False)
+            capturing.copy_pinned(xp, out, xp.ascontiguousarray(raw))
             _hold(xp.cuda.get_current_stream(), out)
     return out
 

@@ -79,10 +79,23 @@ def upload(xp, host):
     pinned = xp.empty_pinned(host.shape, host.dtype)
     pinned[...] = host
     there = xp.empty(host.shape, host.dtype)
-    if host.size:
-        there.data.copy_from_host_async(pinned.ctypes.data, host.nbytes)
+    copy_pinned(xp, there, pinned)
     current.kept += [pinned, there]
     return there
+
+
+def copy_pinned(xp, out, array):
+    """Copy between a contiguous device array and contiguous page-locked host memory, on the current stream, without waiting.
+
+    CUDA lets such a copy be captured; CuPy's own methods for it (`get`, `set`, `copy_from_host_async`) refuse to.
+    """
+    runtime = xp.cuda.runtime
+    if isinstance(out, np.ndarray):
+        ends = out.ctypes.data, array.data.ptr, out.nbytes, runtime.memcpyDeviceToHost
+    else:
+        ends = out.data.ptr, array.ctypes.data, out.nbytes, runtime.memcpyHostToDevice
+    if out.size:
+        runtime.memcpyAsync(*ends, xp.cuda.get_current_stream().ptr)
 
 
 def set_number(state, place, value):

@@ -400,7 +400,11 @@ def _fill(there, given):
     if there is given or there.size == 0:
         return
     if isinstance(given, np.ndarray):
-        there.set(np.ascontiguousarray(given))
+        given = np.ascontiguousarray(given)
+        if backend.is_pinned(given):
+            backend.fill_later(there, given)
+        else:
+            there.set(given)  # CUDA has taken its copy when this returns
     else:
         there[...] = given
 

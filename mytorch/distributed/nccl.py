@@ -9,6 +9,7 @@ Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclC
 """
 
 import collections
+import importlib
 import os
 import sys
 import threading
@@ -41,9 +42,10 @@ def load():
     Raises:
         DeviceError: CuPy or a GPU is missing. RuntimeError: this CuPy has no NCCL.
     """
-    nccl = getattr(cupy_ns().cuda, "nccl", None)
-    if nccl is None or not getattr(nccl, "available", True):
-        raise RuntimeError("distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12).")
+    cupy_ns()
+    nccl = importlib.import_module("cupy.cuda.nccl")  # `import cupy` leaves it out
+    if not nccl.available:
+        raise RuntimeError("distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12 or -cu13).")
     return nccl
 
 
@@ -96,6 +98,7 @@ class NCCLEngine(Engine):
         self.timeout = timeout
         self.explain = explain
         self.stream = cupy_ns().cuda.Stream(non_blocking=True)
+        self.device = cupy_ns().cuda.Device()
         self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)
         self.pending = collections.deque()  # works whose memory must stay, the oldest first
         self.lock = threading.Lock()
@@ -110,6 +113,7 @@ class NCCLEngine(Engine):
 
     def _watch(self):
         """Name the transfer that takes longer than the timeout, and end the process."""
+        self.device.use()  # a thread starts on GPU 0, where asking for an event would take memory
         while not self.closed.wait(1.0):
             self._forget_done()
             with self.lock:
@@ -266,12 +270,16 @@ class NCCLEngine(Engine):
 
 
 def encode_id(unique_id):
-    """NCCL's unique id as plain bytes, and one more: whether CuPy gave it as signed numbers (C's char is
-    signed on some machines and not on others, and it wants back what it gave)."""
+    """NCCL's unique id as plain bytes, and one more: in which form CuPy gave it, since it wants back what it gave. That is
+    bytes, and before CuPy 14 a tuple of numbers, which are signed where C's char is."""
+    if isinstance(unique_id, bytes):
+        return unique_id + b"\2"
     return bytes(int(b) & 0xFF for b in unique_id) + bytes([min(unique_id) < 0])
 
 
 def decode_id(content):
-    """The tuple of numbers that `encode_id` got."""
-    signed = content[128]
-    return tuple(b - 256 if signed and b > 127 else b for b in content[:128])
+    """The unique id that `encode_id` got."""
+    content, form = content[:128], content[128]
+    if form == 2:
+        return content
+    return tuple(b - 256 if form == 1 and b > 127 else b for b in content)

@@ -192,6 +192,22 @@ def _pinned_at(address):
     return None
 
 
+def refuse_copy(direction):
+    """CuPy's own copies between host and device refuse to be captured, though CUDA would take them."""
+    if _tape is not None:
+        raise RuntimeError(f"the current stream is capturing, so {direction} transfers are disallowed")
+
+
+def _memcpy_async(dst, src, size, kind, stream):
+    """cudaMemcpyAsync between page-locked memory and the GPU."""
+    if stream != _stack()[-1].ptr:
+        raise AssertionError("a copy on another stream than the current one")
+    memory = _pinned_at(src if kind == 1 else dst)
+    if memory is None:
+        raise AssertionError("memcpyAsync was given host memory that is not page-locked")
+    _later(memory, lambda: ctypes.memmove(dst, src, size))
+
+
 def waits(what):
     """Say that the host waits for the GPU, which neither a capture nor `no_sync` allows."""
     if _forbidden:
@@ -298,6 +314,7 @@ class _Memory:
         return self._a.__array_interface__["data"][0]
 
     def copy_from_host_async(self, mem, size, stream=None):
+        refuse_copy("H2D")
         check(self._array)
         memory = _pinned_at(mem)
         if memory is None:
@@ -400,7 +417,16 @@ class ndarray:
         return self._a.copy(order=order)
 
     def set(self, arr, stream=None):
-        waits("set")
+        refuse_copy("H2D")
+        if not isinstance(arr, np.ndarray) or self.dtype != arr.dtype:
+            raise TypeError("set takes NumPy arrays of the same dtype only")
+        if self.shape != arr.shape:
+            raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {arr.shape}")
+        if not (self.flags.c_contiguous or self.flags.f_contiguous):
+            raise RuntimeError("Cannot set to non-contiguous array")
+        if _pinned_at(arr.__array_interface__["data"][0]) is not None:
+            raise AssertionError("set with page-locked memory reads it later, and nobody keeps it")
+        catch_up()
         self._a[...] = arr
 
     def __getitem__(self, index):
@@ -434,10 +460,6 @@ class ndarray:
     def __float__(self):
         waits("float()")
         return float(self._a)
-
-    def __index__(self):
-        waits("an array as an integer")
-        return self._a.__index__()
 
     def __complex__(self):
         waits("complex()")
@@ -738,7 +760,7 @@ def install(devices=None):
     runtime = types.SimpleNamespace(
         getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=fake_pool.mem_get_info, runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": fake_pool.TOTAL, "multiProcessorCount": 1, "major": 9, "minor": 0},
-        deviceSynchronize=lambda: waits("deviceSynchronize"),
+        deviceSynchronize=lambda: waits("deviceSynchronize"), memcpyAsync=_memcpy_async, memcpyHostToDevice=1, memcpyDeviceToHost=2,
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
