@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections import deque
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -224,6 +225,43 @@ def _cupy_where(xp):
     return where
 
 
+def _kept(function):
+    """CuPy's clip, tril or triu, which have no loop for bfloat16 and would give float32: rounded back, without loss."""
+
+    def kept(x, *args):
+        return function(x, *args).astype(x.dtype, copy=False) if x.dtype.kind == "V" else function(x, *args)
+
+    return kept
+
+
+def _cupy_linalg(cp, errstate):
+    """CuPy's linalg, which by default gives numbers for matrices that NumPy and PyTorch raise LinAlgError for, and does not
+    broadcast in `solve`."""
+
+    def checked(function):
+        def raising(*args):
+            with errstate(linalg="raise"):
+                return function(*args)
+
+        return raising
+
+    def solve(a, b):
+        if b.ndim > 1:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            a, b = cp.broadcast_to(a, batch + a.shape[-2:]), cp.broadcast_to(b, batch + b.shape[-2:])
+        return cp.linalg.solve(a, b)
+
+    return Namespace(cp.linalg, cholesky=checked(cp.linalg.cholesky), inv=checked(cp.linalg.inv), solve=checked(solve))
+
+
+def _cupy_as_strided(cp):
+    def as_strided(x, shape, strides):
+        """CuPy's as_strided; a view of its result, so that it does not seem to have memory of its own."""
+        return cp.lib.stride_tricks.as_strided(x, shape, strides).view()
+
+    return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided))
+
+
 def _explain_out_of_memory(cp):
     """Have CuPy's allocator say what helps where memory runs out, whoever asks; before, free what the pool holds in vain."""
     allocator = cp.cuda.get_allocator()
@@ -270,10 +308,14 @@ def _load_cupy():
             partition=_widened(cp.partition, back=True),
             cumsum=_widened(cp.cumsum, back=True),
             cumprod=_widened(cp.cumprod, back=True),
+            clip=_kept(cp.clip),
+            tril=_kept(cp.tril),
+            triu=_kept(cp.triu),
+            linalg=_cupy_linalg(cp, cupyx.errstate),
+            lib=_cupy_as_strided(cp),
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
-        cupyx.seterr(linalg="raise")  # a singular matrix is an error; CuPy says nothing by default
         _explain_out_of_memory(cp)
         several = cp.cuda.runtime.getDeviceCount() > 1
 

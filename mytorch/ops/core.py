@@ -524,7 +524,10 @@ def _can_have_grad(raw):
 
 
 def _owner(raw):
-    """The array whose memory a view looks into; as_strided puts an object of its own in between."""
+    """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's piece of memory,
+    since what its as_strided makes does not know whose memory it is."""
+    if type(raw) is not ndarray and hasattr(raw, "data") and hasattr(raw.data, "mem"):
+        return raw.data.mem
     while getattr(raw, "base", None) is not None:
         raw = raw.base
     return raw

@@ -517,7 +517,8 @@ def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
     raw = _raw(self)
     owner = _owner(raw)
-    return (address(raw) - address(owner)) // raw.itemsize if is_raw(owner) else 0
+    start = address(owner) if is_raw(owner) else owner.ptr
+    return (address(raw) - start) // raw.itemsize if start else 0
 
 
 @public(function=False, inplace=False)

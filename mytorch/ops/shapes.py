@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from .._array import Array, at_inputs
-from ..backend import address, xp_of
+from ..backend import address, ndarray, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import _owner, op
@@ -169,9 +169,21 @@ def _as_strided(xp, input, *, size, stride, offset):
 
 def _storage(raw):
     """All elements of the memory that an array is a view of, as a vector; of the array alone where that has no order."""
+    if not isinstance(raw, ndarray):
+        return _storage_on_gpu(raw)
     owner = _owner(raw)
     whole = owner.flags.c_contiguous and owner.dtype == raw.dtype
     return owner.reshape(-1) if whole else raw.reshape(-1)
+
+
+def _storage_on_gpu(raw):
+    xp, memory, root = xp_of(raw), _owner(raw), raw
+    while root.base is not None:
+        root = root.base
+    if root.flags.c_contiguous and root.dtype == raw.dtype and -(-root.nbytes // 512) * 512 == memory.size:
+        return root.reshape(-1)
+    # made by as_strided: all of the piece of memory, whose size CuPy has rounded up
+    return xp.ndarray((memory.size // raw.itemsize,), raw.dtype, xp.cuda.MemoryPointer(memory, 0)).view()
 
 
 def _lattice(size, stride, offset):

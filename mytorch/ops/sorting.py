@@ -18,7 +18,7 @@ from .elementwise import cast, isnan, where
 from .indexing import _raw, beside, host
 from .movement import cat, stack
 from .precision import in_precision
-from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm
+from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm, wide
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 
@@ -350,7 +350,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     xp = xp_of(seq)
     if sorter is not None:
         seq = xp.take_along_axis(seq, _raw(sorter), -1)
-    wanted = _raw(values) if hasattr(values, "_data") else xp.asarray(values)
+    seq, wanted = wide(xp, seq), wide(xp, _raw(values) if hasattr(values, "_data") else xp.asarray(values))
     side = side or ("right" if right else "left")
     if seq.ndim == 1:
         found = xp.asarray(xp.searchsorted(seq, wanted, side))

@@ -304,10 +304,25 @@ class _Flags:
         self.owndata = a.flags.owndata
 
 
+class _Piece:
+    """A piece of the pool's memory, the same object for all arrays in it."""
+
+    def __init__(self, owner):
+        self._a = owner
+        self.ptr, self.size = owner.__array_interface__["data"][0], -(-owner.nbytes // 512) * 512
+
+
+_pieces = weakref.WeakValueDictionary()
+
+
 class _Memory:
     def __init__(self, array):
         self._array = array
         self._a = array._a
+
+    @property
+    def mem(self):
+        return self._array._piece
 
     @property
     def ptr(self):
@@ -328,7 +343,10 @@ class ndarray:
     __array_priority__ = 100
     __hash__ = None
 
-    def __init__(self, a):
+    def __init__(self, a, dtype=None, memptr=None):
+        if memptr is not None:  # a vector over a piece of memory, of which the stand-in has what was asked for
+            whole = memptr.mem._a.reshape(-1).view(np.uint8)
+            a = whole[: min(a[0] * np.dtype(dtype).itemsize, whole.size)].view(dtype)
         self._a = a
         if _tape is not None:
             _memory.append(a)
@@ -346,6 +364,11 @@ class ndarray:
                 self._device = known._device
             fake_pool.allocate(a)
             _owners[id(a)] = self
+        root = owner if isinstance(owner, np.ndarray) else a
+        piece = _pieces.get(id(root))
+        self._piece = piece if piece is not None and piece._a is root else _pieces.setdefault(id(root), _Piece(root))
+        if memptr is not None:
+            self.base = None
 
     device = property(lambda self: _Device(self._device))
     shape = property(lambda self: self._a.shape)
@@ -534,6 +557,44 @@ def cublas():
 
 
 SORTS = ("sort", "argsort", "lexsort", "msort", "partition", "argpartition", "unique", "sort_complex")
+def _through_where(own):
+    """clip, tril and triu have no loop for bfloat16, and give float32."""
+    return lambda x, *args, **kwargs: own(x.astype(np.float32) if x.dtype.kind == "V" else x, *args, **kwargs)
+
+
+linalg_errors = "ignore"
+
+
+def _silent(own):
+    """Unless `errstate(linalg="raise")` says otherwise, a matrix that cannot be handled gives numbers, not an error."""
+
+    def solver(*args):
+        if own.__name__ == "solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:
+            raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
+        try:
+            return own(*args)
+        except np.linalg.LinAlgError:
+            if linalg_errors == "raise":
+                raise
+            return np.full_like(args[-1], np.nan)
+
+    return solver
+
+
+@contextlib.contextmanager
+def _errstate(*, linalg):
+    global linalg_errors
+    before, linalg_errors = linalg_errors, linalg
+    try:
+        yield
+    finally:
+        linalg_errors = before
+
+
+STRICT = {
+    **dict.fromkeys(("clip", "tril", "triu"), _through_where),
+    **dict.fromkeys(("cholesky", "inv", "solve"), _silent),
+}  # fmt: skip
 
 
 class _Functions(types.ModuleType):
@@ -551,7 +612,7 @@ class _Functions(types.ModuleType):
             if isinstance(found, type) or isinstance(found, (float, type(None))) and name in ("newaxis", "pi", "inf", "nan", "e"):
                 return found
             raise AttributeError(f"module 'cupy' has no attribute {name!r}")
-        own = getattr(self._numpy, name)
+        own = STRICT.get(name, lambda function: function)(getattr(self._numpy, name))
         allowed = self._table[name]
 
         def function(*args, **kwargs):
@@ -561,7 +622,7 @@ class _Functions(types.ModuleType):
                         raise TypeError(f"cupy.{name}() got an unexpected keyword argument {key!r}")
             out = kwargs.get("out")
             if name in SORTS and any(x.dtype.name == "bfloat16" for x in args if isinstance(x, ndarray)):
-                raise TypeError(f"cupy.{name}: Unsupported dtype bfloat16")  # Thrust's
+                raise NotImplementedError("Sorting arrays with dtype 'bfloat16' is not supported")  # Thrust's
             if name in ("matmul", "dot", "vdot", "inner", "tensordot", "einsum"):
                 cublas()
             if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (name == "where" and len(args) == 1):
@@ -595,6 +656,20 @@ class _Functions(types.ModuleType):
 
         function.__name__ = name
         return function
+
+
+class _Strides(_Functions):
+    """CuPy's as_strided makes arrays that do not know whose memory they are in."""
+
+    def __getattr__(self, name):
+        function = super().__getattr__(name)
+
+        def strided(*args, **kwargs):
+            made = function(*args, **kwargs)
+            made.base = None
+            return made
+
+        return strided
 
 
 class _Generator:
@@ -750,7 +825,7 @@ def install(devices=None):
     module.asnumpy = _asnumpy
     module.linalg = _Functions("cupy.linalg", tables["linalg"], np.linalg)
     module.fft = _Functions("cupy.fft", tables["fft"], np.fft)
-    module.lib = types.SimpleNamespace(stride_tricks=_Functions("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
+    module.lib = types.SimpleNamespace(stride_tricks=_Strides("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
     module.random = types.SimpleNamespace(default_rng=_Generator, Generator=lambda bits: _Generator(bits), XORWOW=lambda seed=None: seed, Philox4x3210=lambda seed=None: seed)
     module.from_dlpack = _from_dlpack
     fake_pool.current = lambda: _current
@@ -764,7 +839,7 @@ def install(devices=None):
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPointer=lambda mem, offset: types.SimpleNamespace(mem=mem, ptr=mem.ptr + offset), MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
         get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
         is_available=lambda: True, MemoryHook=fake_pool.MemoryHook, get_allocator=fake_pool.get_allocator, set_allocator=fake_pool.set_allocator,
     )  # fmt: skip
@@ -772,8 +847,7 @@ def install(devices=None):
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = _scatter(np.add, "iefdIQL")
     cupyx.scatter_max, cupyx.scatter_min = _scatter(np.maximum, "ifdIQL"), _scatter(np.minimum, "ifdIQL")
-    cupyx.empty_pinned = _empty_pinned
-    cupyx.seterr = lambda **kwargs: None
+    cupyx.empty_pinned, cupyx.errstate = _empty_pinned, _errstate
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = lambda x: _special(math.erf, x)
     special.erfc = lambda x: _special(math.erfc, x)

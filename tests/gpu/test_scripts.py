@@ -14,19 +14,19 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cpu_only
 
 
-def run(script, *flags):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def run(script, *flags, **more):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
     command = [sys.executable, "-W", "ignore", str(ROOT / "tests/gpu/over_stand_in.py"), str(ROOT / script), *map(str, flags)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
 
-def train(folder, name, *flags):
+def train(folder, name, *flags, **more):
     return run(
         "train_gpt2.py", "--device", "cuda", "--path_to_data", folder / "data", "--working_directory", folder / "work", "--project_name", name,
         "--model_size", "demo", "--context_length", 16, "--batch_size", 4, "--gradient_accumulation_steps", 2, "--train_iterations", 6,
-        "--warmup_steps", 1, "--eval_interval", 6, "--eval_iterations", 2, "--log_iter", 1, "--dropout_p", 0.1, *flags,
+        "--warmup_steps", 1, "--eval_interval", 6, "--eval_iterations", 2, "--log_iter", 1, "--dropout_p", 0.1, *flags, **more,
     )  # fmt: skip
 
 
@@ -53,6 +53,17 @@ def test_training_resumes_bit_for_bit(folder, precision):
     assert (ends[0] / "mp_config.bin").is_file() == (precision != "no")
     losses = [json.loads(line)["loss"] for line in folder.joinpath("work", f"whole_{precision}", "log.jsonl").read_text().splitlines() if '"loss"' in line]
     assert losses[-1] < losses[0]
+
+
+def test_training_by_graphs_resumes_bit_for_bit(folder):
+    """By Triton's kernels, in its interpreter; the resumed run prepares its graph while the first one replays."""
+    pytest.importorskip("triton")
+    flags = ["--mixed_precision", "fp16", "--fused", "--cuda_graph"]
+    train(folder, "whole_graph", *flags, "--checkpoint_iterations", 3, TRITON_INTERPRET="1")
+    checkpoint = folder / "work" / "whole_graph" / "checkpoint_3"
+    train(folder, "again_graph", *flags, "--resume_from_checkpoint", checkpoint, TRITON_INTERPRET="1")
+    ends = [(folder / "work" / name / "final_checkpoint" / "model.safetensors").read_bytes() for name in ("whole_graph", "again_graph")]
+    assert ends[0] == ends[1]
 
 
 def test_sampling(folder):
