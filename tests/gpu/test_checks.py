@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-RUNS = [(f"check_{name}.py", kernels) for name in ("random", "devices", "pinned", "sync") for kernels in ("plain", "interpreter")]
+RUNS = [(f"check_{name}.py", kernels) for name in ("random", "devices", "pinned", "sync", "cupy") for kernels in ("plain", "interpreter")]
 
 
 @pytest.mark.cpu_only
