@@ -9,6 +9,7 @@ from importlib import metadata
 
 from ..backend import cuda_available, cupy_ns
 from ..distributed.launcher import find_mpiexec
+from ..distributed.nccl import load as load_nccl
 from ..distributed.run import gpus
 from .configuration import Configuration, default_path
 
@@ -54,8 +55,11 @@ def _gpus():
         return
     runtime = cupy_ns().cuda.runtime
     yield "CUDA", f"driver {runtime.driverGetVersion()}, runtime {runtime.runtimeGetVersion()}"
-    nccl = getattr(cupy_ns().cuda, "nccl", None)
-    yield "NCCL", str(nccl.get_version()) if nccl is not None and getattr(nccl, "available", True) else "missing"
+    try:
+        version = str(load_nccl().get_version())
+    except (ImportError, RuntimeError):
+        version = "missing"
+    yield "NCCL", version
     for i in range(gpus()):
         p = runtime.getDeviceProperties(i)
         yield f"GPU {i}", f"{p['name'].decode()}, {p['totalGlobalMem'] / 2**30:.1f} GiB, compute capability {p['major']}.{p['minor']}"

@@ -1,5 +1,6 @@
 """What of a GPU's memory is in use."""
 
+import threading
 import warnings
 import weakref
 from collections import defaultdict
@@ -9,7 +10,7 @@ from .. import backend
 _peak = defaultdict(int)  # device number -> most bytes seen in use
 _now = defaultdict(int)  # device number -> bytes in use, counted by the hook
 _most_held = defaultdict(int)  # device number -> most bytes that the pool held before it was emptied
-_hooked = False
+_hooked = threading.local()  # CuPy keeps hooks for each thread
 graphs = weakref.WeakSet()  # captured CUDA graphs, whose pools nobody else allocates from
 
 
@@ -50,8 +51,7 @@ def _watch():
 
     The pool itself adds up all that is in use when it is asked, so it is asked only where there may be a new peak.
     """
-    global _hooked
-    if _hooked or not backend.cuda_available():
+    if getattr(_hooked, "here", False) or not backend.cuda_available():
         return
     cupy = backend.cupy_ns()
 
@@ -71,7 +71,7 @@ def _watch():
             _now[event["device_id"]] -= event["mem_size"]
 
     Peak().__enter__()
-    _hooked = True
+    _hooked.here = True
 
 
 def max_memory_allocated(device=None):
@@ -84,7 +84,7 @@ def max_memory_allocated(device=None):
 
 
 def reset_peak_memory_stats(device=None):
-    """Forget the peak, and watch allocations from now on."""
+    """Forget the peak, and watch this thread's allocations from now on."""
     if backend.cuda_available():
         _watch()
         number = _number(device)

@@ -74,6 +74,7 @@ class Stream:
             with _cuda().Device(self._number):
                 stream = _cuda().Stream(non_blocking=True, priority=priority)
         self._stream = stream
+        self._before = []  # what was current where it was entered
 
     @property
     def device(self):
@@ -124,13 +125,14 @@ class Stream:
         return f"<mytorch.cuda.Stream device=cuda:{self._number} cuda_stream={self.cuda_stream:#x}>"
 
     def __enter__(self):
-        self._before = (_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number))
+        self._before.append((_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number)))
         _cuda().Device(self._number).use()
         self._stream.use()
         return self
 
     def __exit__(self, *error):
-        number, stream = self._before
+        number, stream = self._before.pop()
+        _cuda().Device(self._number).use()  # the null stream becomes current on the device that is so now
         stream.use()
         _cuda().Device(number).use()
 

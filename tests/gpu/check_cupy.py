@@ -58,3 +58,12 @@ def test_matrices_that_cannot_be_handled_raise():
 def test_solve_broadcasts():
     a, b = on_gpu([[2.0, 0.0], [0.0, 4.0]]), mytorch.ones(3, 2, 1, device="cuda")
     assert mytorch.linalg.solve(a, b)[:, :, 0].tolist() == [[0.5, 0.25]] * 3
+
+
+def test_a_stream_may_be_entered_within_itself():
+    outside, side = cuda.current_stream(), cuda.Stream()
+    with side:
+        with side:
+            assert cuda.current_stream() == side
+        assert cuda.current_stream() == side
+    assert cuda.current_stream() == outside

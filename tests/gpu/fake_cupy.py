@@ -852,7 +852,9 @@ def install(devices=None):
     special.erf = lambda x: _special(math.erf, x)
     special.erfc = lambda x: _special(math.erfc, x)
     cupyx.scipy = types.SimpleNamespace(special=special)
-    sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
+    nccl = types.ModuleType("cupy.cuda.nccl")
+    nccl.available = False  # and no attribute of cupy.cuda until it is imported
+    sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupy.cuda.nccl": nccl, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
     return module
 
 

@@ -23,19 +23,18 @@ class OutOfMemoryError(MemoryError):
 
 
 class MemoryHook:
-    """CuPy's base class: the hooks that are entered are told of every allocation."""
+    """CuPy's base class: the hooks that are entered are told of every allocation of the thread."""
 
     name = "MemoryHook"
-    entered = {}  # noqa: RUF012
 
     def __enter__(self):
-        if self.name in self.entered:
+        if self.name in _hooks():
             raise KeyError(f"memory hook {self.name} already exists")
-        self.entered[self.name] = self
+        _hooks()[self.name] = self
         return self
 
     def __exit__(self, *error):
-        del self.entered[self.name]
+        del _hooks()[self.name]
 
     def alloc_preprocess(self, **event):
         pass
@@ -43,8 +42,15 @@ class MemoryHook:
     alloc_postprocess = malloc_preprocess = malloc_postprocess = free_preprocess = free_postprocess = alloc_preprocess
 
 
+_thread = threading.local()
+
+
+def _hooks():
+    return _thread.__dict__.setdefault("hooks", {})
+
+
 def _tell(what, **event):
-    for hook in list(MemoryHook.entered.values()):
+    for hook in list(_hooks().values()):
         getattr(hook, what)(**event)
 
 
