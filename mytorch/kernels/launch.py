@@ -224,7 +224,12 @@ def launch(kernel, grid, *args, **options):
             key.append(kind)
             plain.append(a)
         else:
-            address = a.data.ptr
+            try:
+                address = a.data.ptr
+            except AttributeError:
+                if not isinstance(a, np.generic):
+                    raise TypeError(f"launch: a kernel takes arrays on the GPU, numbers and None; it was given {kind.__name__}.") from None
+                return launch(kernel, grid, *map(_plain, args), **options)
             key.append((a.dtype, address & 15 == 0))
             plain.append(address)
     key = tuple(key)
@@ -243,7 +248,12 @@ def launch(kernel, grid, *args, **options):
 def interpret(kernel, grid, args, options):
     """Run a kernel in Triton's interpreter."""
     with np.errstate(all="ignore"):  # what lies behind a mask may overflow
-        kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in args], **options)
+        kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in map(_plain, args)], **options)
+
+
+def _plain(a):
+    """NumPy's numbers as Python's."""
+    return a.item() if isinstance(a, np.generic) else a
 
 
 def _first_launch(kernel, grid, args, options):

@@ -79,6 +79,18 @@ def test_what_triton_specialises_on_is_compiled_anew(card, change):
     assert len(kernel.started) == 2
 
 
+def test_numbers_of_numpy_are_numbers(card):
+    kernel = Kernel()
+    x, out = Array(1024, np.float16), Array(2048, np.float32)
+    for n, eps in ((48, 0.5), (np.int64(48), np.float32(0.5)), (np.int32(48), np.float64(0.5))):
+        home.launch(kernel, (1,), x, out, n, eps, BLOCK=64, FLAG=True)
+    assert len(kernel.compiled) == 1
+    assert kernel.started[0] == kernel.started[1]
+    assert [type(v) for v in kernel.started[1][-4:-2]] == [int, float]
+    with pytest.raises(TypeError, match="it was given ndarray"):
+        home.launch(kernel, (1,), np.zeros(3), out, 48, 0.5, BLOCK=64, FLAG=True)
+
+
 def test_a_dtype_that_triton_lacks():
     with pytest.raises(TypeError, match="no dtype for complex64"):
         home.type_name(np.dtype(np.complex64))
