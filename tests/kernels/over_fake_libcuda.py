@@ -4,10 +4,13 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import triton
 import triton.language as tl
+from triton._C.libtriton import native_specialize_impl
+from triton.backends.nvidia.compiler import CUDABackend
 
 from mytorch.kernels import launch as home
 
@@ -55,6 +58,33 @@ def check(x, out, hint, n, stride, call, eps, expected, times=3):
             assert seen == value, (turn, kind, seen, value)
 
 
+def specialised_as_triton_does(array):
+    """Values for which Triton compiles anew are never started with a form compiled for others."""
+    integers = [0, 1, -1, 2, 15, 16, 17, -16, 2**31 - 1, 2**31, 2**31 + 1, -(2**31), -(2**31) - 1, 2**40, 2**40 + 3]
+    arrays = [array[offset:] for offset in (0, 1, 2, 4, 8)]
+    arrays += [array.astype(dtype) for dtype in (np.float16, np.int64, np.uint8, np.bool_)]
+    seen = {}
+    for x, n in [(array, n) for n in integers] + [(x, 7) for x in arrays]:
+        kernel = Noted()
+        home.launch(kernel, (1,), x, n, BLOCK=64)
+        ((key, _),) = home._compiled.pop(id(kernel)).items()
+        seen.setdefault(key, set()).add((_triton_says(home.Pointer(x)), _triton_says(n)))
+    assert all(len(says) == 1 for says in seen.values()), seen
+
+
+class Noted:
+    """A kernel that compiles nothing."""
+
+    arg_names = ("x", "n", "BLOCK")
+
+    def __getitem__(self, grid):
+        return lambda *args, **options: SimpleNamespace(run=None, function=None, packed_metadata=None)
+
+
+def _triton_says(argument):
+    return native_specialize_impl(CUDABackend, argument, False, True, True)
+
+
 def main():
     array = cp.zeros(4096, np.float32)
     half, odd = cp.zeros(4096, np.float16), array[1:]
@@ -66,6 +96,7 @@ def main():
             check(half, array, array, 49, 16, 32, 0.5, [at["half"], at["array"], at["array"], ("i32", 49), ("i32", 16), ("i32", 32), ("f32", 0.5)])
             check(odd, array, None, 1, 1, 5, 2.0, [at["odd"], at["array"], ("i32", 5), ("f32", 2.0)])
             check(array, odd, None, 1 << 33, 1, -3, 2.0, [at["array"], at["odd"], ("i64", 1 << 33), ("i32", -3), ("f32", 2.0)])
+    specialised_as_triton_does(array)
     assert home.why_not() is None
     print(triton.__version__, launches.value, "launches")
 
