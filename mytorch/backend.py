@@ -254,6 +254,21 @@ def _cupy_linalg(cp, errstate):
     return Namespace(cp.linalg, cholesky=checked(cp.linalg.cholesky), inv=checked(cp.linalg.inv), solve=checked(solve))
 
 
+def _cupy_joins(cp):
+    """CuPy's concatenate and stack; more than 8 arrays under capture in groups, since CuPy sends a table of their addresses to
+    the GPU, which it refuses then."""
+
+    def concatenate(arrays, axis=0):
+        while len(arrays) > 8 and capturing.is_recording():
+            arrays = [cp.concatenate(arrays[i : i + 8], axis) for i in range(0, len(arrays), 8)]
+        return cp.concatenate(arrays, axis)
+
+    def stack(arrays, axis=0):
+        return concatenate([cp.expand_dims(x, axis) for x in arrays], axis)
+
+    return {"concatenate": concatenate, "stack": stack}
+
+
 def _cupy_as_strided(cp):
     def as_strided(x, shape, strides):
         """CuPy's as_strided; a view of its result, so that it does not seem to have memory of its own."""
@@ -262,21 +277,20 @@ def _cupy_as_strided(cp):
     return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided))
 
 
-def _explain_out_of_memory(cp):
-    """Have CuPy's allocator say what helps where memory runs out, whoever asks; before, free what the pool holds in vain."""
-    allocator = cp.cuda.get_allocator()
+def explaining(cp, allocator):
+    """An allocator of CuPy's that says what helps where memory runs out; before, it frees what the default pool holds in vain."""
 
     def allocate(size):
         try:
             return allocator(size)
         except MemoryError:
-            cp.get_default_memory_pool().free_all_blocks()  # a limit counts them, and CuPy does not free them for it
+            cp.get_default_memory_pool().free_all_blocks()
         try:
             return allocator(size)
         except MemoryError as error:
             raise out_of_memory(error) from None
 
-    cp.cuda.set_allocator(allocate)
+    return allocate
 
 
 def _load_cupy():
@@ -313,10 +327,11 @@ def _load_cupy():
             triu=_kept(cp.triu),
             linalg=_cupy_linalg(cp, cupyx.errstate),
             lib=_cupy_as_strided(cp),
+            **_cupy_joins(cp),
             empty_pinned=cupyx.empty_pinned,
             **importlib.import_module("mytorch.kernels.products").functions(cp),
         )
-        _explain_out_of_memory(cp)
+        cp.cuda.set_allocator(explaining(cp, cp.cuda.get_allocator()))
         several = cp.cuda.runtime.getDeviceCount() > 1
 
 

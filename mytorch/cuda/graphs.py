@@ -73,7 +73,7 @@ class CUDAGraph:
         self.reset()
         self._device = cuda.Device()
         self._pool = cuda.MemoryPool() if pool is None else pool
-        allocator = cuda.using_allocator(self._pool.malloc)
+        allocator = cuda.using_allocator(backend.explaining(backend.cupy_ns(), self._pool.malloc))
         before = capturing.current
         capture = Capture(recording=True)
         stream.begin_capture()

@@ -224,6 +224,7 @@ class _Graph:
     def launch(self, stream=None):
         if _tape is not None:
             raise CaptureRefused("a graph was launched while a stream is captured")
+        catch_up()
         for call in self._tape:
             call()
 
@@ -625,6 +626,8 @@ class _Functions(types.ModuleType):
                 raise NotImplementedError("Sorting arrays with dtype 'bfloat16' is not supported")  # Thrust's
             if name in ("matmul", "dot", "vdot", "inner", "tensordot", "einsum"):
                 cublas()
+            if name in ("concatenate", "stack", "hstack", "vstack") and len(args[0]) > 8:
+                refuse_copy("H2D")  # a table of addresses
             if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (name == "where" and len(args) == 1):
                 waits(name)
             if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
@@ -650,6 +653,8 @@ class _Functions(types.ModuleType):
             count = len(TABLE[name][0][0]) if typed else 0
             if mutates:
                 check(args, kwargs)
+            else:
+                list(_arrays_in((args, kwargs)))  # copies that were put off
             result = run(lambda: as_cupy(name, raw[:count] if len(raw) >= count else [], own(*raw, **named)) if typed else own(*raw, **named), mutates)
             check(args, kwargs, result=result)
             return out if isinstance(out, ndarray) else wrap(result)

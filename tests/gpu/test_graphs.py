@@ -263,6 +263,43 @@ def test_what_waits_for_the_gpu_is_refused():
     assert not mytorch.cuda.is_current_stream_capturing()
 
 
+def test_a_batch_may_come_from_page_locked_memory():
+    @mytorch.compile_step(warmup=1)
+    def f(x):
+        return x + 1
+
+    for i in range(6):  # the memory of each is free for the next before the copy may be done
+        assert f(mytorch.full((3,), float(i), device="cpu").pin_memory()).tolist() == [i + 1.0] * 3
+
+
+def test_many_tensors_are_joined():
+    @mytorch.compile_step(warmup=1)
+    def f(x):
+        return mytorch.cat([x * i for i in range(20)]), mytorch.stack([x + i for i in range(70)], -1)
+
+    for i in range(3):
+        joined, stacked = f(mytorch.full((2,), float(i)))
+        assert joined.tolist() == [float(i * k) for k in range(20) for _ in range(2)]
+        assert stacked.tolist() == [[float(i + k) for k in range(70)]] * 2
+
+
+def test_page_locked_memory_is_copied_at_each_replay():
+    there = mytorch.zeros(3, device="cpu").pin_memory()
+    back = mytorch.zeros(3, device="cpu").pin_memory()
+
+    @mytorch.compile_step(warmup=1)
+    def f(x):
+        y = x * there.to("cuda", non_blocking=True)
+        back.copy_(y, non_blocking=True)
+        return y + 0
+
+    for i in range(4):
+        there.fill_(float(i))
+        assert f(mytorch.full((3,), 2.0)).tolist() == [2.0 * i] * 3
+        mytorch.cuda.synchronize()
+        assert back.tolist() == [2.0 * i] * 3
+
+
 def test_data_from_the_cpu_is_refused_and_constants_are_not():
     @mytorch.compile_step(warmup=1)
     def f(x):
