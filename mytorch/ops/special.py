@@ -16,6 +16,7 @@ from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
 from .precision import in_precision
+from .reduction import wide
 
 
 def _simple(name, gradient, *more, forward=None, text="", autocast="promote"):
@@ -245,7 +246,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements
     xp = xp_of(like._data._array)
-    x, y = (t._data._array if hasattr(t, "_data") else xp.asarray(t) for t in (elements, test_elements))
+    x, y = (wide(xp, t._data._array if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 

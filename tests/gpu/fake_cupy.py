@@ -557,7 +557,7 @@ def cublas():
         raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
 
 
-SORTS = ("sort", "argsort", "lexsort", "msort", "partition", "argpartition", "unique", "sort_complex")
+SORTS = ("sort", "argsort", "lexsort", "msort", "partition", "argpartition", "unique", "sort_complex", "isin")
 def _through_where(own):
     """clip, tril and triu have no loop for bfloat16, and give float32."""
     return lambda x, *args, **kwargs: own(x.astype(np.float32) if x.dtype.kind == "V" else x, *args, **kwargs)
