@@ -45,6 +45,7 @@ SQUARE, BATCHED = 8192, (384, 1024, 64)
 TIME_STEPS, STEPS = 4.0, 5  # seconds of training steps, steps between two waits
 REPEATS, HOST_CALLS, CASES = 9, 1000, None  # launches timed, calls for the host's time, cases of each check
 WASTE = 1 << 31  # bytes written between launches
+STARTS, LOST = 6, 77  # how often a process is started that keeps losing the card; the exit code that says so
 WITHIN = 1.15  # of the floor: the kernels below, on an H200
 NEAR_FLOOR = ("softmax", "layer_norm", "rms_norm", "cross_entropy", "AdamW 124M")
 TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
@@ -78,15 +79,18 @@ def run_section(name, limit, results, interpret, rehearse=False):
         started = time.perf_counter()
         problem = None
         with tempfile.TemporaryFile("w+") as said:  # a session of its own: what a section has started ends with it
-            child = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True)
-            try:
-                child.wait(limit)
-            except BaseException as error:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-                if not isinstance(error, subprocess.TimeoutExpired):
-                    raise
-                problem = f"stopped after {limit:.0f} s"
+            for _ in range(STARTS):
+                child = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True)
+                try:
+                    child.wait(max(limit - (time.perf_counter() - started), 1))
+                except BaseException as error:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
+                    if not isinstance(error, subprocess.TimeoutExpired):
+                        raise
+                    problem = f"stopped after {limit:.0f} s"
+                if child.returncode != LOST:
+                    break
             if child.returncode and not problem:
                 said.seek(0)
                 problem = f"exit {child.returncode}: {said.read()[-1500:]}"
@@ -213,10 +217,25 @@ def main():
     return 1 if failed else 0
 
 
+def card_is_lost():
+    """Whether CUDA answers nothing but errors: after an illegal address, say, no call of this process succeeds any more."""
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    try:
+        if cupy is not None:
+            cupy.cuda.Device().synchronize()
+        elif hasattr(torch, "cuda") and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
+
+
 class Report:
-    """Where a section hands over its results, one line of JSON each."""
+    """Where a section hands over its results, one line of JSON each. What the file has already isn't attempted again: a
+    section that has lost the card ends with LOST, and is started anew to do the rest."""
 
     def __init__(self, path):
+        self.done = {json.loads(line)["name"] for line in Path(path).read_text().splitlines() if line.endswith("}")} if Path(path).exists() else set()
         self.file = open(path, "a")
 
     def __call__(self, name, **values):
@@ -225,12 +244,16 @@ class Report:
 
     def attempt(self, name, function):
         """Report what the function returns (a dict; None if it has reported itself), or how it failed."""
+        if name in self.done:
+            return
         try:
             values = function()
             if values is not None:
                 self(name, **values)
         except Exception as error:
             self(name, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
+            if card_is_lost():
+                os._exit(LOST)
 
 
 def timer(elapsed, event, flush):
@@ -370,9 +393,16 @@ def _cases(function):
 def correctness(report, interpret):
     """Every kernel at odd sizes in each dtype, forward and backward, against float64; several processes compile at once."""
     workers = max(1, min(os.cpu_count() or 1, 12))
-    running = [subprocess.Popen([*sys.orig_argv, "--part", f"{i}/{workers}"], stderr=subprocess.PIPE, text=True) for i in range(workers)]
-    for i, worker in enumerate(running):
-        _, errors = worker.communicate()
+
+    def start(i):
+        return subprocess.Popen([*sys.orig_argv, "--part", f"{i}/{workers}"], stderr=subprocess.PIPE, text=True)
+
+    for i, worker in enumerate([start(i) for i in range(workers)]):
+        for _ in range(STARTS):
+            _, errors = worker.communicate()
+            if worker.returncode != LOST:
+                break
+            worker = start(i)
         if worker.returncode:
             report(f"worker {i}", error=f"exit {worker.returncode}: {errors[-800:]}")
 

@@ -54,6 +54,32 @@ def test_one_failure_loses_nothing_else(tmp_path, capsys):
     assert "KeyError" in capsys.readouterr().err
 
 
+LOSING = """
+import sys, types
+sys.path.insert(0, {folder!r})
+import gpu_check
+
+def broken():
+    sys.modules["cupy"] = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: 1 / 0))
+    raise RuntimeError("an illegal memory access was encountered")
+
+report = gpu_check.Report(sys.argv[-1])
+for name in "abcde":
+    report.attempt(name, broken if name in "bd" else lambda: dict(ms=1.0))
+"""
+
+
+def test_a_section_that_loses_the_card_is_started_anew(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "losing.py"
+    script.write_text(LOSING.format(folder=str(ROOT / "benchmarks")))
+    monkeypatch.setattr(gpu_check, "__file__", str(script))
+    results = {}
+    gpu_check.run_section("kernels", 60, results, False)
+    assert results["kernels"]["problem"] is None
+    assert ["error" in r for r in results["kernels"]["rows"]] == [False, True, False, True, False]
+    assert "5 results, 2 failed" in capsys.readouterr().out
+
+
 def test_what_the_table_says_of_targets():
     assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.05, "floor": 0.047}) == "ok"
     assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.094, "floor": 0.047}).startswith("MISSED 1.74")
