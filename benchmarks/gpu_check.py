@@ -815,10 +815,19 @@ def torch_kernels(report, interpret):
                     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
             both("attention", attend, *inputs, suffix=label + mark)
-    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
+
+    def linear(n, k):
         x, w, b = (torch.randn(*s, device=DEVICE, dtype=torch.bfloat16) for s in ((ROWS, k), (n, k), (n,)))
-        timed(f"linear {k}->{n}", lambda x=x, w=w, b=b: F.linear(x, w, b))
-        timed(f"linear + gelu {k}->{n}", lambda x=x, w=w, b=b: F.gelu(F.linear(x, w, b), approximate="tanh"))
+        timed(f"linear {k}->{n}", lambda: F.linear(x, w, b))
+        timed(f"linear + gelu {k}->{n}", lambda: F.gelu(F.linear(x, w, b), approximate="tanh"))
+
+    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
+        report.attempt(f"linear {k}->{n} (set up)", lambda n=n, k=k: linear(n, k))
+
+    report.attempt("optimizers", lambda: _torch_optimizers(torch, timed))
+
+
+def _torch_optimizers(torch, timed):
     shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
     parameters = [torch.zeros(s, device=DEVICE, requires_grad=True) for s in shapes]
     for p in parameters:

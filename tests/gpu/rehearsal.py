@@ -59,5 +59,5 @@ def _torch_without_a_gpu():
     torch.cuda.Event = _Event
     torch.cuda.synchronize = torch.cuda.reset_peak_memory_stats = lambda device=None: None
     torch.cuda.max_memory_allocated = lambda device=None: 1 << 30
-    attention.sdpa_kernel = lambda backends, set_priority=False: contextlib.nullcontext()
+    attention.sdpa_kernel = functools.wraps(attention.sdpa_kernel)(lambda backends, set_priority=False: contextlib.nullcontext())
     torch.compile = functools.partial(torch.compile, backend="eager")

@@ -13,14 +13,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_check  # noqa: E402
 
-FIGURES = {"versions": 10, "ceilings": 5, "kernels": 80, "products": 70, "blocks": 12, "train": 2, "train-captured": 2}
+FIGURES = {"versions": 10, "ceilings": 5, "kernels": 80, "products": 70, "blocks": 12, "train": 2, "train-captured": 2, "torch": 60, "torch-train": 6}
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured"])
+@pytest.mark.parametrize("sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "torch"])
 def test_rehearsal(sections, tmp_path):
     """All sections: `python benchmarks/gpu_check.py --rehearse`, which takes two minutes."""
-    pytest.importorskip("triton")
+    pytest.importorskip("torch" if sections == "torch" else "triton")
     file = tmp_path / "gpu.json"
     command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks/gpu_check.py"), "--rehearse", "--sections", sections, "--output", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=500)
