@@ -58,7 +58,8 @@ def test_training_resumes_bit_for_bit(folder, precision):
 def test_training_by_graphs_resumes_bit_for_bit(folder):
     """By Triton's kernels, in its interpreter; the resumed run prepares its graph while the first one replays."""
     pytest.importorskip("triton")
-    flags = ["--mixed_precision", "fp16", "--fused", "--cuda_graph"]
+    small = ["--batch_size", 2, "--gradient_accumulation_steps", 1, "--context_length", 8, "--eval_iterations", 1]
+    flags = ["--mixed_precision", "fp16", "--fused", "--cuda_graph", *small]
     train(folder, "whole_graph", *flags, "--checkpoint_iterations", 3, TRITON_INTERPRET="1")
     checkpoint = folder / "work" / "whole_graph" / "checkpoint_3"
     train(folder, "again_graph", *flags, "--resume_from_checkpoint", checkpoint, TRITON_INTERPRET="1")

@@ -149,7 +149,7 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     for g in _gradients(parameters):
         raw = g._array
         with device_guard(raw):
-            xp_of(raw).clip(raw, -clip_value, clip_value, out=raw)
+            raw[...] = xp_of(raw).clip(raw, -clip_value, clip_value)
         g._bump()
 
 
