@@ -158,9 +158,20 @@ def set_rng_state_all(new_states):
         set_rng_state(state, i)
 
 
+def device_of(obj):
+    """A context manager in which the GPU of a tensor is the current one; one on the CPU changes nothing."""
+    return device(obj.device if obj.is_cuda else None)
+
+
+def can_device_access_peer(device, peer_device):
+    """Whether one GPU can read another's memory directly."""
+    numbers = [backend.as_device(d).index for d in (device, peer_device)]
+    return bool(backend.cupy_ns().cuda.runtime.deviceCanAccessPeer(*numbers))
+
+
 def __getattr__(name):
-    if name != "amp":
+    if name not in ("amp", "nvtx"):
         raise AttributeError(f"module 'mytorch.cuda' has no attribute {name!r}")
     from importlib import import_module
 
-    return import_module("mytorch.cuda.amp")
+    return import_module(f"mytorch.cuda.{name}")

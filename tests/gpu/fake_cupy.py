@@ -845,10 +845,17 @@ def install(devices=None):
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
         runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPointer=lambda mem, offset: types.SimpleNamespace(mem=mem, ptr=mem.ptr + offset), MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
-        get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError), nvtx=types.SimpleNamespace(RangePush=lambda *a: None, RangePop=lambda: None),
+        get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError),
         is_available=lambda: True, MemoryHook=fake_pool.MemoryHook, get_allocator=fake_pool.get_allocator, set_allocator=fake_pool.set_allocator,
     )  # fmt: skip
     module.cuda = cuda
+    nvtx = types.ModuleType("cupy.cuda.nvtx")
+    nvtx.log, nvtx.available = [], True
+    nvtx.RangePush = lambda message, id_color=-1: nvtx.log.append(message)
+    nvtx.RangePop = lambda: nvtx.log.append(None)
+    nvtx.Mark = lambda message, id_color=-1: nvtx.log.append(message)
+    sys.modules["cupy.cuda.nvtx"] = nvtx
+    runtime.deviceCanAccessPeer = lambda device, peer: int(device != peer)
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = _scatter(np.add, "iefdIQL")
     cupyx.scatter_max, cupyx.scatter_min = _scatter(np.maximum, "ifdIQL"), _scatter(np.minimum, "ifdIQL")

@@ -35,6 +35,10 @@ cuda.synchronize()
 y = mytorch.randn(3, 3, device="cuda")
 assert y.is_cuda and y.cpu().device.type == "cpu" and y.to("cpu").cuda().is_cuda
 assert y.pin_memory is not None
+with cuda.device_of(y), cuda.nvtx.range("step {}", 3):
+    cuda.nvtx.mark("here")
+cuda.nvtx.range_push("outer"); cuda.nvtx.range_pop()
+assert cuda.can_device_access_peer(0, 0) in (True, False)
 a = y.__cuda_array_interface__
 assert a["shape"] == (3, 3)
 """
