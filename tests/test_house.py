@@ -162,6 +162,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(("document", "number", "block"), BLOCKS, ids=lambda x: str(x)[:20])
 def test_code_in_documents_runs(document, number, block, capsys):
     exec(compile(block, f"{document} block {number}", "exec"), {"__name__": "document"})

@@ -313,15 +313,14 @@ class CompiledStep:
 
     def _capture(self, form, leaves, spec, where):
         form.inputs = [_twin(x, where) for x in leaves]
+        _fill_inputs(form, leaves)
         captured = CUDAGraph()
         with graph(captured):
             form.outputs = self._run(form.inputs, spec, where)
         form.graph = captured
 
     def _replay(self, form, leaves):
-        for there, given in zip(form.inputs, leaves, strict=True):
-            if _is_tensor(given):
-                _fill(_raw(there), _raw(given))
+        _fill_inputs(form, leaves)
         form.graph.replay()
         return tree_map(lambda x: type(x)._wrap(_raw(x).copy()) if _is_tensor(x) else x, form.outputs)
 
@@ -407,6 +406,13 @@ def _fill(there, given):
             there.set(given)  # CUDA has taken its copy when this returns
     else:
         there[...] = given
+
+
+def _fill_inputs(form, leaves):
+    """Copy the tensors among a call's arguments into a graph's."""
+    for there, given in zip(form.inputs, leaves, strict=True):
+        if _is_tensor(given):
+            _fill(_raw(there), _raw(given))
 
 
 def _fill_all(there, given):
