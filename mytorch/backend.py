@@ -535,20 +535,15 @@ def to_device(raw, where, non_blocking=False):
     if where.type == "cpu":
         return _to_host_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
     xp, there = on(where)
-    if here is CPU and capturing.is_recording() and not (non_blocking and is_pinned(raw)):
-        if raw.size > 1:
-            capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
-        with there:
-            return capturing.upload(xp, raw)
     try:
         with there:
             if here is not CPU:
                 return _from_other_gpu(xp, raw)
-            if not is_pinned(raw):
-                return _staged(xp, raw)
-            if non_blocking and raw.flags.c_contiguous:
+            if non_blocking and is_pinned(raw) and raw.flags.c_contiguous:
                 return _to_gpu_later(xp, raw)
-            return xp.asarray(raw, blocking=True)
+            if is_pinned(raw) and not capturing.is_recording():
+                return xp.asarray(raw, blocking=True)
+            return _staged(xp, raw)
     except MemoryError as error:
         raise out_of_memory(error) from None
 
