@@ -292,9 +292,8 @@ class GradScaler:
             self._settle(outputs._data._array)
             if self._live is None or device_of(self._live) is not outputs.device:
                 return outputs * self._values()[0]
-            place = self._module.SCALE
             with device_guard(self._live):
-                scale = self._live[place : place + 1].reshape(()).astype(outputs._data._array.dtype)
+                scale = self._module.one(self._live, self._module.SCALE).reshape(()).astype(outputs._data._array.dtype)
             return outputs * Tensor._wrap(scale)
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(x) for x in outputs]
@@ -334,7 +333,7 @@ class GradScaler:
                 module.unscale(module.table_of(xp_of(raws[0]), raws), verdict, which=0)
             for array in arrays:
                 array._bump()
-            return verdict[module.FOUND_INF : module.FOUND_INF + 1]
+            return module.one(verdict, module.FOUND_INF)
         capturing.refuse("unscaling these gradients", "contiguous gradients of one dtype on one GPU are needed.")
         bad = {}
         inverse = 1.0 / self._values()[0]
@@ -417,7 +416,8 @@ class GradScaler:
 
     def _update_live(self):
         """`update`, where the scale lies on a GPU."""
-        module, found = self._module, self._live[self._module.FOUND_INF : self._module.FOUND_INF + 1]
+        module = self._module
+        found = module.one(self._live, module.FOUND_INF)
         with device_guard(self._live):
             for _, bad, _ in self._optimizers.values():
                 if not isinstance(bad, bool):

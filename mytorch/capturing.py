@@ -96,8 +96,3 @@ def copy_pinned(xp, out, array):
         ends = out.data.ptr, array.ctypes.data, out.nbytes, runtime.memcpyHostToDevice
     if out.size:
         runtime.memcpyAsync(*ends, xp.cuda.get_current_stream().ptr)
-
-
-def set_number(state, place, value):
-    """Write one number into a float32 array in device memory, on the current stream, without waiting."""
-    state[place : place + 1].fill(np.float32(value))

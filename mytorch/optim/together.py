@@ -68,23 +68,23 @@ class Live:
     def __init__(self, module, xp, lr, step):
         self.module = module
         self.state = module.new_state(xp, lr=lr, step=step)
-        self.step = Array._wrap(self.state[module.STEP : module.STEP + 1].reshape(()))
+        self.step = Array._wrap(module.one(self.state, module.STEP).reshape(()))
         self.lr = lr
         self.guarded = False
 
     def set_lr(self, lr):
         """Write the learning rate, if it changed."""
         if lr != self.lr:
-            capturing.set_number(self.state, self.module.LR, lr)
+            self.module.one(self.state, self.module.LR).fill(lr)
             self.lr = lr
 
     def set_found_inf(self, found):
         """Take over a GradScaler's verdict, float32 (1,) in device memory; None is that all is well."""
-        place = self.module.FOUND_INF
+        own = self.module.one(self.state, self.module.FOUND_INF)
         if found is not None:
-            self.state[place : place + 1] = found
+            own[...] = found
         elif self.guarded:
-            capturing.set_number(self.state, place, 0.0)
+            own.fill(0.0)
         self.guarded = found is not None
 
 

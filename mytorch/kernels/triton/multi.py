@@ -289,6 +289,11 @@ def new_state(xp, lr=0.0, step=1.0, scale=1.0, growth=0.0):
     return upload(xp, np.array([lr, step, 1.0, 0.0, 1.0 / scale, 0.0, scale, growth], np.float32))
 
 
+def one(state, place):
+    """One of a state's numbers, as an array of one element in its memory."""
+    return state[place : place + 1]
+
+
 def count(state):
     """Raise the state's step by one, unless an infinite gradient was found."""
     launch(_count, (1,), state, num_warps=1)

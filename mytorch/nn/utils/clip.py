@@ -47,7 +47,7 @@ def _norm(raws, norm_type):
     if module is not None:  # on a GPU: all of them in one launch
         state = xp.empty(module.PLACES, np.float32)
         module.norm(module.table_of(xp, raws), state, which=0)
-        return state[module.NORM : module.NORM + 1].reshape(())
+        return module.one(state, module.NORM).reshape(())
     wide = [r if r.dtype.itemsize > 2 else r.astype(np.float32) for r in raws]
     if norm_type == math.inf:
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
@@ -96,7 +96,7 @@ def _scale(grads, scale):
     module = multi_kernels(raws)
     if module is not None:
         state = xp.empty(module.PLACES, np.float32)
-        state[module.CLIP : module.CLIP + 1] = scale
+        module.one(state, module.CLIP)[...] = scale
         module.clip(module.table_of(xp, raws), state, which=0)
     elif xp.module is not np or not scale >= 1.0:  # NaN goes into the gradients, as in PyTorch
         for raw in raws:
@@ -132,7 +132,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
             table, state = module.table_of(xp, raws), xp.empty(module.PLACES, np.float32)
             module.norm(table, state, float(max_norm), which=0)
             module.clip(table, state, which=0)
-            norm = state[module.NORM : module.NORM + 1].reshape(())
+            norm = module.one(state, module.NORM).reshape(())
         for g in grads:
             g._bump()
         return Tensor._wrap(norm)
