@@ -154,10 +154,8 @@ class graph:
 
     Args:
         cuda_graph: what to capture into. pool: as for `CUDAGraph.capture_begin`.
-        stream: where to capture; by default a stream that all captures share.
+        stream: where to capture; by default a stream that all captures on this GPU share.
     """
-
-    default_capture_stream = None
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="relaxed"):
         self.cuda_graph = cuda_graph
@@ -191,11 +189,13 @@ class graph:
 
 def capture_stream():
     """The stream of the current GPU that captures take by default."""
-    number = backend.cupy_ns().cuda.runtime.getDevice()
-    known = graph.default_capture_stream
-    if known is None or known._number != number:
-        graph.default_capture_stream = streams.Stream()
-    return graph.default_capture_stream
+    return _capture_stream_of(backend.cupy_ns().cuda.runtime.getDevice())
+
+
+@functools.cache
+def _capture_stream_of(number):
+    """A GPU's; what belongs to a stream, as cuBLASLt's workspace does, is then made once."""
+    return streams.Stream(number)
 
 
 def explained(error):
@@ -292,10 +292,10 @@ class CompiledStep:
         for generator in generators:
             generator.start_step()
         args, kwargs = tree_unflatten(leaves, spec)
-        mode = policy = get_mode().autocast
+        policy = get_mode().autocast
         if policy is not None:
-            mode = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
-        token = _mode.set(get_mode().replace(autocast=mode))
+            policy = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
+        token = _mode.set(get_mode().replace(autocast=policy))
         try:
             return self.function(*args, **kwargs)
         finally:
@@ -313,14 +313,14 @@ class CompiledStep:
 
     def _capture(self, form, leaves, spec, where):
         form.inputs = [_twin(x, where) for x in leaves]
-        _fill_inputs(form, leaves)
+        _fill_all(form.inputs, leaves)
         captured = CUDAGraph()
         with graph(captured):
             form.outputs = self._run(form.inputs, spec, where)
         form.graph = captured
 
     def _replay(self, form, leaves):
-        _fill_inputs(form, leaves)
+        _fill_all(form.inputs, leaves)
         form.graph.replay()
         return tree_map(lambda x: type(x)._wrap(_raw(x).copy()) if _is_tensor(x) else x, form.outputs)
 
@@ -408,18 +408,11 @@ def _fill(there, given):
         there[...] = given
 
 
-def _fill_inputs(form, leaves):
-    """Copy the tensors among a call's arguments into a graph's."""
-    for there, given in zip(form.inputs, leaves, strict=True):
-        if _is_tensor(given):
-            _fill(_raw(there), _raw(given))
-
-
 def _fill_all(there, given):
-    """Copy into several; where None is given, the graph's own stays."""
-    with backend.device_guard(_raw(there[0])):
-        for to, x in zip(there, given, strict=False):
-            if x is not None:
+    """Copy the tensors among some values into a graph's own."""
+    for to, x in zip(there, given, strict=False):
+        if _is_tensor(x):
+            with backend.device_guard(_raw(to)):
                 _fill(_raw(to), _raw(x))
 
 

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 
+import factories
 import numpy as np
 import pytest
 
@@ -50,20 +51,10 @@ def on_one(x):
 
 
 FACTORIES = {
-    "tensor": lambda **k: mytorch.tensor([1.0, 2.0], **k),
+    **factories.ALL,
     "Tensor": lambda **k: mytorch.Tensor([1.0, 2.0], **k),
     "as_tensor": lambda **k: mytorch.as_tensor(np.ones(3, np.float32), **k),
-    "zeros": lambda **k: mytorch.zeros(2, **k),
     "ones": lambda **k: mytorch.ones(2, **k),
-    "empty": lambda **k: mytorch.empty(2, **k),
-    "full": lambda **k: mytorch.full((2,), 3.0, **k),
-    "arange": lambda **k: mytorch.arange(5, **k),
-    "linspace": lambda **k: mytorch.linspace(0, 1, 5, **k),
-    "eye": lambda **k: mytorch.eye(3, **k),
-    "rand": lambda **k: mytorch.rand(3, **k),
-    "randn": lambda **k: mytorch.randn(3, **k),
-    "randint": lambda **k: mytorch.randint(9, (3,), **k),
-    "randperm": lambda **k: mytorch.randperm(9, **k),
     "zeros_like": lambda **k: mytorch.zeros_like(mytorch.ones(3), **k),
     "rand_like": lambda **k: mytorch.rand_like(mytorch.ones(3), **k),
     "Linear": lambda **k: nn.Linear(3, 2, **k).weight,

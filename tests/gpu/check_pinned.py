@@ -4,6 +4,7 @@ as it may, from memory that must be there still; on a GPU, by hand."""
 import gc
 import sys
 
+import factories
 import numpy as np
 import pytest
 
@@ -11,20 +12,7 @@ import mytorch
 from mytorch import cuda
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the stand-in")
-FACTORIES = {
-    "zeros": lambda **k: mytorch.zeros(3, 2, **k),
-    "empty": lambda **k: mytorch.empty(3, 2, **k),
-    "full": lambda **k: mytorch.full((2,), 3.0, **k),
-    "ones_like": lambda **k: mytorch.ones_like(mytorch.zeros(2), **k),
-    "arange": lambda **k: mytorch.arange(5, **k),
-    "linspace": lambda **k: mytorch.linspace(0, 1, 5, **k),
-    "eye": lambda **k: mytorch.eye(3, **k),
-    "rand": lambda **k: mytorch.rand(3, **k),
-    "randn": lambda **k: mytorch.randn(3, **k),
-    "randint": lambda **k: mytorch.randint(9, (3,), **k),
-    "randperm": lambda **k: mytorch.randperm(9, **k),
-    "tensor": lambda **k: mytorch.tensor([1.0, 2.0], **k),
-}
+FACTORIES = {**factories.ALL, "ones_like": lambda **k: mytorch.ones_like(mytorch.zeros(2), **k)}
 
 
 @pytest.fixture

@@ -66,6 +66,22 @@ def train(make, steps, compiled, warmup=2, schedule=True):
     return [[t.item() for t in pair] for pair in losses], net, optimizer
 
 
+def adamw_step():
+    """A network, its optimizer, and a function of a batch that trains it, as `train(OPTIMIZERS["adamw"], …)` does."""
+    net = model()
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        return loss
+
+    return net, optimizer, step
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_captured_step_trains_like_an_eager_one(name):
     want, net, optimizer = train(OPTIMIZERS[name], 8, False)
@@ -130,12 +146,12 @@ def test_draws_do_not_depend_on_whether_a_step_is_replayed():
 
         mytorch.manual_seed(3)
         if state is not None:
-            mytorch.cuda.set_rng_state(state)
+            mytorch.cuda.set_rng_state(state, mytorch.ones(1).device)
         out = []
         for _ in range(count):
             out.append(drop(mytorch.ones(50)).tolist())
             out.append(F.dropout(mytorch.ones(40), 0.5).tolist())  # outside of the step
-        return out, mytorch.cuda.get_rng_state()
+        return out, mytorch.cuda.get_rng_state(mytorch.ones(1).device)
 
     want, _ = run(6, 9)
     assert run(6, 1)[0] == want
@@ -185,18 +201,8 @@ def test_changed_options_are_captured_anew():
 def test_a_loaded_state_is_captured_anew():
     steps = 9
     want, _, _ = train(OPTIMIZERS["adamw"], steps, False, schedule=False)
-    net = model()
-    optimizer = optim.AdamW(net.parameters(), lr=1e-2, weight_decay=0.1)
-
-    @mytorch.compile_step(warmup=1)
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(net(x), y)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
-        optimizer.step()
-        return loss
-
+    net, optimizer, step = adamw_step()
+    step = mytorch.compile_step(step, warmup=1)
     losses, saved = [], None
     data = batches(steps)
     for i in range(steps):
@@ -406,17 +412,7 @@ def test_graphed_callables():
 
 def test_steps_outside_of_the_capture_go_on():
     want, _, _ = train(OPTIMIZERS["adamw"], 8, False, schedule=False)
-    net = model()
-    optimizer = optim.AdamW(net.parameters(), lr=1e-2, weight_decay=0.1)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(net(x), y)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
-        optimizer.step()
-        return loss
-
+    _, _, step = adamw_step()
     compiled = mytorch.compile_step(step, warmup=1)
     losses = [(step if i in (0, 4, 5) else compiled)(x, y).item() for i, (x, y) in enumerate(batches(8))]
     np.testing.assert_allclose(losses, [w[0] for w in want], rtol=2e-5)
