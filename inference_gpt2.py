@@ -19,14 +19,23 @@ from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 
 
 def parse(argv=None):
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     add = p.add_argument
     add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face GPT-2 directory")
     add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
-    add("--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's")
+    add(
+        "--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's"
+    )
     add("--max_tokens_gen", type=int, help="tokens to make; by default as many as the context has room for")
     add("--num_samples", type=int, default=1, help="how many continuations")
-    add("--temperature", type=float, default=1.0, help="below 1 bolder in what is likely, above 1 wilder; 0 the likeliest")
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        help="below 1 bolder in what is likely, above 1 wilder; 0 the likeliest",
+    )
     add("--topk", type=int, help="draw among so many of the likeliest tokens")
     add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
     add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")

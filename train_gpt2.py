@@ -34,7 +34,9 @@ from mytorch.utils.data.tokens import read_header, read_tokens
 
 
 def parse(argv=None):
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     add = p.add_argument
     add("--project_name", default="GPT2Trainer", help="folder under the working directory")
     add("--run_name", help="folder under the project's; also the run's name in Weights & Biases")
@@ -55,7 +57,11 @@ def parse(argv=None):
     add("--eval_interval", type=int, default=2000, help="iterations between evaluations")
     add("--eval_iterations", type=int, default=200, help="batches in an evaluation")
     add("--batch_size", type=int, default=256, help="sequences in a step of one process")
-    add("--batch_size_per_gpu", type=int, help="sequences in one forward pass, instead of --batch_size over accumulation steps")
+    add(
+        "--batch_size_per_gpu",
+        type=int,
+        help="sequences in one forward pass, instead of --batch_size over accumulation steps",
+    )
     add("--gradient_accumulation_steps", type=int, default=16, help="forward passes in a step")
     add("--tokens_per_batch", type=int, help="tokens in a step of all processes; sets the accumulation steps")
     add("--max_lr", type=float, default=6e-4, help="learning rate after the warm-up")
@@ -65,8 +71,19 @@ def parse(argv=None):
     add("--max_grad_norm", type=float, default=1.0, help="gradients are scaled down to it; 0 for no limit")
     add("--beta1", type=float, default=0.9, help="AdamW's decay of the mean gradient")
     add("--beta2", type=float, default=0.95, help="AdamW's decay of the mean square")
-    add("--mixed_precision", nargs="?", const="fp16", default="no", choices=["no", "fp16", "bf16"], help="fp16 if no value")
-    add("--cuda_graph", action="store_true", help="from the fourth iteration on, replay the step as a CUDA graph (one GPU)")
+    add(
+        "--mixed_precision",
+        nargs="?",
+        const="fp16",
+        default="no",
+        choices=["no", "fp16", "bf16"],
+        help="fp16 if no value",
+    )
+    add(
+        "--cuda_graph",
+        action="store_true",
+        help="from the fourth iteration on, replay the step as a CUDA graph (one GPU)",
+    )
     add("--enable_gradient_checkpointing", action="store_true", help="recompute activations in backward")
     add("--log_iter", type=int, default=100, help="iterations between lines of log")
     add("--log_wandb", action="store_true", help="log to Weights & Biases, or to a file where it is not installed")
@@ -247,7 +264,9 @@ def main(argv=None):
     )
     settle_batches(args, accelerator.num_processes, parser.error)
     if args.cuda_graph and (accelerator.device.type != "cuda" or accelerator.num_processes > 1):
-        parser.error(f"--cuda_graph is for one GPU; this is {accelerator.num_processes} processes on {accelerator.device.type}")
+        parser.error(
+            f"--cuda_graph is for one GPU; this is {accelerator.num_processes} processes on {accelerator.device.type}"
+        )
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
     mytorch.manual_seed(args.seed)
     data = Path(args.path_to_data)
@@ -280,7 +299,9 @@ def main(argv=None):
     own_seed = args.seed + 1_000_003 * accelerator.rank
     micro_batches = args.train_iterations * accumulation * accelerator.num_processes  # processes take them in turn
     blocks = RandomBlocks(data / "train.bin", args.context_length, args.micro_batch_size, micro_batches, args.seed)
-    validation = RandomBlocks(data / "val.bin", args.context_length, args.micro_batch_size, args.eval_iterations, own_seed + 1)
+    validation = RandomBlocks(
+        data / "val.bin", args.context_length, args.micro_batch_size, args.eval_iterations, own_seed + 1
+    )
     loader = DataLoader(blocks, batch_size=None, num_workers=args.num_workers, worker_init_fn=ignore_interrupts)
     optimizer = AdamW(
         model.parameter_groups(args.weight_decay),
@@ -352,7 +373,9 @@ def main(argv=None):
                 norm = float(grad_norm)  # a GPU is behind: only now have the steps been done
                 now = time.perf_counter()
                 rate = int(done * tokens_per_step / max(now - since, 1e-9))
-                bar.set_postfix_str(f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s", refresh=False)
+                bar.set_postfix_str(
+                    f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s", refresh=False
+                )
                 shown = now
             if logs:
                 accelerator.print(

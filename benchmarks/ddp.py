@@ -67,7 +67,9 @@ def measure(args):
 
     dist.init_process_group("mpi")
     mytorch.manual_seed(0)
-    model = mytorch.nn.parallel.DistributedDataParallel(model_of(mytorch, args.width, args.depth), bucket_cap_mb=args.bucket)
+    model = mytorch.nn.parallel.DistributedDataParallel(
+        model_of(mytorch, args.width, args.depth), bucket_cap_mb=args.bucket
+    )
     optimizer = mytorch.optim.SGD(model.parameters(), lr=1e-3)
     x = mytorch.randn(args.batch, args.width)
     if args.gbit:
@@ -139,11 +141,23 @@ def measure_torch(args):
 def launch(args, *options):
     """Run this file in every process; the row that rank 0 wrote."""
     root = Path(__file__).resolve().parents[1]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+    }
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "row.json"
         shared = [f"--{name}={getattr(args, name)}" for name in ("width", "depth", "batch", "bucket", "rounds")]
-        command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", str(args.nproc), __file__]
+        command = [
+            sys.executable,
+            "-m",
+            "mytorch.distributed.run",
+            "--cpu",
+            "--nproc_per_node",
+            str(args.nproc),
+            __file__,
+        ]
         subprocess.run([*command, *shared, "--result", str(result), *options], env=env, check=True)
         return json.loads(result.read_text())
 
@@ -170,7 +184,9 @@ def main():
 
     rows = [{"library": "mytorch", "link": "shared memory", **launch(args, "--gbit=0")}]
     if args.gbit:
-        rows.append({"library": "mytorch", "link": f"{args.gbit:g} Gbit/s, emulated", **launch(args, f"--gbit={args.gbit}")})
+        rows.append(
+            {"library": "mytorch", "link": f"{args.gbit:g} Gbit/s, emulated", **launch(args, f"--gbit={args.gbit}")}
+        )
     if find_spec("torch") is not None:
         rows.append({"library": "torch, gloo", "link": "shared memory", **launch(args, "--torch")})
     for row in rows:
@@ -180,7 +196,9 @@ def main():
         row["ratio"] = round(row["overlapped"] / row["none"], 2)
     print(f"{'library':12} {'link':22} {'none':>8} {'after':>8} {'overlapped':>10}  hidden")
     for row in rows:
-        print(f"{row['library']:12} {row['link']:22} {row['none']:8.1f} {row.get('after', float('nan')):8.1f} {row['overlapped']:10.1f}  {row.get('hidden', '')}")
+        print(
+            f"{row['library']:12} {row['link']:22} {row['none']:8.1f} {row.get('after', float('nan')):8.1f} {row['overlapped']:10.1f}  {row.get('hidden', '')}"
+        )
     megabytes = round(args.depth * args.width * (args.width + 1) * 4 / 1e6, 1)
     record = {
         "benchmark": "ddp",

@@ -28,7 +28,9 @@ def machine():
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
         name = names[0] if names else name
     return {
         "name": platform.node(),
@@ -80,7 +82,9 @@ def serve(library, config, batch_size, pipe):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     p.add_argument("--model_size", default="demo")
     p.add_argument("--context_length", type=int, default=64)
     p.add_argument("--batch_size", type=int, default=12)

@@ -31,7 +31,11 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CEILINGS = {"TB/s": 4.3, "bf16 TFLOP/s": 790.0, "fp32 TFLOP/s": 51.0}  # measured on an H200; "ceilings" measures this card's
+CEILINGS = {
+    "TB/s": 4.3,
+    "bf16 TFLOP/s": 790.0,
+    "fp32 TFLOP/s": 51.0,
+}  # measured on an H200; "ceilings" measures this card's
 SECTIONS = {  # name -> seconds, in the order of their worth
     "versions": 30, "ceilings": 40, "train": 100, "train-captured": 80, "kernels": 110, "correctness": 130, "products": 60,
     "blocks": 70, "torch-train": 90, "train-more": 80, "torch": 70,
@@ -58,7 +62,10 @@ TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
     "GPT-2 124M fp16 B32xT1024": (83.0, None),
     "GPT-2 124M fp32 B8xT1024": (156.0, None),
 }
-CHECKS = tuple(f"kernels.check_{name}" for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "random", "ops"))
+CHECKS = tuple(
+    f"kernels.check_{name}"
+    for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "random", "ops")
+)
 CHECKS = (*CHECKS, "gpu.check_products")
 
 # -- the process that looks after the others ------------------------------------------------------------------------------
@@ -67,7 +74,15 @@ CHECKS = (*CHECKS, "gpu.check_products")
 def run_section(name, limit, results, interpret, rehearse=False):
     """Run a section in a process of its own; what it reported goes to results[name]."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
-        command = [sys.executable, __file__, "--section", name, "--report", file.name, *(["--rehearse"] if rehearse else [])]
+        command = [
+            sys.executable,
+            __file__,
+            "--section",
+            name,
+            "--report",
+            file.name,
+            *(["--rehearse"] if rehearse else []),
+        ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         if interpret:
             environment["TRITON_INTERPRET"] = "1"
@@ -80,7 +95,9 @@ def run_section(name, limit, results, interpret, rehearse=False):
         problem = None
         with tempfile.TemporaryFile("w+") as said:  # a session of its own: what a section has started ends with it
             for _ in range(STARTS):
-                child = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True)
+                child = subprocess.Popen(
+                    command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True
+                )
                 try:
                     child.wait(max(limit - (time.perf_counter() - started), 1))
                 except BaseException as error:
@@ -112,9 +129,13 @@ def target_of(row):
 
 
 def verdict(row):
-    """"ok" or what was missed by how much; "" without a target."""
+    """ "ok" or what was missed by how much; "" without a target."""
     ms, gib = target_of(row)
-    missed = [f"{row[key] / most:.2f} × {most:.3g} {key}" for key, most in (("ms", ms), ("GiB", gib)) if most and not row[key] <= most]
+    missed = [
+        f"{row[key] / most:.2f} × {most:.3g} {key}"
+        for key, most in (("ms", ms), ("GiB", gib))
+        if most and not row[key] <= most
+    ]
     missed += ["the loss is " + str(row["loss"])] if not math.isfinite(row.get("loss", 0.0)) else []
     return "MISSED " + ", ".join(missed) if missed else "ok" if ms else ""
 
@@ -141,15 +162,27 @@ def table(results, names):
             for label in dict.fromkeys([*measured, *own]) if name == "torch" else own:
                 mine, other = measured.get(label, {}), rows["torch"].get(label, {})
                 ms, floor, torch_ms = mine.get("ms"), mine.get("floor"), other.get("ms")
-                cells = [ms, floor, ms / floor if ms and floor else None, torch_ms, ms / torch_ms if ms and torch_ms else None]
-                text = "".join(f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True))
+                cells = [
+                    ms,
+                    floor,
+                    ms / floor if ms and floor else None,
+                    torch_ms,
+                    ms / torch_ms if ms and torch_ms else None,
+                ]
+                text = "".join(
+                    f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True)
+                )
                 errors = [_last(r["error"]) for r in (mine, other) if "error" in r]
                 lines.append(f"{label:<52}{text}  {errors[0] if errors else verdict(mine) if ms else ''}")
         elif name == "blocks":
             for kernel in dict.fromkeys(r["kernel"] for r in own.values() if "ms" in r):
                 lines.append(kernel)
-                timed = sorted((r for r in own.values() if r.get("kernel") == kernel and "ms" in r), key=lambda r: r["ms"])
-                lines += [f"  {r['ms']:.3f} ms  {r['options']}{'   (the default)' if r['default'] else ''}" for r in timed]
+                timed = sorted(
+                    (r for r in own.values() if r.get("kernel") == kernel and "ms" in r), key=lambda r: r["ms"]
+                )
+                lines += [
+                    f"  {r['ms']:.3f} ms  {r['options']}{'   (the default)' if r['default'] else ''}" for r in timed
+                ]
             lines += [f"  {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
         else:
             lines.append(f"{'training step':<52}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
@@ -166,7 +199,9 @@ def table(results, names):
 
 def summary(results):
     """How many targets were met, and which were not."""
-    own = [r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r and verdict(r)]
+    own = [
+        r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r and verdict(r)
+    ]
     missed = [f"  {r['name']}: {verdict(r)[7:]}" for r in own if verdict(r) != "ok"]
     return "\n".join([f"targets: {len(own) - len(missed)} of {len(own)} met", *missed])
 
@@ -186,7 +221,11 @@ def main():
     parser.add_argument("--sections", default=",".join(SECTIONS), help="some of " + ", ".join(SECTIONS))
     parser.add_argument("--seconds", type=float, default=460, help="for all sections together")
     parser.add_argument("--interpret", action="store_true", help="correctness alone, in Triton's interpreter")
-    parser.add_argument("--rehearse", action="store_true", help="every section at tiny sizes over a stand-in for CuPy, which needs no GPU")
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="every section at tiny sizes over a stand-in for CuPy, which needs no GPU",
+    )
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--report", help=argparse.SUPPRESS)
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -209,11 +248,19 @@ def main():
         if left < 10:
             print(f"{name}: no time left")
             continue
-        run_section(name, min(SECTIONS[name] * (4 if options.interpret else 1), left), results, options.interpret, options.rehearse)
+        run_section(
+            name,
+            min(SECTIONS[name] * (4 if options.interpret else 1), left),
+            results,
+            options.interpret,
+            options.rehearse,
+        )
         Path(options.output).write_text(json.dumps(results, indent=1))
         show(table, results, [name])
     show(summary, results)
-    failed = any("error" in r for s in results.values() for r in s["rows"]) or any(s["problem"] for s in results.values())
+    failed = any("error" in r for s in results.values() for r in s["rows"]) or any(
+        s["problem"] for s in results.values()
+    )
     return 1 if failed else 0
 
 
@@ -235,7 +282,11 @@ class Report:
     section that has lost the card ends with LOST, and is started anew to do the rest."""
 
     def __init__(self, path):
-        self.done = {json.loads(line)["name"] for line in Path(path).read_text().splitlines() if line.endswith("}")} if Path(path).exists() else set()
+        self.done = (
+            {json.loads(line)["name"] for line in Path(path).read_text().splitlines() if line.endswith("}")}
+            if Path(path).exists()
+            else set()
+        )
         self.file = open(path, "a")
 
     def __call__(self, name, **values):
@@ -318,7 +369,9 @@ def versions(report, interpret):
         properties = cp.cuda.runtime.getDeviceProperties(0)
         memory = properties["totalGlobalMem"] / 2**30
         text = f"{properties['name'].decode()}, {properties['multiProcessorCount']} multiprocessors, {memory:.0f} GiB"
-        return {"value": f"{text}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, driver {cp.cuda.runtime.driverGetVersion()}"}
+        return {
+            "value": f"{text}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, driver {cp.cuda.runtime.driverGetVersion()}"
+        }
 
     report.attempt("card", card)
 
@@ -366,7 +419,10 @@ def _pytest_or_stand_in():
 
         def parametrize(names, values, ids=None):
             def mark(function):
-                function.pytestmark = [types.SimpleNamespace(args=(names, values)), *getattr(function, "pytestmark", [])]
+                function.pytestmark = [
+                    types.SimpleNamespace(args=(names, values)),
+                    *getattr(function, "pytestmark", []),
+                ]
                 return function
 
             return mark
@@ -427,7 +483,14 @@ def check_part(report, interpret, part, parts):
                 if missing == {"together"}:  # the only fixture that a check asks for
                     home = importlib.import_module("mytorch.optim.together")
                     cases = [{**case, "together": home} for case in cases]
-                todo += [(f"{name}: {label[5:]}[{','.join(str(v) for v in case.values() if not isinstance(v, types.ModuleType))}]", function, case) for case in cases]
+                todo += [
+                    (
+                        f"{name}: {label[5:]}[{','.join(str(v) for v in case.values() if not isinstance(v, types.ModuleType))}]",
+                        function,
+                        case,
+                    )
+                    for case in cases
+                ]
     for label, function, case in todo[part::parts]:
         report.attempt(label, lambda f=function, c=case: f(**c) or {})
 
@@ -473,7 +536,11 @@ def kernels(report, interpret):
         timed(f"softmax backward {dtype}", lambda: m.softmax.vjp(g, x, out, 1, xp), bytes_moved=3 * n)
         timed(f"softmax down the columns forward {dtype}", lambda: m.softmax.forward(xp, x, dim=0), bytes_moved=3 * n)
         squares = x[: ROWS // WIDTH * WIDTH].reshape(-1, 1, WIDTH, WIDTH)
-        timed(f"causal softmax forward {dtype}", lambda: m.masked_softmax.forward(xp, squares, causal=True), bytes_moved=2 * size * squares.size)
+        timed(
+            f"causal softmax forward {dtype}",
+            lambda: m.masked_softmax.forward(xp, squares, causal=True),
+            bytes_moved=2 * size * squares.size,
+        )
         _, mean, rstd = m.layer_norm.forward(xp, x, w, b, width=WIDTH)
         shapes = [x.shape, w.shape, b.shape]
         timed(f"layer_norm forward {dtype}", lambda: m.layer_norm.forward(xp, x, w, b, width=WIDTH), bytes_moved=2 * n)
@@ -481,7 +548,11 @@ def kernels(report, interpret):
             f"layer_norm backward {dtype}",
             lambda: m.layer_norm.vjp(g, x, w, b, shapes, mean, rstd, WIDTH, (True,) * 3, xp), bytes_moved=3 * n,
         )  # fmt: skip
-        timed(f"add + layer_norm forward {dtype}", lambda: m.norm.forward(xp, x, w, b, width=WIDTH, eps=1e-5, residual=g), bytes_moved=4 * n)
+        timed(
+            f"add + layer_norm forward {dtype}",
+            lambda: m.norm.forward(xp, x, w, b, width=WIDTH, eps=1e-5, residual=g),
+            bytes_moved=4 * n,
+        )
         stream = rand(ROWS, WIDTH, dtype="fp32")  # as in a transformer: x is added to it
         s = 4 * x.size
         timed(
@@ -496,11 +567,19 @@ def kernels(report, interpret):
             bytes_moved=n + 3 * s + (n if dtype == "bf16" else 0),
         )  # fmt: skip
         _, r = m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5)
-        timed(f"rms_norm forward {dtype}", lambda: m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5), bytes_moved=2 * n)
-        timed(f"rms_norm backward {dtype}", lambda: m.rms_norm.vjp(g, x, w, shapes, r, WIDTH, (True, True), xp), bytes_moved=3 * n)
+        timed(
+            f"rms_norm forward {dtype}", lambda: m.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5), bytes_moved=2 * n
+        )
+        timed(
+            f"rms_norm backward {dtype}",
+            lambda: m.rms_norm.vjp(g, x, w, shapes, r, WIDTH, (True, True), xp),
+            bytes_moved=3 * n,
+        )
         for kind in ("gelu", "gelu_tanh", "silu", "relu_squared"):
             timed(f"{kind} forward {dtype}", lambda k=kind: m.activation.apply(xp, x, k), bytes_moved=2 * n)
-            timed(f"{kind} backward {dtype}", lambda k=kind: m.activation.apply_backward(xp, g, x, k), bytes_moved=3 * n)
+            timed(
+                f"{kind} backward {dtype}", lambda k=kind: m.activation.apply_backward(xp, g, x, k), bytes_moved=3 * n
+            )
         timed(f"swiglu forward {dtype}", lambda: m.activation.gated(xp, x, g), bytes_moved=3 * n)
         timed(f"swiglu backward {dtype}", lambda: m.activation.gated_backward(xp, g, x, g), bytes_moved=5 * n)
         state = cp.zeros(2, cp.int64)
@@ -530,7 +609,11 @@ def kernels(report, interpret):
 
         if dtype == "bf16":
             losses_ = cp.empty(LOSSES, cp.float32)
-            timed("cross_entropy with its gradient bf16", lambda: m.cross_entropy.rows_both(xp, x, target, None, -100, 0.0, 0.0, losses_), bytes_moved=2 * n)
+            timed(
+                "cross_entropy with its gradient bf16",
+                lambda: m.cross_entropy.rows_both(xp, x, target, None, -100, 0.0, 0.0, losses_),
+                bytes_moved=2 * n,
+            )
 
     def attention(shape, causal):
         q, k, v, g = (rand(*shape) for _ in range(4))
@@ -538,7 +621,11 @@ def kernels(report, interpret):
         flops = 4 * shape[0] * shape[1] * shape[2] ** 2 * shape[3] / (2 if causal else 1)
         label = f"{'x'.join(map(str, shape))}{' causal' if causal else ''}"
         timed(f"attention forward {label}", lambda: m.attention.run_forward(xp, q, k, v, causal=causal), flops=flops)
-        timed(f"attention backward {label}", lambda: m.attention.run_backward(xp, g, q, k, v, out, lse, causal=causal), flops=2.5 * flops)
+        timed(
+            f"attention backward {label}",
+            lambda: m.attention.run_backward(xp, g, q, k, v, out, lse, causal=causal),
+            flops=2.5 * flops,
+        )
 
     report.attempt("attention", lambda: attention(HEADS, True))
     for dtype, size in (("bf16", 2), ("fp32", 4)):
@@ -551,7 +638,11 @@ def kernels(report, interpret):
     def wide():
         x, g = rand(ROWS, 4 * WIDTH), rand(ROWS, 4 * WIDTH)
         timed("gelu forward bf16 of 4 × the width", lambda: m.activation.apply(xp, x, "gelu"), bytes_moved=2 * x.nbytes)
-        timed("gelu backward bf16 of 4 × the width", lambda: m.activation.apply_backward(xp, g, x, "gelu"), bytes_moved=3 * x.nbytes)
+        timed(
+            "gelu backward bf16 of 4 × the width",
+            lambda: m.activation.apply_backward(xp, g, x, "gelu"),
+            bytes_moved=3 * x.nbytes,
+        )
 
     report.attempt("gelu of 4 × the width", lambda: wide())
 
@@ -594,15 +685,30 @@ def kernels(report, interpret):
     def groups():
         x, w, g = rand(*GROUPED), rand(GROUPED[1], dtype="fp32"), rand(*GROUPED)
         _, mean, rstd = m.group_norm.forward(xp, x, w, w, num_groups=32)
-        timed("group_norm forward bf16", lambda: m.group_norm.forward(xp, x, w, w, num_groups=32), bytes_moved=2 * x.nbytes)
-        timed("group_norm backward bf16", lambda: m.group_norm.vjp(g, x, w, w, mean, rstd, 32, (True,) * 3, xp), bytes_moved=3 * x.nbytes)
+        timed(
+            "group_norm forward bf16",
+            lambda: m.group_norm.forward(xp, x, w, w, num_groups=32),
+            bytes_moved=2 * x.nbytes,
+        )
+        timed(
+            "group_norm backward bf16",
+            lambda: m.group_norm.vjp(g, x, w, w, mean, rstd, 32, (True,) * 3, xp),
+            bytes_moved=3 * x.nbytes,
+        )
 
     for dtype in ("fp32", "bf16"):
         report.attempt(f"convolution {dtype}", lambda d=dtype: convolution(d))
     report.attempt("group norm", lambda: groups())
 
     def optimizers():
-        shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
+        shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [
+            (3 * WIDTH, WIDTH),
+            (WIDTH, WIDTH),
+            (4 * WIDTH, WIDTH),
+            (WIDTH, 4 * WIDTH),
+            (WIDTH,),
+            (WIDTH,),
+        ]
         columns = [[cp.zeros(s, cp.float32) for s in shapes] for _ in range(4)]
         t = m.multi.Table(xp, *columns)
         state = m.multi.new_state(xp, lr=1e-3)
@@ -660,7 +766,11 @@ def products(report, interpret):
         def run(way):
             right(way(a, b), a, b, dtype)
             ms = milliseconds(lambda: way(a, b))
-            return {"ms": ms, "floor": floor_of(flops=flops, kind="fp32" if dtype == "fp32" else "bf16"), "TFLOP/s": flops / ms / 1e9}
+            return {
+                "ms": ms,
+                "floor": floor_of(flops=flops, kind="fp32" if dtype == "fp32" else "bf16"),
+                "TFLOP/s": flops / ms / 1e9,
+            }
 
         for name in names:
             report.attempt(f"{label} ({name})", lambda way=ways[name]: run(way))
@@ -676,7 +786,10 @@ def products(report, interpret):
             ("linear with bias", lambda: cublas.linear(x, w, b)), ("linear with bias and GELU", lambda: cublas.linear(x, w, b, activation="gelu_tanh", before=True)),
             ("gradients of weight and bias", lambda: cublas.weight_gradients(g, x)),
         ):  # fmt: skip
-            report.attempt(f"{name} {k}->{n} (cuBLASLt)", lambda call=call: {"ms": milliseconds(call), "floor": floor_of(flops=flops)})
+            report.attempt(
+                f"{name} {k}->{n} (cuBLASLt)",
+                lambda call=call: {"ms": milliseconds(call), "floor": floor_of(flops=flops)},
+            )
 
     for n, k in ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (CLASSES, WIDTH)):
         report.attempt(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
@@ -741,8 +854,12 @@ def blocks(report, interpret):
     out, lse = attention.run_forward(xp, q, k, v, causal=True)
     calls = {
         "forward": lambda: attention.run_forward(xp, q, k, v, causal=True),
-        "queries": lambda: attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=(True, False, False, False)),
-        "keys": lambda: attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=(False, True, True, False)),  # and delta
+        "queries": lambda: attention.run_backward(
+            xp, g, q, k, v, out, lse, causal=True, needs=(True, False, False, False)
+        ),
+        "keys": lambda: attention.run_backward(
+            xp, g, q, k, v, out, lse, causal=True, needs=(False, True, True, False)
+        ),  # and delta
     }
     for turn in range(5):
         for name, call in calls.items():
@@ -752,8 +869,15 @@ def blocks(report, interpret):
                 options = several[turn]
 
                 def run(name=name, call=call, options=options, default=turn == 0):
-                    attention._candidates = lambda kernel, *rest: {"none": [options]} if kernel == name else candidates(kernel, *rest)
-                    return {"kernel": f"attention {name}", "options": str(options), "default": default, "ms": milliseconds(call)}
+                    attention._candidates = lambda kernel, *rest: (
+                        {"none": [options]} if kernel == name else candidates(kernel, *rest)
+                    )
+                    return {
+                        "kernel": f"attention {name}",
+                        "options": str(options),
+                        "default": default,
+                        "ms": milliseconds(call),
+                    }
 
                 report.attempt(f"{name} {options}", run)
 
@@ -793,10 +917,23 @@ def torch_kernels(report, interpret):
 
     def tables(dtype, kind):
         index = torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
-        both("embedding", lambda t: F.embedding(index, t), torch.randn(CLASSES, WIDTH, device=DEVICE, dtype=dtype), suffix=kind)
+        both(
+            "embedding",
+            lambda t: F.embedding(index, t),
+            torch.randn(CLASSES, WIDTH, device=DEVICE, dtype=dtype),
+            suffix=kind,
+        )
         target = torch.randint(0, CLASSES, (LOSSES,), device=DEVICE)
-        both("cross_entropy", lambda x: F.cross_entropy(x, target), torch.randn(LOSSES, CLASSES, device=DEVICE, dtype=dtype), suffix=kind)
-        c, k = torch.randn(*CONV, device=DEVICE, dtype=dtype), torch.randn(CONV[1], CONV[1], 3, 3, device=DEVICE, dtype=dtype)
+        both(
+            "cross_entropy",
+            lambda x: F.cross_entropy(x, target),
+            torch.randn(LOSSES, CLASSES, device=DEVICE, dtype=dtype),
+            suffix=kind,
+        )
+        c, k = (
+            torch.randn(*CONV, device=DEVICE, dtype=dtype),
+            torch.randn(CONV[1], CONV[1], 3, 3, device=DEVICE, dtype=dtype),
+        )
         both("conv2d", lambda c, k: F.conv2d(c, k, padding=1), c, k, suffix=kind)
 
     for dtype, kind in ((torch.float32, " fp32"), (torch.bfloat16, " bf16")):
@@ -828,7 +965,14 @@ def torch_kernels(report, interpret):
 
 
 def _torch_optimizers(torch, timed):
-    shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,), (WIDTH,)]
+    shapes = [(CLASSES, WIDTH), (1024, WIDTH)] + 12 * [
+        (3 * WIDTH, WIDTH),
+        (WIDTH, WIDTH),
+        (4 * WIDTH, WIDTH),
+        (WIDTH, 4 * WIDTH),
+        (WIDTH,),
+        (WIDTH,),
+    ]
     parameters = [torch.zeros(s, device=DEVICE, requires_grad=True) for s in shapes]
     for p in parameters:
         p.grad = torch.zeros_like(p)
@@ -922,7 +1066,9 @@ def train_captured(report, interpret):
         report("captured steps", error="mytorch.compile_step is not there")
         return
     for name, model in reversed(MODELS.items()):  # the small one shows first whether capturing works
-        report.attempt(f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True))
+        report.attempt(
+            f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True)
+        )
 
 
 def train_more(report, interpret):

@@ -51,7 +51,9 @@ def resources(compiled):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        text = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            [tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
     return int(re.search(r"REG:(\d+)", text)[1]), int(re.search(r"STACK:(\d+)", text)[1])
 
 
@@ -74,7 +76,9 @@ def describe(key, grid, label):
     held = min(65536 // allocated, 64 // warps, 228 * 1024 // (shared + 1024), 32)
     programs = int(np.prod(grid))
     loads, stores = widths(ptx, _LOAD), widths(ptx, _STORE)
-    copies = Counter(int(n, 0) * 8 for n in re.findall(r"cp\.async\.c[ag]\.shared\.global[^;]*?, (0x[0-9a-f]+|\d+)", ptx))
+    copies = Counter(
+        int(n, 0) * 8 for n in re.findall(r"cp\.async\.c[ag]\.shared\.global[^;]*?, (0x[0-9a-f]+|\d+)", ptx)
+    )
     flying = sum(bits // 8 * n for bits, n in (loads + copies).items()) * 32 * warps * held
     return {
         "kernel": name.rpartition("triton.")[2], "at": label, "programs": programs, "warps": warps, "held": held,
@@ -114,7 +118,12 @@ def run(wanted):
 
     def residual_norm():
         LABEL[0] = f"layer_norm {rows}x{width}, bfloat16 added to a float32 stream"
-        m, branch, stream, w = module("norm"), empty(rows, width), empty(rows, width, dtype=F32), empty(width, dtype=F32)
+        m, branch, stream, w = (
+            module("norm"),
+            empty(rows, width),
+            empty(rows, width, dtype=F32),
+            empty(width, dtype=F32),
+        )
         _, _, mean, rstd = m.forward(xp, branch, w, width=width, eps=1e-5, residual=stream, dtype=bfloat16)
         m.backward(xp, branch, stream, w, mean, rstd, width=width, more=stream, also=branch, needs=(True, True, False))
 
@@ -152,7 +161,12 @@ def run(wanted):
     def optimizers():
         m = module("multi")
         LABEL[0] = "124M float32"
-        shapes = [(classes, width), (1024, width)] + 12 * [(3 * width, width), (width, width), (4 * width, width), (width, 4 * width)]
+        shapes = [(classes, width), (1024, width)] + 12 * [
+            (3 * width, width),
+            (width, width),
+            (4 * width, width),
+            (width, 4 * width),
+        ]
         columns = [[empty(*s, dtype=F32) for s in shapes] for _ in range(4)]
         table = m.Table(xp, *columns)
         state = m.new_state(xp)
@@ -182,14 +196,19 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-kernels.json")
-    parser.add_argument("--kernels", help="some of softmax, layer_norm, rms_norm, residual_norm, cross_entropy, attention, elementwise, multi, matmul")
+    parser.add_argument(
+        "--kernels",
+        help="some of softmax, layer_norm, rms_norm, residual_norm, cross_entropy, attention, elementwise, multi, matmul",
+    )
     options = parser.parse_args()
     found = run(options.kernels.split(",") if options.kernels else None)
     if options.results:
         text = json.dumps({"triton": triton.__version__, "rows": found}, indent=1)
         return (ROOT / "benchmarks" / "results" / "gpu-kernels.json").write_text(text + "\n") and None
     print(f"Triton {triton.__version__}")
-    print(f"{'kernel':<28}{'at':<36}{'programs':>9}{'warps':>6}{'held':>5}{'waves':>7}{'regs':>5}{'stack':>6}{'shared':>8}{'wgmma':>6}{'KB':>7}  loads / copies / stores")
+    print(
+        f"{'kernel':<28}{'at':<36}{'programs':>9}{'warps':>6}{'held':>5}{'waves':>7}{'regs':>5}{'stack':>6}{'shared':>8}{'wgmma':>6}{'KB':>7}  loads / copies / stores"
+    )
     for r in found:
         print(
             f"{r['kernel']:<28}{r['at']:<36}{r['programs']:>9}{r['warps']:>6}{r['held']:>5}{r['waves']:>7.1f}{r['registers']:>5}{r['stack']:>6}"

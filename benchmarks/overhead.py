@@ -59,7 +59,11 @@ def main():
                 if "torch" in row:
                     row["ratio"] = round(row["mytorch"] / row["torch"], 2)
                 rows.append(row)
-                print(f"{label:28} grad={grad!s:5} " + "  ".join(f"{k} {row[k]:7.2f}" for k in libraries) + f"  ratio {row.get('ratio', '-')}")
+                print(
+                    f"{label:28} grad={grad!s:5} "
+                    + "  ".join(f"{k} {row[k]:7.2f}" for k in libraries)
+                    + f"  ratio {row.get('ratio', '-')}"
+                )
     result = {"benchmark": "overhead", "unit": "microseconds", "machine": machine(), "rows": rows}
     if args.output:
         with open(args.output, "w") as file:

@@ -1,6 +1,6 @@
 """Make docs/benchmarks.md from the JSON files in benchmarks/results.
 
-    python benchmarks/report.py
+python benchmarks/report.py
 """
 
 import json
@@ -37,7 +37,12 @@ def gpt2():
             f"{r['mytorch_over_torch']:.2f} | {_machine(r)} |"
         )
     head = "## GPT-2: milliseconds per training step\n\nForward, backward, clipping, AdamW. `benchmarks/gpt2.py`.\n\n"
-    return head + "| model | road | mytorch | PyTorch eager | ratio | machine |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    return (
+        head
+        + "| model | road | mytorch | PyTorch eager | ratio | machine |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
 
 
 def overhead():
@@ -65,7 +70,12 @@ def processes():
         f"backward, and while it runs; {r['gradients_MB']:.0f} MB of gradients in buckets of {r['bucket_MB']:.0f} MB. "
         f"`benchmarks/ddp.py`. {_machine(r)}.\n\n"
     )
-    return head + "| library | link | no communication | after backward | overlapped |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    return (
+        head
+        + "| library | link | no communication | after backward | overlapped |\n|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
 
 
 def gpu():
@@ -76,7 +86,7 @@ def gpu():
         "**No figure below was measured on a GPU.** `benchmarks/step_budget.py` runs one training step (bfloat16 autocast, loss, backward, "
         "clipping, AdamW) at its real sizes on arrays without contents and counts launches, bytes, products and memory. The bound "
         "gives each launch the larger of its bytes at 4.3 TB/s and its products at 790 TFLOP/s, rates measured on an H200 before; "
-        "\"likely\" is a guess, with products at 85 %, attention at cuDNN's rates and memory at 90 % of that.",
+        '"likely" is a guess, with products at 85 %, attention at cuDNN\'s rates and memory at 90 % of that.',
         "",
         "| model | launches | products, TFLOP | other bytes, GB | bound, ms (products) | likely, ms | peak memory, GiB |",
         "|---|---|---|---|---|---|---|",
@@ -95,7 +105,10 @@ def gpu():
         "| launch | phase | times | GB | bound, ms |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| `{k['what']}` | {k['phase']} | {k['count']} | {k['bytes'] / 1e9:.1f} | {k['ms']:.2f} |" for k in budget[0]["passes"]]
+    lines += [
+        f"| `{k['what']}` | {k['phase']} | {k['count']} | {k['bytes'] / 1e9:.1f} | {k['ms']:.2f} |"
+        for k in budget[0]["passes"]
+    ]
     kernels = json.loads((RESULTS / "gpu-kernels.json").read_text())
     lines += [
         "",

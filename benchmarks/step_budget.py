@@ -29,7 +29,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 import fake_cupy  # noqa: E402
 
 TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; products by the size of an element
-LIKELY = {"product": 0.85, "attention._forward": 327 / 790, "attention": 243 / 790, "memory": 0.9}  # of those rates: a guess
+LIKELY = {
+    "product": 0.85,
+    "attention._forward": 327 / 790,
+    "attention": 243 / 790,
+    "memory": 0.9,
+}  # of those rates: a guess
 HOST_US = {"CuPy": 15.0, "cuBLAS": 5.0, "Triton": 3.0, "alloc": 3.6}
 
 # -- what is noted ----------------------------------------------------------------------------------------------------
@@ -45,7 +50,18 @@ def note(what, road, moved, flops=0, itemsize=2):
     if flops / TFLOPS[itemsize] > moved / TB_PER_S / 1e3:
         name = what.split()[0]
         share = LIKELY.get(name, LIKELY["attention"] if name.startswith("attention.") else LIKELY["product"])
-    LAUNCHES.append({"what": what, "road": road, "phase": PHASE[0], "bytes": moved, "flops": flops, "ms": ms, "likely": ms / share, "us": HOST_US[road]})
+    LAUNCHES.append(
+        {
+            "what": what,
+            "road": road,
+            "phase": PHASE[0],
+            "bytes": moved,
+            "flops": flops,
+            "ms": ms,
+            "likely": ms / share,
+            "us": HOST_US[road],
+        }
+    )
 
 
 class Memory:
@@ -95,14 +111,27 @@ class Blank(np.ndarray):
             shape = tuple(shape if options.get("keepdims") else [n for i, n in enumerate(shape) if i not in axes])
         elif ufunc is np.matmul:
             a, b = arrays
-            dtype, flops = a.dtype, 2 * math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2])) * a.shape[-2] * a.shape[-1] * b.shape[-1]
+            dtype, flops = (
+                a.dtype,
+                2
+                * math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+                * a.shape[-2]
+                * a.shape[-1]
+                * b.shape[-1],
+            )
             shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         else:
             dtype = ufunc(*tiny).dtype
             shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
         target = (out[0] if isinstance(out, tuple) else out) if out is not None else blank(shape, dtype)
         shapes = " ".join("x".join(map(str, x.shape)) or "()" for x in arrays)
-        note(f"{ufunc.__name__} {shapes} {target.dtype}", "cuBLAS" if flops else "CuPy", moved + size_of(target), flops, target.itemsize)
+        note(
+            f"{ufunc.__name__} {shapes} {target.dtype}",
+            "cuBLAS" if flops else "CuPy",
+            moved + size_of(target),
+            flops,
+            target.itemsize,
+        )
         return target
 
     def __array_function__(self, function, kinds, args, kwargs):
@@ -190,7 +219,11 @@ def _getattr(self, name):
 
     def noted(*args, **kwargs):
         if name == "ascontiguousarray" and isinstance(args[0], fake_cupy.ndarray):
-            return args[0] if args[0]._a.flags.c_contiguous else fake_cupy.ndarray(args[0]._a._copied("copy to contiguous", args[0].dtype))
+            return (
+                args[0]
+                if args[0]._a.flags.c_contiguous
+                else fake_cupy.ndarray(args[0]._a._copied("copy to contiguous", args[0].dtype))
+            )
         made = function(*args, **kwargs)
         shape = "x".join(map(str, getattr(made, "shape", ())))
         if name in _FILLED:
@@ -230,7 +263,9 @@ def _moved(name, module, args):
             return columns[args["WHICH"]]
         if name == "_scale":
             return 2 * columns[args["WHICH"]]
-        return sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)  # all but gradients are written too
+        return (
+            sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)
+        )  # all but gradients are written too
     if module == "cross_entropy" and name == "_both":  # the row is read, from memory, once, and written
         return 2 * arrays["x_ptr"].nbytes
     if module == "embedding" and name == "_forward":
@@ -370,7 +405,9 @@ def table(found, everything=False):
     lines = [f"{'launch (estimates, not measured)':<78}{'phase':>9}{'count':>7}{'MB':>10}{'GFLOP':>10}{'ms':>8}"]
     ordered = kinds_of(found["launches"])
     for (phase, what), kind in ordered if everything else ordered[:40]:
-        lines.append(f"{what[:77]:<78}{phase:>9}{kind['count']:>7}{kind['bytes'] / 1e6:>10.1f}{kind['flops'] / 1e9:>10.1f}{kind['ms']:>8.3f}")
+        lines.append(
+            f"{what[:77]:<78}{phase:>9}{kind['count']:>7}{kind['bytes'] / 1e6:>10.1f}{kind['flops'] / 1e9:>10.1f}{kind['ms']:>8.3f}"
+        )
     rows = found["launches"]
     lines.append("")
     for phase in ("forward", "backward", "update", "all"):
@@ -382,7 +419,9 @@ def table(found, everything=False):
         )
     for road in HOST_US:
         lines.append(f"  {road}: {sum(r['road'] == road for r in rows)} calls")
-    lines.append(f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB")
+    lines.append(
+        f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB"
+    )
     return "\n".join(lines)
 
 

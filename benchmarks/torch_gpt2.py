@@ -14,7 +14,9 @@ class Block(nn.Module):
         self.dropout_p = config.dropout_p
         self.approximate = "tanh" if config.activation == "gelu_tanh" else "none"
         self.ln_1 = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width, bias), "c_proj": nn.Linear(width, width, bias)})
+        self.attn = nn.ModuleDict(
+            {"c_attn": nn.Linear(width, 3 * width, bias), "c_proj": nn.Linear(width, width, bias)}
+        )
         self.ln_2 = nn.LayerNorm(width, eps=eps, bias=bias)
         self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, hidden, bias), "c_proj": nn.Linear(hidden, width, bias)})
 

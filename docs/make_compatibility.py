@@ -60,11 +60,15 @@ def names_of(label, module):
             found.append(name)
         elif callable(value) and str(getattr(value, "__module__", "torch")).startswith("torch") and "." not in name:
             home = str(getattr(value, "__module__", ""))
-            if label in ("torch.nn", "torch.optim", "torch.optim.lr_scheduler") and (not name[0].isupper() or not home.startswith(label)):
+            if label in ("torch.nn", "torch.optim", "torch.optim.lr_scheduler") and (
+                not name[0].isupper() or not home.startswith(label)
+            ):
                 continue
             if label == "torch" and (name[0].isupper() or "._C" in home or "jit" in home):
                 continue
-            if label == "torch.nn.functional" and (home not in ("torch.nn.functional", "torch._C._nn", "torch") or "handle" in name or "has_torch" in name):
+            if label == "torch.nn.functional" and (
+                home not in ("torch.nn.functional", "torch._C._nn", "torch") or "handle" in name or "has_torch" in name
+            ):
                 continue
             found.append(name)
     return found

@@ -11,14 +11,7 @@ config.share_cores()  # before NumPy is loaded
 
 from . import autograd, backend, dtypes, ops, random
 from ._array import Array, Size
-from .autograd import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
+from .autograd import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from .backend import device, set_default_device
 from .config import fused
 from .dtypes import (
@@ -53,15 +46,7 @@ from .dtypes import bool_ as bool
 from .dtypes import default_dtype as get_default_dtype
 from .dtypes import float32 as float
 from .dtypes import int32 as int
-from .ops.random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .tensor import Tensor
 
 ops.attach(globals())

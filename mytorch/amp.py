@@ -227,7 +227,13 @@ class GradScaler:
     """
 
     def __init__(
-        self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
+        self,
+        device="cuda",
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
     ):
         if not isinstance(device, str):
             raise TypeError(f"GradScaler: device must be 'cuda' or 'cpu', got {device!r}.")
@@ -277,7 +283,9 @@ class GradScaler:
             if self._module is None:
                 capturing.refuse("GradScaler", "its scale is the host's: Triton is needed, and `fused` not False.")
                 return
-            capturing.refuse("the first use of a GradScaler", "it makes the scaler's state; run a step before the capture.")
+            capturing.refuse(
+                "the first use of a GradScaler", "it makes the scaler's state; run a step before the capture."
+            )
             scale, tracker = self._host
             with device_guard(raw):
                 self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
@@ -298,7 +306,9 @@ class GradScaler:
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(x) for x in outputs]
             return type(outputs)(scaled) if type(outputs) in (list, tuple) else type(outputs)(*scaled)
-        raise ValueError(f"GradScaler.scale: outputs must be a Tensor or an iterable of Tensors, not {type(outputs).__name__}.")
+        raise ValueError(
+            f"GradScaler.scale: outputs must be a Tensor or an iterable of Tensors, not {type(outputs).__name__}."
+        )
 
     def unscale_(self, optimizer):
         """Divide the gradients of the optimizer's parameters by the scale; call it before clipping them.

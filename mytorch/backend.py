@@ -219,7 +219,12 @@ def _cupy_where(xp):
         kind = np.result_type(*kinds)
         if kind.kind != "V":
             return xp.where(condition, *chosen)
-        bits = [x.astype(kind, copy=False).view(np.uint16) if hasattr(x, "dtype") else int(np.array(x, kind).view(np.uint16)) for x in chosen]
+        bits = [
+            x.astype(kind, copy=False).view(np.uint16)
+            if hasattr(x, "dtype")
+            else int(np.array(x, kind).view(np.uint16))
+            for x in chosen
+        ]
         return xp.where(condition, *bits).astype(np.uint16, copy=False).view(kind)
 
     return where
@@ -446,7 +451,9 @@ def as_device(like):
     index = xp.cuda.runtime.getDevice() if where.index is None else where.index
     count = xp.cuda.runtime.getDeviceCount()
     if index >= count:
-        raise DeviceError(f"device 'cuda:{index}' was asked for, but {count} GPU{'s are' if count > 1 else ' is'} visible.")
+        raise DeviceError(
+            f"device 'cuda:{index}' was asked for, but {count} GPU{'s are' if count > 1 else ' is'} visible."
+        )
     return _cuda_device(index)
 
 
@@ -555,7 +562,10 @@ def _staged(xp, raw):
         CaptureError: it is being captured into a CUDA graph, and holds more than one number.
     """
     if raw.size > 1:
-        capturing.refuse("a copy from the CPU", "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.")
+        capturing.refuse(
+            "a copy from the CPU",
+            "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.",
+        )
     return capturing.upload(xp, raw)
 
 
@@ -585,7 +595,9 @@ def pinned(raw):
     return out
 
 
-_in_flight = deque()  # (event, host array) of copies that may not be done: the memory must not be used for anything else
+_in_flight = (
+    deque()
+)  # (event, host array) of copies that may not be done: the memory must not be used for anything else
 
 
 def _hold(stream, host):

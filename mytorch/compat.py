@@ -158,7 +158,9 @@ def frobenius_norm(input, dim=None, keepdim=False):
     return input.norm("fro", dim, keepdim)
 
 
-def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False):
+def kaiser_window(
+    window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False
+):
     """The Kaiser window of shape beta."""
     n = window_length + 1 if periodic and window_length > 1 else window_length
     raw = np.kaiser(n, beta)[:window_length].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
@@ -329,7 +331,6 @@ _FROM_FUNCTIONAL = (
 ).split()
 
 
-
 def _module(name, contents, doc):
     module = types.ModuleType(f"mytorch.{name}", doc)
     module.__dict__.update(contents)
@@ -362,7 +363,9 @@ class _Products(types.SimpleNamespace):
 
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
-    own = {k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__}
+    own = {
+        k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__
+    }
     for skip in ("install", "install_as_torch", "Variable"):
         own.pop(skip)
     autograd.Variable = Variable
@@ -396,7 +399,9 @@ def install(namespace):
     namespace["backends"] = _module(
         "backends",
         {
-            "cudnn": state(benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False),
+            "cudnn": state(
+                benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False
+            ),
             "cuda": state(matmul=_Products(), is_built=lambda: False, **_attention_switches()),
             "mps": state(is_available=lambda: False, is_built=lambda: False),
             "mkldnn": state(enabled=False, is_available=lambda: False),
@@ -420,7 +425,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                     if error.name is None or not error.name.startswith("mytorch"):
                         raise
                     return None
-                return importlib.machinery.ModuleSpec(name, self, is_package=hasattr(module, "__path__"), loader_state=module)
+                return importlib.machinery.ModuleSpec(
+                    name, self, is_package=hasattr(module, "__path__"), loader_state=module
+                )
         return None
 
     def create_module(self, spec):

@@ -118,9 +118,7 @@ class _Level:
         self.aux = None
         if has_aux:
             if not (isinstance(out, tuple) and len(out) == 2):
-                raise RuntimeError(
-                    f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
-                )
+                raise RuntimeError(f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True")
             out, aux = out
             self.aux = _map(self.closed, aux)
         self.out = out
@@ -404,7 +402,9 @@ def _stacked(results, out_dims):
                 raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
         flat.append(leaves)
     dims = _spread(out_dims, results[0], "out_dims")
-    return rebuild([c[0] if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), dims, strict=True)])
+    return rebuild(
+        [c[0] if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), dims, strict=True)]
+    )
 
 
 # -- modules as functions ---------------------------------------------------------------------------------------

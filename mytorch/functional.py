@@ -26,7 +26,9 @@ def svd(input, some=True, compute_uv=True):
     U, S, Vh = linalg.svd(input, full_matrices=not some)
     if not compute_uv:
         rows, columns = input.shape[-2:]
-        return _Svd(input.new_zeros((*input.shape[:-2], rows, rows)), S, input.new_zeros((*input.shape[:-2], columns, columns)))
+        return _Svd(
+            input.new_zeros((*input.shape[:-2], rows, rows)), S, input.new_zeros((*input.shape[:-2], columns, columns))
+        )
     return _Svd(U, S, Vh.mH)
 
 
@@ -96,7 +98,9 @@ def _full_window(window, win_length, n_fft, like):
     if window is None:
         window = ones(win_length, dtype=like.dtype if like.dtype.is_floating_point else None)
     if tuple(window.shape) != (win_length,):
-        raise RuntimeError(f"stft: expected a 1D window tensor of size equal to win_length={win_length}, but got window with size {list(window.shape)}")
+        raise RuntimeError(
+            f"stft: expected a 1D window tensor of size equal to win_length={win_length}, but got window with size {list(window.shape)}"
+        )
     left = (n_fft - win_length) // 2
     return pad(window, (left, n_fft - win_length - left)) if win_length < n_fft else window
 
@@ -130,7 +134,9 @@ def stft(
         raise RuntimeError(f"stft: expected 0 < win_length <= n_fft, but got win_length={win_length}")
     complex_input = input.dtype.is_complex or (window is not None and window.dtype.is_complex)
     if return_complex is None and not complex_input:
-        raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.")
+        raise RuntimeError(
+            "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release."
+        )
     x = input.unsqueeze(0) if input.ndim == 1 else input
     if center:
         x = pad(x.unsqueeze(1), (n_fft // 2, n_fft // 2), mode=pad_mode).squeeze(1)
@@ -157,14 +163,18 @@ def istft(
     Source: D. Griffin, J. Lim, "Signal estimation from modified short-time Fourier transform" (1984).
     """
     if not input.dtype.is_complex:
-        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
     x = (input.unsqueeze(0) if input.ndim == 2 else input).transpose(1, 2)
     bins, count = x.shape[-1], x.shape[1]
     onesided = bins != n_fft if onesided is None else onesided
     if bins != (n_fft // 2 + 1 if onesided else n_fft):
-        raise RuntimeError(f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}")
+        raise RuntimeError(
+            f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}"
+        )
     norm = "ortho" if normalized else None
     frames = fft.irfft(x, n_fft, norm=norm) if onesided else fft.ifft(x, norm=norm)
     frames = frames if return_complex or onesided else frames.real

@@ -13,17 +13,7 @@ from .backend import xp_of
 from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
-from .ops.decompositions import (
-    cholesky,
-    det,
-    inverse,
-    lu_parts,
-    qr_reduced,
-    rows_after,
-    slogdet,
-    solve,
-    square,
-)
+from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
 from .ops.indexing import beside, host
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
@@ -70,7 +60,9 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         RuntimeError: integers, or no element to take the largest of.
     """
     if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
+        )
     x = x if dtype is None else x.to(dtype)
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
@@ -109,7 +101,9 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     if vector and not isinstance(ord, str):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     if dim is None and A.ndim != 2:
-        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D.")
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
     return matrix_norm(A, ord, dim or (-2, -1), keepdim, dtype=dtype)
 
 
@@ -179,7 +173,9 @@ def _cut(largest, shape, atol, rtol, kind):
         given = atol is not None and (isinstance(atol, Tensor) or atol > 0)
         rtol = 0.0 if given else max(shape[-2:], default=0) * np.finfo(kind).eps
     cut = largest * (host(rtol.detach()._data._array) if isinstance(rtol, Tensor) else rtol)
-    return cut if atol is None else np.maximum(cut, host(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
+    return (
+        cut if atol is None else np.maximum(cut, host(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
+    )
 
 
 def _largest(A, hermitian):
@@ -222,7 +218,9 @@ def lstsq(A, B, rcond=None, *, driver=None):
         A named tuple (solution, residuals, rank, singular_values); `solution` and `residuals` are differentiable.
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
-        raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), but got {driver}")
+        raise RuntimeError(
+            f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), but got {driver}"
+        )
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(A.shape)[:-1] == tuple(B.shape))
     right = B.unsqueeze(-1) if vector else B
     eps = np.finfo(_real_dtype(A)).eps * max(A.shape[-2:])
@@ -250,7 +248,9 @@ def qr(A, mode="reduced"):
         RuntimeError: a gradient is asked for in a mode that has none.
     """
     if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return _Qr(*qr_reduced(A))
     if A.requires_grad:
@@ -301,9 +301,15 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
     LU, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(host(LU.detach()._data._array), axis1=-2, axis2=-1) == 0
-    info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32) if zero.shape[-1] else np.zeros(zero.shape[:-1], np.int32)
+    info = (
+        np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
+        if zero.shape[-1]
+        else np.zeros(zero.shape[:-1], np.int32)
+    )
     if check_errors and info.any():
-        raise LinAlgError(f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero.")
+        raise LinAlgError(
+            f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero."
+        )
     return _LuFactorEx(LU, pivots, beside(np.asarray(info), A))
 
 
@@ -465,7 +471,9 @@ def tensorinv(A, ind=2):
     """The inverse of A as a linear map from its last axes to its first `ind` ones."""
     n = math.prod(A.shape[:ind])
     if n != math.prod(A.shape[ind:]):
-        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {math.prod(A.shape[ind:])} != {n}")
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {math.prod(A.shape[ind:])} != {n}"
+        )
     return inverse(A.reshape(n, n)).reshape(*A.shape[ind:], *A.shape[:ind])
 
 
@@ -478,7 +486,11 @@ def tensorsolve(A, B, dims=None):
 
 
 for _name, _function in list(globals().items()):
-    if getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_") and callable(_function):
+    if (
+        getattr(_function, "__module__", None) in (__name__, _d.__name__)
+        and not _name.startswith("_")
+        and callable(_function)
+    ):
         if not isinstance(_function, type):
             globals()[_name] = takes_out(_function)
 

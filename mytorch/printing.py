@@ -16,7 +16,9 @@ _DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80,
 _options = {"layout": "mytorch", **_DEFAULTS}
 
 
-def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None, *, layout=None):
+def set_printoptions(
+    precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None, *, layout=None
+):
     """Choose how tensors print.
 
     Args:
@@ -32,7 +34,11 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     given = {k: v for k, v in given.items() if v is not None}
     if profile is not None:
-        profiles = {"default": _DEFAULTS, "short": {**_DEFAULTS, "precision": 2, "edgeitems": 2}, "full": {**_DEFAULTS, "threshold": math.inf}}
+        profiles = {
+            "default": _DEFAULTS,
+            "short": {**_DEFAULTS, "precision": 2, "edgeitems": 2},
+            "full": {**_DEFAULTS, "threshold": math.inf},
+        }
         if profile not in profiles:
             raise ValueError(f"set_printoptions: profile is {profile!r}; expected one of {', '.join(profiles)}.")
         _options.update(profiles[profile])
@@ -137,7 +143,13 @@ def _torch_numbers(raw, indent):
         edge = _options["edgeitems"]
         for axis, n in enumerate(values.shape):
             if n > 2 * edge:
-                shown = np.concatenate([shown.take(range(edge), axis), shown.take(range(shown.shape[axis] - edge, shown.shape[axis]), axis)], axis)
+                shown = np.concatenate(
+                    [
+                        shown.take(range(edge), axis),
+                        shown.take(range(shown.shape[axis] - edge, shown.shape[axis]), axis),
+                    ],
+                    axis,
+                )
     write = _Formatter(shown)
     if values.ndim == 0:
         return write(values.item())
@@ -154,7 +166,10 @@ def _rows(values, write, indent, summarise):
         per_line = max(1, math.floor((_options["linewidth"] - indent) / (write.width + 2)))
         lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    parts = [_rows(values[i], write, indent + 1, summarise) for i in (range(n) if not cut else [*range(edge), *range(n - edge, n)])]
+    parts = [
+        _rows(values[i], write, indent + 1, summarise)
+        for i in (range(n) if not cut else [*range(edge), *range(n - edge, n)])
+    ]
     if cut:
         parts.insert(edge, "...")
     return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"

@@ -26,7 +26,9 @@ class profile(_profile):
 
     def __init__(self, *, activities=None, record_shapes=False, **options):
         if activities is not None and ProfilerActivity.CUDA in activities:
-            raise NotImplementedError("profile: ProfilerActivity.CUDA is not supported; use a profiler of the GPU's maker.")
+            raise NotImplementedError(
+                "profile: ProfilerActivity.CUDA is not supported; use a profiler of the GPU's maker."
+            )
         asked = [name for name, value in options.items() if value]
         if asked:
             raise NotImplementedError(f"profile: {', '.join(asked)} is not supported; there is a table of times.")

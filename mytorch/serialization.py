@@ -164,7 +164,9 @@ def read_safetensors(content, name="the file"):
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"load: {name} describes {key!r} as {entry!r}, which can't be read.") from None
         if not 0 <= start <= stop <= data.size or math.prod(shape) * d.itemsize != stop - start:
-            raise ValueError(f"load: {name} is cut short or damaged: {key!r} should span bytes {start} to {stop} of {data.size}.")
+            raise ValueError(
+                f"load: {name} is cut short or damaged: {key!r} should span bytes {start} to {stop} of {data.size}."
+            )
         arrays[key] = data[start:stop].view(d.numpy).reshape(shape)
     return arrays, metadata
 
@@ -375,7 +377,9 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
             tensors' device is not here.
     """
     if pickle_module not in (None, pickle) or pickle_load_args.keys() - {"encoding"}:
-        raise ValueError("load: pickle_module and its arguments are not supported: the pickle is read here, and runs no code.")
+        raise ValueError(
+            "load: pickle_module and its arguments are not supported: the pickle is read here, and runs no code."
+        )
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")

@@ -129,10 +129,30 @@ def erfinv(y):
     w = -np.log((1 - safe) * (1 + safe))
     near, far = w - 2.5, np.sqrt(w) - 3
     a = np.zeros_like(y)
-    for c in (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941):
+    for c in (
+        2.81022636e-08,
+        3.43273939e-07,
+        -3.5233877e-06,
+        -4.39150654e-06,
+        0.00021858087,
+        -0.00125372503,
+        -0.00417768164,
+        0.246640727,
+        1.50140941,
+    ):
         a = a * near + c
     b = np.zeros_like(y)
-    for c in (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682):
+    for c in (
+        -0.000200214257,
+        0.000100950558,
+        0.00134934322,
+        -0.00367342844,
+        0.00573950773,
+        -0.0076224613,
+        0.00943887047,
+        1.00167406,
+        2.83297682,
+    ):
         b = b * far + c
     x = np.where(w < 5, a, b) * safe
     for _ in range(2):
@@ -204,7 +224,9 @@ def i1e(x):
     return _bessel_i(1, x)
 
 
-_lgamma64 = np.frompyfunc(lambda v: math.inf if v == -math.inf or (v <= 0 and v == math.floor(v)) else math.lgamma(v), 1, 1)
+_lgamma64 = np.frompyfunc(
+    lambda v: math.inf if v == -math.inf or (v <= 0 and v == math.floor(v)) else math.lgamma(v), 1, 1
+)
 
 
 @in_double

@@ -45,7 +45,12 @@ class Tensor:
             data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
         elif type(data) is int and type(requires_grad) is not bool:
             given = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
-            data, requires_grad, device, dtype = ndarray(given, dtypes.as_numpy(dtypes.default_dtype())), False, None, None
+            data, requires_grad, device, dtype = (
+                ndarray(given, dtypes.as_numpy(dtypes.default_dtype())),
+                False,
+                None,
+                None,
+            )
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:
@@ -233,7 +238,9 @@ class Tensor:
                 if value._edge is None:
                     value = value._data
             elif not isinstance(value, Array):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+                )
             if tuple(value.shape) != tuple(self.shape):
                 raise RuntimeError(
                     f"assigned grad has data of a different size: {tuple(value.shape)} for a tensor of {tuple(self.shape)}."
@@ -327,9 +334,7 @@ class Tensor:
 
     def __array__(self, dtype=None, copy=None):
         if self.requires_grad:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return self._data.__array__(dtype, copy)
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
@@ -425,5 +430,3 @@ class RemovableHandle:
 
     def __exit__(self, *exc):
         self.remove()
-
-

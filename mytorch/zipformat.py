@@ -330,7 +330,9 @@ class _Pickler:
 
     def _numpy(self, x, path):
         if x.dtype.kind not in "biufcSUV" or x.dtype.names:
-            raise TypeError(f"save: {path.rstrip('.') or 'the object'} is an ndarray of dtype {x.dtype}, which can't be saved.")
+            raise TypeError(
+                f"save: {path.rstrip('.') or 'the object'} is an ndarray of dtype {x.dtype}, which can't be saved."
+            )
         rebuild, cls = _name(_NUMPY, "_reconstruct"), _name("numpy", "ndarray")
         self._reduce(rebuild, (cls, (0,), b"b"), path)
         self.out += b"("
@@ -487,7 +489,9 @@ class _Unpickler(pickle._Unpickler):
             ("torch._utils", "_rebuild_parameter_with_state"): (
                 lambda data, requires_grad, hooks, state: _with_state(Parameter(data, requires_grad), state)
             ),
-            ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(function(*args), state),
+            ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(
+                function(*args), state
+            ),
             ("torch", "Size"): lambda sizes: Size(sizes),
             ("torch", "device"): lambda *args: device_class(*args),
             ("collections", "OrderedDict"): OrderedDict,

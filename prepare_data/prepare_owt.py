@@ -26,7 +26,9 @@ def load_documents(path, num_proc):
         try:
             return datasets.load_dataset(HUB_NAME, split="train", num_proc=num_proc)
         except Exception as error:  # the library raises many kinds without a network
-            fail(f"OpenWebText could not be downloaded ({type(error).__name__}); check the network, or give local files with --dataset_path.")
+            fail(
+                f"OpenWebText could not be downloaded ({type(error).__name__}); check the network, or give local files with --dataset_path."
+            )
     files = sorted(glob.glob(os.path.join(path, "*"))) if os.path.isdir(path) else sorted(glob.glob(path))
     files = [f for f in files if os.path.splitext(f)[1] in BUILDERS]
     if not files:
@@ -46,7 +48,9 @@ def load_documents(path, num_proc):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num_proc", type=int, default=8, help="processes that tokenise")
-    parser.add_argument("--path_to_save", default="data/openwebtext", help="folder for train.bin, val.bin, tokenizer.json")
+    parser.add_argument(
+        "--path_to_save", default="data/openwebtext", help="folder for train.bin, val.bin, tokenizer.json"
+    )
     parser.add_argument("--dataset_path", help="local files, or a folder of them, instead of downloading")
     parser.add_argument("--test_split_pct", type=float, default=0.0005, help="share of the documents that validates")
     args = parser.parse_args()
@@ -67,7 +71,12 @@ def main():
 
     for name, part in (("train", split["train"]), ("val", split["test"])):
         workers = min(args.num_proc, len(part))
-        tokens = part.map(tokenise, remove_columns=part.column_names, num_proc=workers if workers > 1 else None, desc=f"tokenising {name}")
+        tokens = part.map(
+            tokenise,
+            remove_columns=part.column_names,
+            num_proc=workers if workers > 1 else None,
+            desc=f"tokenising {name}",
+        )
         with TokenWriter(os.path.join(args.path_to_save, f"{name}.bin"), tokenizer.vocab_size) as writer:
             for start in range(0, len(tokens), 1000):
                 for row in tokens[start : start + 1000]["tokens"]:

@@ -1,6 +1,6 @@
 """Prepare tiny Shakespeare, by characters or with GPT-2's tokens.
 
-    python prepare_data/prepare_shakespeare.py --path_to_save data/shakespeare
+python prepare_data/prepare_shakespeare.py --path_to_save data/shakespeare
 """
 
 import argparse
@@ -27,7 +27,9 @@ def download():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--path_to_save", default="data/shakespeare", help="folder for train.bin, val.bin, tokenizer.json")
+    parser.add_argument(
+        "--path_to_save", default="data/shakespeare", help="folder for train.bin, val.bin, tokenizer.json"
+    )
     parser.add_argument("--test_split_pct", type=float, default=0.1, help="share of the text that validates")
     parser.add_argument("--input_file", help="a local copy, instead of downloading")
     parser.add_argument("--tokenizer", choices=("char", "gpt2"), default="char")

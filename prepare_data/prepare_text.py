@@ -1,6 +1,6 @@
 """Prepare any text file for training.
 
-    python prepare_data/prepare_text.py --input_file book.txt --tokenizer char --path_to_save data/book
+python prepare_data/prepare_text.py --input_file book.txt --tokenizer char --path_to_save data/book
 """
 
 import argparse
@@ -13,7 +13,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--input_file", required=True, help="a UTF-8 text file")
     parser.add_argument("--tokenizer", choices=("char", "gpt2"), default="char")
-    parser.add_argument("--path_to_save", help="folder for train.bin, val.bin, tokenizer.json (default: data/<file's name>)")
+    parser.add_argument(
+        "--path_to_save", help="folder for train.bin, val.bin, tokenizer.json (default: data/<file's name>)"
+    )
     parser.add_argument("--test_split_pct", type=float, default=0.1, help="share of the text that validates")
     parser.add_argument("--min_count", type=int, default=1, help="char: rarer characters are folded to one symbol")
     args = parser.parse_args()

@@ -14,7 +14,9 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--device", default=os.environ.get("DEVICE", "cpu"), help="where tensors are made: cpu (default), cuda, cuda:1")
+    parser.addoption(
+        "--device", default=os.environ.get("DEVICE", "cpu"), help="where tensors are made: cpu (default), cuda, cuda:1"
+    )
     parser.addoption("--stand-in", action="store_true", help="replace CuPy by a stand-in over NumPy")
 
 
@@ -26,7 +28,9 @@ def pytest_configure(config):
         import fake_cupy
 
         fake_cupy.install(devices=2 if ":" in config.getoption("--device") else None)
-        if os.environ.get("TRITON_INTERPRET") != "1":  # with it, kernels run in Triton's interpreter on the stand-in's memory
+        if (
+            os.environ.get("TRITON_INTERPRET") != "1"
+        ):  # with it, kernels run in Triton's interpreter on the stand-in's memory
             os.environ["MYTORCH_FUSED"] = "0"
         fake_cublaslt.install()
     if config.getoption("--device") != "cpu":

@@ -6,14 +6,7 @@ import pytest
 import mytorch
 import mytorch.nn.functional as F
 from mytorch import nn
-from mytorch.amp import (
-    GradScaler,
-    autocast,
-    custom_bwd,
-    custom_fwd,
-    get_autocast_dtype,
-    is_autocast_enabled,
-)
+from mytorch.amp import GradScaler, autocast, custom_bwd, custom_fwd, get_autocast_dtype, is_autocast_enabled
 
 HALVES = [mytorch.float16, mytorch.bfloat16]
 HERE = mytorch.get_default_device().type

@@ -26,8 +26,7 @@ FLOORS = {  # a module may import from its own floor and those below
 
 # User-facing parts of autograd work on Tensors; they are imported when asked for, after the ops.
 ABOVE_TENSOR = {
-    f"autograd/{name}.py"
-    for name in ("function", "gradcheck", "checkpoint", "functional", "graph", "variable")
+    f"autograd/{name}.py" for name in ("function", "gradcheck", "checkpoint", "functional", "graph", "variable")
 }
 
 

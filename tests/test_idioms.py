@@ -25,7 +25,8 @@ def test_sizes_make_an_uninitialised_tensor(torch):
 
 
 @pytest.mark.parametrize(
-    "name", "sum mean prod amax amin cumsum cumprod logsumexp sort argsort median unsqueeze softmax std_mean count_nonzero".split()
+    "name",
+    "sum mean prod amax amin cumsum cumprod logsumexp sort argsort median unsqueeze softmax std_mean count_nonzero".split(),
 )
 def test_axis_is_dim(name, torch):
     for call in (lambda L, x: getattr(L, name)(x, axis=1), lambda L, x: getattr(x, name)(axis=1)):

@@ -123,12 +123,18 @@ def compare(theirs, mine, what):
 
 def random_like(x, rng):
     u = rng.standard_normal(tuple(x.shape))
-    return torch.tensor(u + 1j * rng.standard_normal(tuple(x.shape)) if x.dtype.is_complex else u).to(x.dtype).requires_grad_()
+    return (
+        torch.tensor(u + 1j * rng.standard_normal(tuple(x.shape)) if x.dtype.is_complex else u)
+        .to(x.dtype)
+        .requires_grad_()
+    )
 
 
 def compare_gradients(sample, want, got, arguments, twice):
     """First and, if asked for, second derivatives for all tensors among the arguments."""
-    theirs_in = [x for x in flat([sample.input, sample.args, list(sample.kwargs.values())]) if getattr(x, "requires_grad", False)]
+    theirs_in = [
+        x for x in flat([sample.input, sample.args, list(sample.kwargs.values())]) if getattr(x, "requires_grad", False)
+    ]
     mine_in = [x for x in flat(arguments) if getattr(x, "requires_grad", False)]
     if sample.output_process_fn_grad is not None:
         want, got = sample.output_process_fn_grad(want), sample.output_process_fn_grad(got)
@@ -155,7 +161,9 @@ def compare_gradients(sample, want, got, arguments, twice):
         second = torch.autograd.grad([a for a, _ in pairs], theirs_in + ups, seconds, allow_unused=True)
     except RuntimeError:
         return
-    mine = mytorch.autograd.grad([b for _, b in pairs], mine_in + ours_up, [convert(s) for s in seconds], allow_unused=True)
+    mine = mytorch.autograd.grad(
+        [b for _, b in pairs], mine_in + ours_up, [convert(s) for s in seconds], allow_unused=True
+    )
     _compare_all(second, mine, "second derivative")
 
 
@@ -163,7 +171,9 @@ def _compare_all(theirs, mine, what):
     for a, b in zip(theirs, mine, strict=True):
         if a is None or b is None:
             other = a if a is not None else b
-            assert other is None or not np.abs(np.nan_to_num(values(other))).max(initial=0) > 1e-9, f"{what}: None on one side"
+            assert other is None or not np.abs(np.nan_to_num(values(other))).max(initial=0) > 1e-9, (
+                f"{what}: None on one side"
+            )
         else:
             compare(a, b, what)
 
@@ -171,7 +181,11 @@ def _compare_all(theirs, mine, what):
 def cases():
     for op in op_db:
         full = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-        if op.name.startswith(ELSEWHERE) or {op.name, full} & (OTHER_ARGUMENTS | set(DIFFERENT)) or ours(op.name) is None:
+        if (
+            op.name.startswith(ELSEWHERE)
+            or {op.name, full} & (OTHER_ARGUMENTS | set(DIFFERENT))
+            or ours(op.name) is None
+        ):
             continue
         for dtype in (torch.float64, torch.complex128, torch.int64, torch.bool):
             if dtype in op.supported_dtypes("cpu") and not (dtype.is_complex and op.name in DIFFERENT_COMPLEX):
@@ -205,17 +219,25 @@ def test_as_pytorch(op, dtype):
             compare_gradients(sample, want, got, arguments, op.supports_gradgrad)
 
 
-
-
 def twins():
     """Ops that PyTorch has as a method or in place, and that take a tensor first."""
     seen = set()
     for op in op_db:
         name = op.name
-        if name in seen or "." in name or name.startswith(ELSEWHERE) or name in RANDOM | OTHER_ARGUMENTS | CONVERSIONS or ours(name) is None:
+        if (
+            name in seen
+            or "." in name
+            or name.startswith(ELSEWHERE)
+            or name in RANDOM | OTHER_ARGUMENTS | CONVERSIONS
+            or ours(name) is None
+        ):
             continue
         seen.add(name)
-        if hasattr(torch.Tensor, name) and callable(getattr(torch.Tensor, name)) and torch.float64 in op.supported_dtypes("cpu"):
+        if (
+            hasattr(torch.Tensor, name)
+            and callable(getattr(torch.Tensor, name))
+            and torch.float64 in op.supported_dtypes("cpu")
+        ):
             yield pytest.param(op, id=name)
 
 

@@ -132,8 +132,12 @@ def test_forward_and_gradients(row, shapes, attrs, torch, rng):
         return
     ups = [rng.standard_normal(tuple(t.shape)) for _, t in pairs]
     wa, wb = [t for t in a if t.requires_grad], [t for t in b if t.requires_grad]
-    ga = mytorch.autograd.grad([o for o, _ in pairs], wa, [mytorch.tensor(u) for u in ups], create_graph=row.grad2, allow_unused=True)
-    gb = torch.autograd.grad([t for _, t in pairs], wb, [torch.tensor(u) for u in ups], create_graph=row.grad2, allow_unused=True)
+    ga = mytorch.autograd.grad(
+        [o for o, _ in pairs], wa, [mytorch.tensor(u) for u in ups], create_graph=row.grad2, allow_unused=True
+    )
+    gb = torch.autograd.grad(
+        [t for _, t in pairs], wb, [torch.tensor(u) for u in ups], create_graph=row.grad2, allow_unused=True
+    )
     assert [g is None for g in ga] == [g is None for g in gb]
     ga, gb = [g for g in ga if g is not None], [g for g in gb if g is not None]
     _compare(ga, gb, "float64", "gradient")
@@ -147,8 +151,12 @@ def _second(ga, gb, wa, wb, torch, rng):
     if not both:
         return
     ups = [rng.standard_normal(tuple(y.shape)) for _, y in both]
-    ha = mytorch.autograd.grad([x for x, _ in both], wa, [mytorch.tensor(u) for u in ups], allow_unused=True, materialize_grads=True)
-    hb = torch.autograd.grad([y for _, y in both], wb, [torch.tensor(u) for u in ups], allow_unused=True, materialize_grads=True)
+    ha = mytorch.autograd.grad(
+        [x for x, _ in both], wa, [mytorch.tensor(u) for u in ups], allow_unused=True, materialize_grads=True
+    )
+    hb = torch.autograd.grad(
+        [y for _, y in both], wb, [torch.tensor(u) for u in ups], allow_unused=True, materialize_grads=True
+    )
     _compare(ha, hb, "float64", "second derivative")
 
 
@@ -160,7 +168,9 @@ def test_dtypes(row, shapes, attrs, dtype, torch, rng):
         pytest.skip("the row says that 16 bits are not compared")
     values = _values(row, shapes, rng, "float32")
     if dtype != "float32":  # the same rounded numbers on both sides
-        values = [v if v.dtype.kind != "f" else torch.tensor(v).to(getattr(torch, dtype)).float().numpy() for v in values]
+        values = [
+            v if v.dtype.kind != "f" else torch.tensor(v).to(getattr(torch, dtype)).float().numpy() for v in values
+        ]
     ours = _outputs(_call(row, mytorch, _inputs(values, mytorch, dtype), attrs))
     theirs = _outputs(_call(row, torch, _inputs(values, torch, dtype), attrs))
     if row.name in ("sort", "topk", "argsort", "argmax", "argmin") and dtype != "float32":
@@ -175,7 +185,9 @@ INTEGERS = ("add", "sub", "mul", "div", "maximum", "minimum", "neg", "exp", "sqr
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
-@pytest.mark.parametrize(("row", "shapes", "attrs"), [c for c in FIRST if c.values[0].name in INTEGERS and "alpha" not in c.values[2]])
+@pytest.mark.parametrize(
+    ("row", "shapes", "attrs"), [c for c in FIRST if c.values[0].name in INTEGERS and "alpha" not in c.values[2]]
+)
 def test_integers(row, shapes, attrs, dtype, torch, rng):
     """Integer inputs: PyTorch's result dtypes and values."""
     values = [rng.integers(1, 5, shape).astype(dtype) for shape in shapes]
@@ -221,7 +233,11 @@ def test_surfaces(row, shapes, attrs, rng):
         assert isinstance(x, mytorch.Array)
         np.testing.assert_array_equal(np.asarray(x), _numpy(y))
     twin = row.name + "_"
-    if twin in METHODS and tuple(expected[0].shape) == tuple(tensors[0].shape) and expected[0].dtype is tensors[0].dtype:
+    if (
+        twin in METHODS
+        and tuple(expected[0].shape) == tuple(tensors[0].shape)
+        and expected[0].dtype is tensors[0].dtype
+    ):
         fresh = tensors[0].detach().clone()
         same = getattr(fresh, twin)(*[t.detach() for t in tensors[1:]], **attrs)
         assert same is fresh
@@ -230,5 +246,7 @@ def test_surfaces(row, shapes, attrs, rng):
 
 
 def test_every_public_function_is_documented():
-    undocumented = [name for name, f in {**PUBLIC, **METHODS}.items() if not name.startswith("__") and not (f.__doc__ or "").strip()]
+    undocumented = [
+        name for name, f in {**PUBLIC, **METHODS}.items() if not name.startswith("__") and not (f.__doc__ or "").strip()
+    ]
     assert not undocumented

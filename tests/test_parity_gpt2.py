@@ -25,7 +25,9 @@ def demo(**changes):
     return GPT2(GPT2Config.sized("demo", vocab_size=65, context_length=64, **changes))
 
 
-@pytest.mark.parametrize("changes", [{}, {"use_bias": True, "activation": "gelu_tanh"}, {"gradient_checkpointing": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"use_bias": True, "activation": "gelu_tanh"}, {"gradient_checkpointing": True}]
+)
 def test_every_gradient_of_the_first_step_is_that_of_float64_pytorch(torch, changes):
     model = demo(**changes)
     reference = TorchGPT2(model.config).take(model).double()

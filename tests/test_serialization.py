@@ -12,13 +12,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.serialization import (
-    atomic_file,
-    atomic_write,
-    load_safetensors,
-    save_safetensors,
-    save_state_dict,
-)
+from mytorch.serialization import atomic_file, atomic_write, load_safetensors, save_safetensors, save_state_dict
 
 EVERY_DTYPE = [
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
@@ -155,7 +149,11 @@ def test_what_cannot_be_saved_is_named_with_its_place_and_nothing_is_written(tmp
 
 def test_the_safetensors_package_reads_our_files_and_we_read_its(tmp_path):
     package = pytest.importorskip("safetensors.numpy")
-    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1, 2], np.int64), "c": np.ones((), bool)}
+    arrays = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.array([1, 2], np.int64),
+        "c": np.ones((), bool),
+    }
     package.save_file(arrays, tmp_path / "theirs.safetensors", metadata={"who": "they"})
     found = mytorch.load(tmp_path / "theirs.safetensors")
     assert all(same(found[name], mytorch.from_numpy(a)) for name, a in arrays.items())
@@ -389,7 +387,10 @@ def test_models_and_optimizers_go_both_ways(torch, tmp_path):
             model(L.ones(5, 3) * L.arange(5.0)[:, None]).square().mean().backward()
             optimizer.step()
         model[1]._version = 2  # PyTorch's counts the batches since this one
-        L.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 2}, tmp_path / f"{L.__name__}.pt")
+        L.save(
+            {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 2},
+            tmp_path / f"{L.__name__}.pt",
+        )
         states.append((model, optimizer))
     for L, other, (model, optimizer) in ((torch, mytorch, states[0]), (mytorch, torch, states[1])):
         found = L.load(tmp_path / f"{other.__name__}.pt", weights_only=True, map_location="cpu" if L is torch else None)
@@ -398,7 +399,9 @@ def test_models_and_optimizers_go_both_ways(torch, tmp_path):
         model.load_state_dict(found["model"])
         optimizer.load_state_dict(found["optimizer"])
         for k, v in model.state_dict().items():
-            np.testing.assert_allclose(v.detach().numpy(), before[k], rtol=1e-2, atol=1e-3)  # tiny gradients, divided by their roots
+            np.testing.assert_allclose(
+                v.detach().numpy(), before[k], rtol=1e-2, atol=1e-3
+            )  # tiny gradients, divided by their roots
         assert optimizer.param_groups[0]["param_names"] == ["0.weight", "1.weight", "1.bias", "2.weight", "2.bias"]
 
 
@@ -414,7 +417,12 @@ def test_entries_are_laid_out_as_pytorch_lays_them_out(torch, tmp_path):
             for entry in archive.infolist():
                 if "/data/" in entry.filename:
                     head = content[entry.header_offset :]
-                    start = entry.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+                    start = (
+                        entry.header_offset
+                        + 30
+                        + int.from_bytes(head[26:28], "little")
+                        + int.from_bytes(head[28:30], "little")
+                    )
                     assert start % 64 == 0
     assert names[0] == names[1]
     assert torch.load(tmp_path / "mytorch.pt", mmap=True, map_location="cpu")["b"].sum() == 5
@@ -428,7 +436,12 @@ def test_entries_are_laid_out_as_pytorch_lays_them_out(torch, tmp_path):
 
 def test_conjugates_storages_and_numpy_of_pytorch_are_read(torch, tmp_path):
     z = torch.tensor([1 + 2j, 3 - 1j])
-    obj = {"conj": z.conj(), "neg": (z + 1).conj().imag, "untyped": torch.tensor([1.5]).untyped_storage(), "numpy": np.arange(6).reshape(2, 3).T}
+    obj = {
+        "conj": z.conj(),
+        "neg": (z + 1).conj().imag,
+        "untyped": torch.tensor([1.5]).untyped_storage(),
+        "numpy": np.arange(6).reshape(2, 3).T,
+    }
     obj["scalar"] = np.float32(2.5)
     torch.save(obj, tmp_path / "x.pt")
     found = mytorch.load(tmp_path / "x.pt")
@@ -518,7 +531,15 @@ def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["os system", "builtins eval", "builtins getattr", "posix system", "torch load", "torch._utils _import", "mytorch load"],
+    [
+        "os system",
+        "builtins eval",
+        "builtins getattr",
+        "posix system",
+        "torch load",
+        "torch._utils _import",
+        "mytorch load",
+    ],
 )
 def test_no_global_but_the_known_ones_is_reached(tmp_path, name):
     module, function = name.split()

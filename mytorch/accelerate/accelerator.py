@@ -154,7 +154,7 @@ class Accelerator:
 
     @property
     def mixed_precision(self):
-        """"no", "fp16" or "bf16"."""
+        """ "no", "fp16" or "bf16"."""
         return {None: "no", float16: "fp16", bfloat16: "bf16"}[self.half]
 
     @property
@@ -213,7 +213,9 @@ class Accelerator:
             return self.prepare_optimizer(x)
         if isinstance(x, (DataLoader, AcceleratedLoader)):
             return self.prepare_data_loader(x)
-        if isinstance(x, AcceleratedScheduler) or (hasattr(x, "optimizer") and hasattr(x, "step") and hasattr(x, "state_dict")):
+        if isinstance(x, AcceleratedScheduler) or (
+            hasattr(x, "optimizer") and hasattr(x, "step") and hasattr(x, "state_dict")
+        ):
             return self.prepare_scheduler(x)
         return x
 
@@ -255,7 +257,9 @@ class Accelerator:
         if options.get("comm_hook") is not None:
             reducer.hook = (None, options["comm_hook"])
         self._reducers[id(model)] = reducer
-        model.register_forward_pre_hook(lambda module, args: reducer.before_forward(self._completes_step(), module.training))
+        model.register_forward_pre_hook(
+            lambda module, args: reducer.before_forward(self._completes_step(), module.training)
+        )
         model.register_forward_hook(lambda module, args, out: reducer.after_forward(out))
 
     def _completes_step(self):
@@ -395,7 +399,9 @@ class Accelerator:
             parameters, max_norm = None, 1.0 if parameters is None else parameters
         if self.sync_gradients:
             self.unscale_gradients()
-            self.grad_norm = clip_grad_norm_(self._parameters() if parameters is None else parameters, max_norm, norm_type)
+            self.grad_norm = clip_grad_norm_(
+                self._parameters() if parameters is None else parameters, max_norm, norm_type
+            )
         return self.grad_norm
 
     def clip_grad_value_(self, parameters, clip_value):

@@ -115,7 +115,12 @@ def keep_newest(path, limit):
 
 def random_states():
     """Where the library's, NumPy's and Python's generators are."""
-    return {"mytorch": get_rng_state(), "cuda": gpu_states(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
+    return {
+        "mytorch": get_rng_state(),
+        "cuda": gpu_states(),
+        "numpy": np.random.get_state(legacy=False),
+        "python": random.getstate(),
+    }
 
 
 def set_random_states(states):
@@ -209,7 +214,11 @@ def read_state(accelerator, directory):
         mine = before == accelerator.num_processes
         position = load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0)))
         if not mine:
-            done = (position["drawn"] - len(position["pending"]) or sum(position["handed"])) * before // accelerator.num_processes
+            done = (
+                (position["drawn"] - len(position["pending"]) or sum(position["handed"]))
+                * before
+                // accelerator.num_processes
+            )
             position.update(drawn=done, pending=[], handed=[done] + [0] * (len(position["handed"]) - 1))
         loader.load_state_dict(position)
     for i, thing in enumerate(accelerator._custom):
@@ -218,7 +227,9 @@ def read_state(accelerator, directory):
         scaling = load(_expect(directory, "mp_config.bin"))
         saved_in = scaling.pop("mixed_precision", "fp16")
         if saved_in != "fp16":
-            raise ValueError(f"load_state: {directory} was saved in {saved_in} and has no loss scale; load it with mixed_precision={saved_in!r}.")
+            raise ValueError(
+                f"load_state: {directory} was saved in {saved_in} and has no loss scale; load it with mixed_precision={saved_in!r}."
+            )
         accelerator.scaler.load_state_dict(scaling)
     if before == accelerator.num_processes:
         set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))

@@ -206,7 +206,12 @@ class AcceleratedLoader:
 
     def set_epoch(self, epoch):
         """Tell the samplers, or the stream, which epoch it is."""
-        for x in (self.loader.sampler, self.loader.dataset, self.whole.sampler, getattr(self.whole.batch_sampler, "sampler", None)):
+        for x in (
+            self.loader.sampler,
+            self.loader.dataset,
+            self.whole.sampler,
+            getattr(self.whole.batch_sampler, "sampler", None),
+        ):
             if hasattr(x, "set_epoch"):
                 x.set_epoch(epoch)
 

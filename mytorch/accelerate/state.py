@@ -65,7 +65,9 @@ class ProcessState:
                 os.environ["MASTER_ADDR"] = str(address)
             if port is not None:
                 os.environ["MASTER_PORT"] = str(port)
-            distributed.init_process_group("nccl" if self.device.type == "cuda" else "mpi", rank=self.rank, world_size=self.num_processes)
+            distributed.init_process_group(
+                "nccl" if self.device.type == "cuda" else "mpi", rank=self.rank, world_size=self.num_processes
+            )
 
     @property
     def is_main_process(self):

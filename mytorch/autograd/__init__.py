@@ -7,14 +7,7 @@ import importlib
 
 from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .functions import backward, grad
-from .mode import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
+from .mode import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 
 _LATER = {
     "Function": "function",

@@ -190,7 +190,11 @@ class _Reentrant(Function):
         finally:
             reset_mode(token)
         outs = outs if isinstance(outs, tuple) else (outs,)
-        pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad and g is not None]
+        pairs = [
+            (o, g)
+            for o, g in zip(outs, grads, strict=True)
+            if isinstance(o, Tensor) and o.requires_grad and g is not None
+        ]
         if pairs:
             with enable_grad():
                 run_backward([o for o, _ in pairs], [g for _, g in pairs])

@@ -86,9 +86,7 @@ def sum_to(g, shape):
     lead = g.ndim - len(shape)
     if lead < 0:
         return g.reshape(shape)  # a () gradient for a (1,) tensor
-    axes = tuple(range(lead)) + tuple(
-        i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
-    )
+    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
     if axes:
         g = g.sum(axis=axes, keepdims=True)
     return g.reshape(shape) if g.shape != shape else g
@@ -201,12 +199,22 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
                     follow(raw.unwrap(gp))
                 wide = False
                 if gp.shape != parent.shape or gp.dtype != parent.dtype:
-                    wide = ways is raw and not keep_grads and targets is None and parent not in grads and _takes_wide(parent, gp)
+                    wide = (
+                        ways is raw
+                        and not keep_grads
+                        and targets is None
+                        and parent not in grads
+                        and _takes_wide(parent, gp)
+                    )
                     if not wide:
                         gp = ways.fit(gp, parent)
                 if parent not in grads:
                     grads[parent] = gp
-                    if ways is raw and (wide or type(parent) is Leaf) and (_is_fresh(gp, g, edge, results) or _is_handed_on(gp, g, edge, owned)):
+                    if (
+                        ways is raw
+                        and (wide or type(parent) is Leaf)
+                        and (_is_fresh(gp, g, edge, results) or _is_handed_on(gp, g, edge, owned))
+                    ):
                         owned.add(parent)
                 else:
                     _add(grads, owned, parent, gp, ways is raw)
@@ -268,7 +276,9 @@ def _run_traced(ways, node, g):
     try:
         results = ways.formulas(node, g)
     except Exception as error:
-        raise RuntimeError(f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}") from error
+        raise RuntimeError(
+            f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}"
+        ) from error
     for _, gp in results:
         values = gp if isinstance(gp, ndarray) else getattr(getattr(gp, "_data", None), "_array", None)
         if values is not None and values.dtype.kind in "fc" and (values != values).any():
@@ -336,7 +346,14 @@ def _is_fresh(gp, g, edge, results):
 def _takes_wide(edge, g):
     """Whether a gradient may go to the node of a cast to half precision in the dtype of what was cast, where it ends up anyway:
     a kernel that sums in float32 needs not round what will be widened again."""
-    if type(edge) is not Node or getattr(edge.op, "name", None) != "to_dtype" or edge.dtype.itemsize != 2 or edge.hooks or edge.keeps_grad or edge in watched:
+    if (
+        type(edge) is not Node
+        or getattr(edge.op, "name", None) != "to_dtype"
+        or edge.dtype.itemsize != 2
+        or edge.hooks
+        or edge.keeps_grad
+        or edge in watched
+    ):
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
 
@@ -377,4 +394,3 @@ def gradient_of_root(raw_output, given, what):
             f"{tuple(raw_output.shape)}."
         )
     return g
-

@@ -201,7 +201,9 @@ class Function(metaclass=_Meta):
     @staticmethod
     def backward(ctx, *grad_outputs):
         """The gradient of each argument of forward."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
 
     @classmethod
     def apply(cls, *args, **kwargs):
@@ -256,7 +258,9 @@ class Function(metaclass=_Meta):
             if isinstance(o, Tensor) and not any(o is d for d in changed):
                 if any(o is a for a in args) or o._edge is not None:
                     replaced = Tensor._of(o._data)
-                    ctx._to_save = tuple(replaced if t is o and not any(o is a for a in args) else t for t in ctx._to_save)
+                    ctx._to_save = tuple(
+                        replaced if t is o and not any(o is a for a in args) else t for t in ctx._to_save
+                    )
                     o = replaced
             elif isinstance(o, Tensor):
                 from ..ops.inplace import check_writable

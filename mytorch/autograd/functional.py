@@ -20,7 +20,9 @@ def _tensors(x, what, where):
     values, many = _tuple(x)
     for i, value in enumerate(values):
         if not isinstance(value, Tensor):
-            given = f"the value at index {i} has type {type(value)}" if many else f"the given {what} has type {type(value)}"
+            given = (
+                f"the value at index {i} has type {type(value)}" if many else f"the given {what} has type {type(value)}"
+            )
             raise TypeError(f"The {what} {where} must be either a Tensor or a tuple of Tensors but {given}.")
     return values, many
 
@@ -141,7 +143,9 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
             grads = grad([o for o, _ in used], given, [d for _, d in used], create_graph=True, allow_unused=True)
         pairs = [(g, w) for g, w in zip(grads, vector, strict=True) if g is not None and g.requires_grad]
         if pairs:
-            found = grad([g for g, _ in pairs], dual, [w for _, w in pairs], create_graph=create_graph, allow_unused=True)
+            found = grad(
+                [g for g, _ in pairs], dual, [w for _, w in pairs], create_graph=create_graph, allow_unused=True
+            )
         else:
             found = (None,) * len(dual)
         found = _or_zeros(found, outputs, strict)
@@ -225,7 +229,9 @@ def _with_hessian(func, inputs, v, create_graph, strict, what):
         first = _or_zeros(_or_zeros(first, given, strict), given, strict, second=True)
         pairs = [(g, w) for g, w in zip(first, vector, strict=True) if g.requires_grad]
         if pairs:
-            found = grad([g for g, _ in pairs], given, [w for _, w in pairs], create_graph=create_graph, allow_unused=True)
+            found = grad(
+                [g for g, _ in pairs], given, [w for _, w in pairs], create_graph=create_graph, allow_unused=True
+            )
         else:
             found = (None,) * len(given)
         found = _or_zeros(found, given, strict)

@@ -24,7 +24,9 @@ def _roots(tensors, gradients, create_graph, what):
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         if not hasattr(tensor, "_data"):  # a GradientEdge, which keeps no value
             if g is None:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs: a GradientEdge needs its gradient.")
+                raise RuntimeError(
+                    "grad can be implicitly created only for scalar outputs: a GradientEdge needs its gradient."
+                )
             start = engine.raw.unwrap(g)
         else:
             start = engine.gradient_of_root(tensor._data._array, g, what)
@@ -50,7 +52,9 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             raise RuntimeError("'inputs' argument to backward cannot be empty.")
         targets = {_edge_of(t, "backward") for t in inputs}
     roots = _roots(tensors, grad_tensors, create_graph, "backward")
-    found = _run(roots, create_graph, retain_graph, keep_grads=retain_graph is True and targets is None, targets=targets)
+    found = _run(
+        roots, create_graph, retain_graph, keep_grads=retain_graph is True and targets is None, targets=targets
+    )
     for edge, g in found.items():
         if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
             g = (engine.recorded if create_graph else engine.raw).wrap(g)

@@ -98,7 +98,9 @@ def gradcheck(
     inputs = _tuple(inputs)
     checked = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
     if not checked:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
     try:
         _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
     except GradcheckError:
@@ -121,7 +123,9 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
         for i, g, h in zip(checked, grads, again, strict=True):
             x = inputs[i]._data._array
             if check_grad_dtypes and g is not None and g.dtype is not inputs[i].dtype:
-                raise GradcheckError(f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}.")
+                raise GradcheckError(
+                    f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}."
+                )
             analytic = np.zeros(x.shape, x.dtype) if g is None else _host(g)
             if g is not None and np.any(np.abs(analytic - _host(h)) > nondet_tol):
                 raise GradcheckError(

@@ -40,7 +40,9 @@ class saved_tensors_hooks(ModeSwitch):
         before = tensor._version
         value = self.pack_hook(tensor)
         if tensor._version != before:
-            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.")
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook."
+            )
         return value
 
 
@@ -98,7 +100,6 @@ class GradientEdge(namedtuple("GradientEdge", "node output_nr")):
     """A place in the graph: an output of a node. `autograd.grad` and `backward` take it as they take a tensor."""
 
     edge = None  # the edge itself, where `get_gradient_edge` knew it
-
 
 
 def get_gradient_edge(tensor):

@@ -24,7 +24,14 @@ class Mode:
     __slots__ = ("anomaly", "autocast", "grad", "hooks_refused", "inference", "plain", "profile", "saved_hooks")
 
     def __init__(
-        self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None, profile=None
+        self,
+        grad=True,
+        inference=False,
+        autocast=None,
+        anomaly=False,
+        saved_hooks=None,
+        hooks_refused=None,
+        profile=None,
     ):
         self.grad = grad
         self.inference = inference

@@ -34,7 +34,9 @@ class EventList(list):
         lines = [f"{'Name':<{width}}  {'Calls':>8}  {'Total ms':>12}  {'Mean us':>12}"]
         for e in rows:
             shapes = f"  {list(e.input_shapes)}" if e.input_shapes else ""
-            lines.append(f"{e.key:<{width}}  {e.count:>8}  {e.cpu_time_total / 1e3:>12.3f}  {e.cpu_time:>12.2f}{shapes}")
+            lines.append(
+                f"{e.key:<{width}}  {e.count:>8}  {e.cpu_time_total / 1e3:>12.3f}  {e.cpu_time:>12.2f}{shapes}"
+            )
         return "\n".join(lines)
 
 

@@ -55,7 +55,9 @@ def unpacked(value):
         tensor = value.hooks[1](value.value)
         inner = getattr(tensor, "_data", None)
         if inner is None:
-            raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor).__name__}")
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor).__name__}"
+            )
         return inner._array
     if type(value) in (tuple, list) and any(type(item) is Packed for item in value):
         return type(value)(map(unpacked, value))

@@ -33,7 +33,9 @@ def expect(got, wanted, what):
     """
     got, wanted = np.asarray(got.detach().cpu().double()), np.asarray(wanted, np.float64)
     if not np.allclose(got, wanted, rtol=1e-6, atol=1e-6):
-        raise AssertionError(f"{what} gave {got.ravel()[:4]}, expected {np.broadcast_to(wanted, got.shape).ravel()[:4]}")
+        raise AssertionError(
+            f"{what} gave {got.ravel()[:4]}, expected {np.broadcast_to(wanted, got.shape).ravel()[:4]}"
+        )
 
 
 @check("all_reduce")
@@ -41,7 +43,12 @@ def all_reduce(device, rank, n):
     """Every operation and the usual dtypes."""
     ranks = np.arange(1, n + 1)
     for dtype in (mytorch.float32, mytorch.float16, mytorch.bfloat16, mytorch.int64):
-        for op, wanted in ((ReduceOp.SUM, ranks.sum()), (ReduceOp.MAX, n), (ReduceOp.MIN, 1), (ReduceOp.PRODUCT, ranks.prod())):
+        for op, wanted in (
+            (ReduceOp.SUM, ranks.sum()),
+            (ReduceOp.MAX, n),
+            (ReduceOp.MIN, 1),
+            (ReduceOp.PRODUCT, ranks.prod()),
+        ):
             if wanted < 256:
                 x = mytorch.full((1000,), rank + 1, dtype=dtype, device=device)
                 dist.all_reduce(x, op)
@@ -93,7 +100,10 @@ def sending(device, rank, n):
     if n == 1:
         return None
     out = mytorch.zeros(4, device=device)
-    ring = [dist.P2POp(dist.isend, mytorch.full((4,), float(rank), device=device), (rank + 1) % n), dist.P2POp(dist.irecv, out, (rank - 1) % n)]
+    ring = [
+        dist.P2POp(dist.isend, mytorch.full((4,), float(rank), device=device), (rank + 1) % n),
+        dist.P2POp(dist.irecv, out, (rank - 1) % n),
+    ]
     if dist.get_backend() == "nccl" and rank % 2:
         ring.reverse()
     for work in dist.batch_isend_irecv(ring):
@@ -144,7 +154,10 @@ def ddp_step(device, rank, n):
     nn.functional.mse_loss(single(x), y).backward()
     mine = slice(8 * rank, 8 * rank + 8)
     nn.functional.mse_loss(model(x[mine]), y[mine]).backward()
-    worst = max(abs(np.asarray(a.grad) - np.asarray(b.grad)).max() for a, b in zip(single.parameters(), model.parameters(), strict=True))
+    worst = max(
+        abs(np.asarray(a.grad) - np.asarray(b.grad)).max()
+        for a, b in zip(single.parameters(), model.parameters(), strict=True)
+    )
     if worst > 1e-5:
         raise AssertionError(f"a gradient differs from one process's by {worst:.1e}")
     return f"{len(model.reducer.buckets)} buckets, gradients within {worst:.0e} of one process"
@@ -169,7 +182,9 @@ def accelerator_step(device, rank, n):
             optimizer.zero_grad()
             losses.append(accelerator.gather_for_metrics(loss))
         if not losses[-1] < losses[0]:
-            raise AssertionError(f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f} in {accelerator.mixed_precision}")
+            raise AssertionError(
+                f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f} in {accelerator.mixed_precision}"
+            )
         told.append(accelerator.mixed_precision)
     return f"mixed precision: {', '.join(told)}"
 
@@ -214,7 +229,9 @@ def bandwidth(device, rank, n):
         if device.type == "cuda":
             mytorch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
-    return f"all_reduce of 16 MB in {best * 1e3:.1f} ms, {2 * (n - 1) / n * x.nbytes / best / 1e9:.1f} GB/s on each link"
+    return (
+        f"all_reduce of 16 MB in {best * 1e3:.1f} ms, {2 * (n - 1) / n * x.nbytes / best / 1e9:.1f} GB/s on each link"
+    )
 
 
 def main():

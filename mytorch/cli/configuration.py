@@ -61,7 +61,12 @@ class Configuration:
         Raises:
             ValueError: naming the setting, its value, and what is wanted.
         """
-        for name, choices in (("device", ("cpu", "gpu")), ("mixed_precision", PRECISIONS), ("fused", FUSED), ("autotune", AUTOTUNE)):
+        for name, choices in (
+            ("device", ("cpu", "gpu")),
+            ("mixed_precision", PRECISIONS),
+            ("fused", FUSED),
+            ("autotune", AUTOTUNE),
+        ):
             check(name, getattr(self, name), choices)
         for name, low, high in (
             ("num_processes", 1, 65536),
@@ -81,7 +86,9 @@ class Configuration:
         if len(set(self.gpu_indices)) != len(self.gpu_indices):
             raise ValueError(f"gpu_indices is {self.gpu_indices}; a GPU is named twice")
         if self.gpu_indices and self.device == "gpu" and len(self.gpu_indices) != self.num_processes:
-            raise ValueError(f"gpu_indices is {self.gpu_indices}; expected {self.num_processes} of them, one for each process")
+            raise ValueError(
+                f"gpu_indices is {self.gpu_indices}; expected {self.num_processes} of them, one for each process"
+            )
         if self.num_machines > 1 and self.master_addr in ("127.0.0.1", "localhost"):
             raise ValueError(f"master_addr is {self.master_addr}, which other machines cannot reach")
         return self
@@ -125,7 +132,9 @@ class Configuration:
             name, colon, value = line.partition(":")
             name = name.strip()
             if not colon or name not in known:
-                raise ValueError(f"{path}, line {number}: {line.strip()!r} is no setting; expected one of {', '.join(sorted(known))}")
+                raise ValueError(
+                    f"{path}, line {number}: {line.strip()!r} is no setting; expected one of {', '.join(sorted(known))}"
+                )
             values[name] = _parse(value.strip())
         try:
             return cls(**values).check()
@@ -140,7 +149,11 @@ def check(name, value, choices):
 
 
 def _value(value):
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w.-]*", value) and value not in ("no", "on", "off", "yes", "true", "false"):
+    if (
+        isinstance(value, str)
+        and re.fullmatch(r"[A-Za-z][\w.-]*", value)
+        and value not in ("no", "on", "off", "yes", "true", "false")
+    ):
         return value
     return json.dumps(value)
 

@@ -128,7 +128,9 @@ def questions(suggested):
 def main(argv):
     """Run the command; its exit code."""
     p = argparse.ArgumentParser(prog="mytorchrun config", description=__doc__)
-    p.add_argument("--config_file", "--config-file", "--config", default=None, help=f"where to write (default {default_path()})")
+    p.add_argument(
+        "--config_file", "--config-file", "--config", default=None, help=f"where to write (default {default_path()})"
+    )
     p.add_argument("--default", action="store_true", help="no questions: what the machine suggests")
     p.add_argument("--show", action="store_true", help="show what is configured, and change nothing")
     args = p.parse_args(argv)

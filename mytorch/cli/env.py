@@ -16,7 +16,16 @@ from .configuration import Configuration, default_path
 PACKAGES = (
     "mytorch numpy ml_dtypes safetensors tqdm numba triton cupy-cuda12x cupy-cuda13x mpi4py mpich openmpi wandb tiktoken"
 ).split()
-VARIABLES = ("MYTORCH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NCCL_", "TRITON_", "WANDB_MODE")
+VARIABLES = (
+    "MYTORCH",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "NCCL_",
+    "TRITON_",
+    "WANDB_MODE",
+)
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
@@ -62,7 +71,10 @@ def _gpus():
     yield "NCCL", version
     for i in range(gpus()):
         p = runtime.getDeviceProperties(i)
-        yield f"GPU {i}", f"{p['name'].decode()}, {p['totalGlobalMem'] / 2**30:.1f} GiB, compute capability {p['major']}.{p['minor']}"
+        yield (
+            f"GPU {i}",
+            f"{p['name'].decode()}, {p['totalGlobalMem'] / 2**30:.1f} GiB, compute capability {p['major']}.{p['minor']}",
+        )
 
 
 def report():

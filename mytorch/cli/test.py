@@ -33,5 +33,3 @@ def main(argv):
     if code:
         print("FAIL: see above.", file=sys.stderr)
     return code
-
-

@@ -65,9 +65,13 @@ class CUDAGraph:
         cuda = backend.cupy_ns().cuda
         stream = cuda.get_current_stream()
         if capture_error_mode != "relaxed":
-            raise ValueError(f"capture_error_mode must be 'relaxed', got {capture_error_mode!r}: memory is allocated during the capture.")
+            raise ValueError(
+                f"capture_error_mode must be 'relaxed', got {capture_error_mode!r}: memory is allocated during the capture."
+            )
         if stream.ptr == cuda.Stream.null.ptr:
-            raise RuntimeError("CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)")
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)"
+            )
         if capturing.is_recording():
             raise RuntimeError("capture_begin: another graph is being captured.")
         self.reset()
@@ -264,7 +268,9 @@ class CompiledStep:
         for leaf in leaves:
             if _is_tensor(leaf):
                 if getattr(leaf, "requires_grad", False):
-                    raise CaptureError("compile_step: an argument requires grad; gradients are for what the step itself makes or holds.")
+                    raise CaptureError(
+                        "compile_step: an argument requires grad; gradients are for what the step itself makes or holds."
+                    )
                 key.append((tuple(leaf.shape), leaf.dtype))
             else:
                 key.append((type(leaf), leaf))
@@ -486,7 +492,9 @@ class _Graphed:
         self.parameters = [p for p in function.parameters() if p.requires_grad] if isinstance(function, Module) else []
         leaves, self.spec = tree_flatten(samples)
         if not leaves or not all(isinstance(x, Tensor) and x.is_cuda for x in leaves):
-            raise TypeError("make_graphed_callables: sample_args must be tensors on a GPU, in nested lists, tuples and dicts.")
+            raise TypeError(
+                "make_graphed_callables: sample_args must be tensors on a GPU, in nested lists, tuples and dicts."
+            )
         self.inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
         self.wanted = [x for x in self.inputs if x.requires_grad] + self.parameters
         self.forward_graph = self.backward_graph = None
@@ -551,7 +559,11 @@ class _Graphed:
             if spec != part.spec:
                 raise RuntimeError("a graphed callable must be called with arguments nested like its sample_args.")
             for given, there in zip(leaves, part.inputs, strict=True):
-                if tuple(given.shape) != tuple(there.shape) or given.dtype != there.dtype or given.requires_grad != there.requires_grad:
+                if (
+                    tuple(given.shape) != tuple(there.shape)
+                    or given.dtype != there.dtype
+                    or given.requires_grad != there.requires_grad
+                ):
                     raise RuntimeError(
                         f"a graphed callable takes inputs like its sample_args: expected {tuple(there.shape)} {there.dtype} with "
                         f"requires_grad={there.requires_grad}, got {tuple(given.shape)} {given.dtype} with requires_grad={given.requires_grad}."

@@ -172,7 +172,9 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     sent = _Sent(tensor, group.engine, "all_gather")
     out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
     label = group.enter(f"all_gather({_describe(sent.raw)})")
-    return _finish(group, group.engine.all_gather(out, sent.raw, label), tensor_list, async_op, [_hand_out(out, tensor_list)])
+    return _finish(
+        group, group.engine.all_gather(out, sent.raw, label), tensor_list, async_op, [_hand_out(out, tensor_list)]
+    )
 
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
@@ -292,7 +294,9 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
         return None
     engine, n = group.engine, group.size()
     if len(output_tensor_list) != n or len(input_tensor_list) != n:
-        raise ValueError(f"all_to_all: got {len(input_tensor_list)} and {len(output_tensor_list)} tensors for {n} processes.")
+        raise ValueError(
+            f"all_to_all: got {len(input_tensor_list)} and {len(output_tensor_list)} tensors for {n} processes."
+        )
     joined = _joined(input_tensor_list, engine, "all_to_all")
     in_counts = [_array_of(t, "all_to_all")._array.size for t in input_tensor_list]
     out_counts = [_array_of(t, "all_to_all")._array.size for t in output_tensor_list]
@@ -329,10 +333,14 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
         rows = raw.shape[0] if raw.ndim else 1
         if not splits:
             if rows % group.size():
-                raise ValueError(f"all_to_all_single: {name} has {rows} rows, not divisible by {group.size()} processes.")
+                raise ValueError(
+                    f"all_to_all_single: {name} has {rows} rows, not divisible by {group.size()} processes."
+                )
             splits = [rows // group.size()] * group.size()
         if sum(splits) != rows or len(splits) != group.size():
-            raise ValueError(f"all_to_all_single: {name}_split_sizes is {list(splits)}; {group.size()} numbers that add up to {rows} are wanted.")
+            raise ValueError(
+                f"all_to_all_single: {name}_split_sizes is {list(splits)}; {group.size()} numbers that add up to {rows} are wanted."
+            )
         return [s * (raw.size // max(rows, 1)) for s in splits]
 
     out_counts, in_counts = counts(out.raw, output_split_sizes, "output"), counts(sent.raw, input_split_sizes, "input")
@@ -393,7 +401,14 @@ class P2POp:
     def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
         if op not in (isend, irecv):
             raise ValueError(f"P2POp: op must be isend or irecv, got {op!r}.")
-        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = (
+            op,
+            tensor,
+            peer,
+            group,
+            tag,
+            group_peer,
+        )
 
 
 def batch_isend_irecv(p2p_op_list):
@@ -451,7 +466,9 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
         object_list[:] = received
 
 
-def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
+def scatter_object_list(
+    scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None
+):
     """Put this process's item of process `src`'s (0 by default) list in the first place of the output list."""
     group = resolve(group)
     if group is None:

@@ -318,7 +318,9 @@ class DistributedDataParallel(Module):
     ):
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
-            raise ValueError(f"DistributedDataParallel: one process drives one device; device_ids is {list(device_ids)}.")
+            raise ValueError(
+                f"DistributedDataParallel: one process drives one device; device_ids is {list(device_ids)}."
+            )
         if output_device is not None and (not device_ids or output_device != device_ids[0]):
             raise ValueError("DistributedDataParallel: outputs stay where the module is; leave output_device out.")
         if bucket_cap_mb is not None and not bucket_cap_mb > 0:

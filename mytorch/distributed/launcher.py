@@ -113,7 +113,9 @@ class Link:
                 break
             except OSError as error:
                 if time.monotonic() > until or job.signal is not None:
-                    raise RuntimeError(f"machine {self.node} did not reach the launcher at {self.address}:{self.port}: {error}") from None
+                    raise RuntimeError(
+                        f"machine {self.node} did not reach the launcher at {self.address}:{self.port}: {error}"
+                    ) from None
                 time.sleep(0.2)
         connection.sendall(self.token + b"\n")
         self._add(connection, known=True)
@@ -201,13 +203,17 @@ class Job:
 
     def run(self):
         """Run the program; returns its exit code."""
-        wanted = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]  # nohup
+        wanted = [
+            s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
+        ]  # nohup
         handlers = {s: signal.signal(s, self._interrupted) for s in wanted}
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=self.n))
             self.token = secrets.token_hex(16)
-            self.env.update(MYTORCHRUN_CONTROL=f"127.0.0.1:{server.getsockname()[1]}", MYTORCHRUN_CONTROL_TOKEN=self.token)
+            self.env.update(
+                MYTORCHRUN_CONTROL=f"127.0.0.1:{server.getsockname()[1]}", MYTORCHRUN_CONTROL_TOKEN=self.token
+            )
             if self.world == self.n > 1:
                 board = Board.create(self.n)
                 stack.callback(lambda: os.path.exists(board) and os.remove(board))
@@ -225,7 +231,11 @@ class Job:
                 self._flush(rank)
             self._end_processes()
             if self.link is not None:
-                self.link.tell("done" if self.failed is None and self.reason is None else f"a rank of machine {self.link.node} failed")
+                self.link.tell(
+                    "done"
+                    if self.failed is None and self.reason is None
+                    else f"a rank of machine {self.link.node} failed"
+                )
             return self._report()
 
     def _start(self):
@@ -307,7 +317,9 @@ class Job:
             hello = json.loads(message) if kind == b"h" else None
         except ValueError:
             return False
-        if not isinstance(hello, dict) or not secrets.compare_digest(str(hello.get("token")).encode(), self.token.encode()):
+        if not isinstance(hello, dict) or not secrets.compare_digest(
+            str(hello.get("token")).encode(), self.token.encode()
+        ):
             return False
         rank = self.ranks.get(hello["rank"])
         if rank is None or rank.connection is not None:
@@ -408,7 +420,9 @@ class Job:
             code = -self.signal
             text = f"ended by {signal.Signals(self.signal).name}; rank {number} did not end by itself and was killed.\n"
         else:
-            text = f"rank {number} " + (f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}")
+            text = f"rank {number} " + (
+                f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}"
+            )
             if self.world > 1:
                 last = last_words(self.ranks[number].tail)
                 text += "; the other ranks were ended." + (f" Its last words:\n{last}" if last else "\n")

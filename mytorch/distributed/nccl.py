@@ -45,7 +45,9 @@ def load():
     cupy_ns()
     nccl = importlib.import_module("cupy.cuda.nccl")  # `import cupy` leaves it out
     if not nccl.available:
-        raise RuntimeError("distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12 or -cu13).")
+        raise RuntimeError(
+            "distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12 or -cu13)."
+        )
     return nccl
 
 
@@ -120,7 +122,9 @@ class NCCLEngine(Engine):
                 work = self.pending[0] if self.pending else None
             if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
                 who = f" {self.explain()}" if self.explain else ""
-                sys.stderr.write(f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n")
+                sys.stderr.write(
+                    f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n"
+                )
                 sys.stderr.flush()
                 os._exit(1)
 
@@ -239,7 +243,9 @@ class NCCLEngine(Engine):
     def reduce(self, x, root, op, label=""):
         kind, how = self._type(x), self._op(x, op)
         out = x if self.rank == root else cupy_ns().empty_like(x)
-        work = self._run(lambda s: self.comm.reduce(x.data.ptr, out.data.ptr, x.size, kind, how, root, s), (x, out), label)
+        work = self._run(
+            lambda s: self.comm.reduce(x.data.ptr, out.data.ptr, x.size, kind, how, root, s), (x, out), label
+        )
         return self._averaged(work, x, op) if self.rank == root else work
 
     def reduce_scatter(self, out, x, op, label=""):

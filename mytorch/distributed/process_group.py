@@ -321,7 +321,9 @@ def destroy_process_group(group=None):
     """
     if group is None or group is _World.group:
         if _World.group is None:
-            raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+            raise ValueError(
+                "Default process group has not been initialized, please make sure to call init_process_group."
+            )
         _World.group.engine.close()
         _World.group = None
     elif group is not NON_MEMBER:
@@ -389,7 +391,15 @@ def get_node_local_rank(fallback_rank=None):
     return environment.place().local_rank
 
 
-def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None):
+def new_group(
+    ranks=None,
+    timeout=None,
+    backend=None,
+    pg_options=None,
+    use_local_synchronization=False,
+    group_desc=None,
+    device_id=None,
+):
     """A group of some of the processes. All processes call it, in the same order, also those outside.
 
     Args:

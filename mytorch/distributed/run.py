@@ -24,7 +24,11 @@ def parser(prog="mytorchrun launch"):
     def add(name, *others, **options):
         p.add_argument(f"--{name}", *([f"--{name.replace('_', '-')}"] if "_" in name else []), *others, **options)
 
-    add("nproc_per_node", metavar="N", help='processes on this machine: a number, "gpu" (one for each GPU), "cpu" (one for each core) or "auto"')
+    add(
+        "nproc_per_node",
+        metavar="N",
+        help='processes on this machine: a number, "gpu" (one for each GPU), "cpu" (one for each core) or "auto"',
+    )
     add("num_gpus", metavar="N", type=int, help="processes on this machine, one for each GPU")
     add("cpu", action="store_true", help="train on the CPU, over MPI, even if there are GPUs")
     add("nnodes", type=int, help="machines (default 1)")
@@ -32,8 +36,17 @@ def parser(prog="mytorchrun launch"):
     add("master_addr", help=f"address of the first machine (default {DEFAULT_ADDRESS})")
     add("master_port", type=int, help=f"a port there (default {DEFAULT_PORT}, or a free one if that is taken)")
     add("standalone", action="store_true", help="this machine alone, at any free port")
-    add("timeout", type=float, metavar="SECONDS", help="how long a rank may wait in a collective before the program fails")
-    add("output", choices=["all", "main"], help="show what all ranks print, each line with its rank (default), or rank 0's alone")
+    add(
+        "timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long a rank may wait in a collective before the program fails",
+    )
+    add(
+        "output",
+        choices=["all", "main"],
+        help="show what all ranks print, each line with its rank (default), or rank 0's alone",
+    )
     p.add_argument("-m", "--module", action="store_true", help="the script is a module's name, as for python -m")
     add("no_python", action="store_true", help="the script is a command, not a Python script")
     p.add_argument("script", help="what to run")
@@ -86,10 +99,14 @@ def processes(args):
         raise ValueError(f"{n} processes were asked for; expected at least 1.")
     if args.cpu or not there:
         if args.num_gpus is not None and not args.cpu and n > 1:
-            raise ValueError(f"--num_gpus is {n}, and no GPU is usable here; use --cpu --nproc_per_node {n} to train on the CPU.")
+            raise ValueError(
+                f"--num_gpus is {n}, and no GPU is usable here; use --cpu --nproc_per_node {n} to train on the CPU."
+            )
         return n, True
     if n > there:
-        raise ValueError(f"{n} processes were asked for, and there are {there} GPUs; NCCL needs one for each (or use --cpu).")
+        raise ValueError(
+            f"{n} processes were asked for, and there are {there} GPUs; NCCL needs one for each (or use --cpu)."
+        )
     return n, False
 
 

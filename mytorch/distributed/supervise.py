@@ -122,7 +122,10 @@ def main():
                 return
             send(connection, lock, kind, content)
 
-    readers = [threading.Thread(target=forward, args=pair, daemon=True) for pair in ((child.stdout, b"o"), (child.stderr, b"e"))]
+    readers = [
+        threading.Thread(target=forward, args=pair, daemon=True)
+        for pair in ((child.stdout, b"o"), (child.stderr, b"e"))
+    ]
     for reader in readers:
         reader.start()
 

@@ -120,12 +120,8 @@ _MODULES = {
     "wishart": (Wishart,),
 }
 for _name, _classes in _MODULES.items():
-    _module = types.ModuleType(
-        f"{__name__}.{_name}", f"{_classes[0].__name__}, where PyTorch keeps it."
-    )
-    _module.__dict__.update(
-        {c.__name__: c for c in _classes}, __all__=[c.__name__ for c in _classes]
-    )
+    _module = types.ModuleType(f"{__name__}.{_name}", f"{_classes[0].__name__}, where PyTorch keeps it.")
+    _module.__dict__.update({c.__name__: c for c in _classes}, __all__=[c.__name__ for c in _classes])
     sys.modules[_module.__name__] = globals()[_name] = _module
 
 __all__ = [

@@ -102,10 +102,7 @@ class TransformedDistribution(Distribution):
         need, made = whole.domain.event_dim, whole.codomain.event_dim
         base_shape, base_dim = size(base.batch_shape, base.event_shape), len(base.event_shape)
         if len(base_shape) < need:
-            raise ValueError(
-                f"base_distribution needs to have shape with size at least {need}, but got "
-                f"{base_shape}."
-            )
+            raise ValueError(f"base_distribution needs to have shape with size at least {need}, but got {base_shape}.")
         shape = whole.forward_shape(base_shape)
         wider = whole.inverse_shape(shape)
         if wider != base_shape:
@@ -153,9 +150,7 @@ class TransformedDistribution(Distribution):
             n += t.domain.event_dim - t.codomain.event_dim
             total = total - sum_rightmost(t.log_abs_det_jacobian(x, y), n - t.domain.event_dim)
             y = x
-        return total + sum_rightmost(
-            self.base_dist.log_prob(y), n - len(self.base_dist.event_shape)
-        )
+        return total + sum_rightmost(self.base_dist.log_prob(y), n - len(self.base_dist.event_shape))
 
     def _turned(self, p):
         """p or 1 - p, as the transforms increase or decrease."""
@@ -190,15 +185,9 @@ class MixtureSameFamily(Distribution):
     def __init__(self, mixture_distribution, component_distribution, validate_args=None):
         mixture, component = mixture_distribution, component_distribution
         if not isinstance(mixture, Categorical):
-            raise ValueError(
-                "The Mixture distribution needs to be an instance of "
-                "torch.distributions.Categorical"
-            )
+            raise ValueError("The Mixture distribution needs to be an instance of torch.distributions.Categorical")
         if not isinstance(component, Distribution):
-            raise ValueError(
-                "The Component distribution needs to be an instance of "
-                "torch.distributions.Distribution"
-            )
+            raise ValueError("The Component distribution needs to be an instance of torch.distributions.Distribution")
         k, batch = mixture.param_shape[-1], component.batch_shape[:-1]
         for a, b in zip(reversed(mixture.batch_shape), reversed(batch), strict=False):
             if 1 not in (a, b) and a != b:
@@ -219,9 +208,7 @@ class MixtureSameFamily(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         new = super().expand(batch_shape, _instance)
-        new._component_distribution = self._component_distribution.expand(
-            size(batch_shape, (self._num_component,))
-        )
+        new._component_distribution = self._component_distribution.expand(size(batch_shape, (self._num_component,)))
         new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
         return new
 
@@ -253,9 +240,7 @@ class MixtureSameFamily(Distribution):
         return x.unsqueeze(-1 - self._event_ndims)
 
     def cdf(self, x):
-        return (
-            self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs
-        ).sum(-1)
+        return (self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, x):
         self._check_sample(x)
@@ -270,9 +255,7 @@ class MixtureSameFamily(Distribution):
             parts = self._component_distribution.sample(sample_shape)
             missing = axis - chosen.ndim  # batch axes that only the components have
             lead = chosen.shape[: len(sample_shape)]
-            chosen = chosen.reshape(
-                *lead, *[1] * missing, *chosen.shape[len(lead) :], *[1] * (self._event_ndims + 1)
-            )
+            chosen = chosen.reshape(*lead, *[1] * missing, *chosen.shape[len(lead) :], *[1] * (self._event_ndims + 1))
             index = chosen.expand(size(shape[:axis], (1,), self._event_shape))
             return parts.gather(axis, index).squeeze(axis)
 

@@ -27,10 +27,7 @@ class ConstraintRegistry:
             return lambda factory: self.register(constraint, factory)
         kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
         if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
-            raise TypeError(
-                "Expected constraint to be either a Constraint subclass or instance, but got "
-                f"{constraint}"
-            )
+            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
         self._registry[kind] = factory
         return factory
 

@@ -124,18 +124,13 @@ class _IndependentConstraint(Constraint):
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
         kind = type(base_constraint).__name__
-        require(
-            isinstance(base_constraint, Constraint),
-            f"base_constraint must be a Constraint, got {kind}",
-        )
+        require(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
         n = reinterpreted_batch_ndims
         require(isinstance(n, int) and n >= 0, f"reinterpreted_batch_ndims must be >= 0, got {n}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, n
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
-    event_dim = property(
-        lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims
-    )
+    event_dim = property(lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims)
 
     def check(self, value):
         result = self.base_constraint.check(value)
@@ -152,10 +147,7 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def __init__(self, base_constraint):
         kind = type(base_constraint).__name__
-        require(
-            isinstance(base_constraint, Constraint),
-            f"base_constraint must be a Constraint, got {kind}",
-        )
+        require(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
         self.base_constraint = base_constraint
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
@@ -346,19 +338,13 @@ def _factors(matrices):
 
 
 def _check_sequence(cseq):
-    require(
-        all(isinstance(c, Constraint) for c in cseq),
-        "All elements of cseq must be Constraint instances",
-    )
+    require(all(isinstance(c, Constraint) for c in cseq), "All elements of cseq must be Constraint instances")
     return list(cseq)
 
 
 def check_dim(dim, value):
     """Raise where an axis is out of a value's range."""
-    require(
-        -value.ndim <= dim < value.ndim,
-        f"dim {dim} out of range for value with {value.ndim} dimensions",
-    )
+    require(-value.ndim <= dim < value.ndim, f"dim {dim} out of range for value with {value.ndim} dimensions")
 
 
 class _Cat(Constraint):

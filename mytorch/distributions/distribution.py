@@ -45,10 +45,7 @@ class Distribution:
             )
             return
         for name, constraint in wanted.items():
-            lazy = (
-                isinstance(getattr(type(self), name, None), lazy_property)
-                and name not in self.__dict__
-            )
+            lazy = isinstance(getattr(type(self), name, None), lazy_property) and name not in self.__dict__
             if lazy or constraints.is_dependent(constraint):
                 continue
             value = getattr(self, name)
@@ -73,9 +70,7 @@ class Distribution:
         Raises:
             NotImplementedError: a subclass has a constructor of its own and no `expand`.
         """
-        owner = next(
-            (c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None
-        )
+        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None)
         if owner is None:
             raise NotImplementedError(f"{type(self).__name__} does not implement expand.")
         new = self._get_checked_instance(owner, _instance)
@@ -148,11 +143,7 @@ class Distribution:
 
     def sample_n(self, n):
         """n draws; deprecated, `sample((n,))` is the same."""
-        warnings.warn(
-            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.",
-            FutureWarning,
-            stacklevel=2,
-        )
+        warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
         return self.sample((n,))
 
     def log_prob(self, value):
@@ -188,16 +179,11 @@ class Distribution:
             raise ValueError("The value argument to log_prob must be a Tensor")
         event = self._event_shape
         if value.shape[value.ndim - len(event) :] != event:
-            raise ValueError(
-                f"The right-most size of value must match event_shape: {value.shape} vs {event}."
-            )
+            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {event}.")
         wanted = size(self._batch_shape, event)
         for i, j in zip(reversed(value.shape), reversed(wanted), strict=False):
             if 1 not in (i, j) and i != j:
-                raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "
-                    f"{wanted}."
-                )
+                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {wanted}.")
         try:
             support = self.support
         except NotImplementedError:

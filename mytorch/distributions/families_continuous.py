@@ -13,14 +13,7 @@ from ..ops.random import rand, randn
 from . import constraints
 from .distribution import Distribution, ExponentialFamily
 from .implicit import dirichlet_draw, gamma_cdf, gamma_draw
-from .utils import (
-    Success,
-    broadcast_all,
-    clamp_probs,
-    finfo,
-    lazy_property,
-    logits_to_probs,
-)
+from .utils import Success, broadcast_all, clamp_probs, finfo, lazy_property, logits_to_probs
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -140,9 +133,7 @@ class Exponential(_Real, ExponentialFamily):
 
     def rsample(self, sample_shape=Size()):
         shape = self._extended_shape(sample_shape)
-        return (
-            empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
-        )
+        return empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
 
     def log_prob(self, value):
         self._check_sample(value)
@@ -223,9 +214,7 @@ class Cauchy(_Real):
 
     def log_prob(self, value):
         self._check_sample(value)
-        return (
-            -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
-        )
+        return -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
 
     def cdf(self, value):
         self._check_sample(value)
@@ -291,11 +280,7 @@ class Chi2(Gamma):
 class StudentT(_Real):
     """Student's t of df degrees of freedom, moved by loc and scaled."""
 
-    arg_constraints = {
-        "df": constraints.positive,
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     _batched = ("df", "loc", "scale")
 
@@ -327,12 +312,7 @@ class StudentT(_Real):
     def entropy(self):
         df, half = self.df, 0.5 * (self.df + 1)
         beta = (0.5 * df).lgamma() + math.lgamma(0.5) - half.lgamma()
-        return (
-            self.scale.log()
-            + half * (half.digamma() - (0.5 * df).digamma())
-            + 0.5 * df.log()
-            + beta
-        )
+        return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
 
 
 class FisherSnedecor(_Real):
@@ -374,9 +354,7 @@ class FisherSnedecor(_Real):
         self._check_sample(value)
         a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         normalizer = (a + b).lgamma() - a.lgamma() - b.lgamma()
-        return (
-            normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
-        )
+        return normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
 
 
 class Dirichlet(ExponentialFamily):
@@ -391,9 +369,7 @@ class Dirichlet(ExponentialFamily):
         if concentration.ndim < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
-        super().__init__(
-            concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args
-        )
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 
@@ -439,10 +415,7 @@ def _dirichlet_mode(a):
 class Beta(_Real, ExponentialFamily):
     """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0)."""
 
-    arg_constraints = {
-        "concentration1": constraints.positive,
-        "concentration0": constraints.positive,
-    }
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
     _batched = ("concentration1", "concentration0")
 
@@ -528,8 +501,7 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
         """p / (2p - 1) + 1 / (log(1 - p) - log p)."""
         x = self.probs - 0.5
         return self._either(
-            lambda p: p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log()),
-            0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x,
+            lambda p: p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log()), 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x
         )
 
     @property
@@ -547,15 +519,11 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
     def log_prob(self, value):
         self._check_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(
-            logits, value, reduction="none"
-        )
+        return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def cdf(self, value):
         self._check_sample(value)
-        inside = self._either(
-            lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value
-        )
+        inside = self._either(lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value)
         return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value):
@@ -583,11 +551,7 @@ class GeneralizedPareto(_Real):
     c is the concentration; for c = 0 it is exp(-z).
     """
 
-    arg_constraints = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-        "concentration": constraints.real,
-    }
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     _batched = ("loc", "scale", "concentration")
 
     def __init__(self, loc, scale, concentration, validate_args=None):
@@ -732,8 +696,4 @@ class VonMises(_Real):
 
     def log_prob(self, value):
         self._check_sample(value)
-        return (
-            self.concentration * (value - self.loc).cos()
-            - math.log(2 * math.pi)
-            - log_bessel(self.concentration, 0)
-        )
+        return self.concentration * (value - self.loc).cos() - math.log(2 * math.pi) - log_bessel(self.concentration, 0)

@@ -110,9 +110,7 @@ class Geometric(Success, Distribution):
         return value * (-where((p == 1) & (value == 0), 0.0, p)).log1p() + p.log()
 
     def entropy(self):
-        return (
-            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
-        )
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
 class Poisson(ExponentialFamily):
@@ -183,16 +181,12 @@ class Binomial(Success, Distribution):
         shape = self._extended_shape(sample_shape)
         counts, source = _drawn(self.total_count.expand(shape).detach(), None)
         probs = self.probs.expand(shape).detach()._data._array
-        return Tensor._wrap(
-            source.library().binomial(counts.astype("int64"), probs).astype(counts.dtype)
-        )
+        return Tensor._wrap(source.library().binomial(counts.astype("int64"), probs).astype(counts.dtype))
 
     def log_prob(self, value):
         self._check_sample(value)
         n, logits = self.total_count, self.logits
-        positive = (
-            logits.clamp(min=0) + logits - logits.clamp(max=0)
-        ) / 2  # whose gradient at 0 is 1/2
+        positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2  # whose gradient at 0 is 1/2
         normalizer = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - normalizer
 
@@ -223,9 +217,7 @@ class NegativeBinomial(Success, Distribution):
         super().__init__(self._param.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.total_count * self.logits.exp())
-    mode = property(
-        lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
-    )
+    mode = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0))
     variance = property(lambda self: self.mean / (-self.logits).sigmoid())
 
     def sample(self, sample_shape=Size()):
@@ -237,11 +229,7 @@ class NegativeBinomial(Success, Distribution):
         self._check_sample(value)
         n, logits = self.total_count, self.logits
         chosen = (1.0 + value).lgamma() + n.lgamma() - (n + value).lgamma()
-        return (
-            n * logsigmoid(-logits)
-            + value * logsigmoid(logits)
-            - where(n + value == 0.0, 0.0, chosen)
-        )
+        return n * logsigmoid(-logits) + value * logsigmoid(logits) - where(n + value == 0.0, 0.0, chosen)
 
 
 class Categorical(Distribution):
@@ -285,9 +273,7 @@ class Categorical(Distribution):
     @property
     def mean(self):
         """NaN: categories have none."""
-        return full(
-            self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device
-        )
+        return full(self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     variance = mean
 
@@ -310,9 +296,7 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=finfo(self.logits).min) * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
-        return _column(
-            arange(self._num_events, device=self._param.device), self._batch_shape, expand
-        )
+        return _column(arange(self._num_events, device=self._param.device), self._batch_shape, expand)
 
 
 class OfCategories:

@@ -52,17 +52,11 @@ class _OfCovariance:
 
     def _keep_matrix(self, batch_shape, covariance_matrix, precision_matrix, scale_tril):
         """Expand the one that is given to the batch, and keep its factor as it came."""
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
+        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
         (name,) = [k for k, v in given.items() if v is not None]
         matrix = given[name]
         if matrix.ndim < 2:
-            raise ValueError(
-                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
-            )
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = joint_shape(matrix.shape[:-2], batch_shape)
         setattr(self, name, matrix.expand(size(batch, matrix.shape[-2:])))
         self._matrix = name, matrix
@@ -122,14 +116,7 @@ class MultivariateNormal(_OfCovariance, Distribution):
     has_rsample = True
     _batched = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
 
-    def __init__(
-        self,
-        loc,
-        covariance_matrix=None,
-        precision_matrix=None,
-        scale_tril=None,
-        validate_args=None,
-    ):
+    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         if not _just_one(covariance_matrix, precision_matrix, scale_tril):
@@ -146,17 +133,13 @@ class MultivariateNormal(_OfCovariance, Distribution):
         return (self._factor**2).sum(-1).expand(self._extended_shape())
 
     def rsample(self, sample_shape=Size()):
-        noise = randn(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        )
+        noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + _times(self._factor, noise)
 
     def log_prob(self, value):
         self._check_sample(value)
         distance = mahalanobis(self._factor, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(
-            self._factor
-        )
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(self._factor)
 
     def entropy(self):
         constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
@@ -181,24 +164,14 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _batched = (
-        "loc",
-        "cov_factor",
-        "cov_diag",
-        "scale_tril",
-        "covariance_matrix",
-        "precision_matrix",
-    )
+    _batched = ("loc", "cov_factor", "cov_diag", "scale_tril", "covariance_matrix", "precision_matrix")
 
     def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         event = loc.shape[-1:]
         if cov_factor.ndim < 2:
-            raise ValueError(
-                "cov_factor must be at least two-dimensional, with optional leading batch "
-                "dimensions"
-            )
+            raise ValueError("cov_factor must be at least two-dimensional, with optional leading batch dimensions")
         if cov_factor.shape[-2:-1] != event:
             raise ValueError(f"cov_factor must be a batch of matrices with shape {event[0]} x m")
         if cov_diag.shape[-1:] != event:
@@ -207,13 +180,9 @@ class LowRankMultivariateNormal(Distribution):
             batch = joint_shape(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         except ValueError:
             raise ValueError(
-                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, "
-                f"cov_diag {cov_diag.shape}"
+                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
             ) from None
-        self.loc, self.cov_diag = (
-            loc.expand(size(batch, event)),
-            cov_diag.expand(size(batch, event)),
-        )
+        self.loc, self.cov_diag = (loc.expand(size(batch, event)), cov_diag.expand(size(batch, event)))
         self.cov_factor = cov_factor.expand(size(batch, cov_factor.shape[-2:]))
         super().__init__(batch, event, validate_args=validate_args)
         self._W, self._D = cov_factor, cov_diag
@@ -266,9 +235,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape=Size()):
         shape, like = self._extended_shape(sample_shape), self.loc
-        low = randn(
-            size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device
-        )
+        low = randn(size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device)
         own = randn(shape, dtype=like.dtype, device=like.device)
         return self.loc + _times(self._W, low) + self._D.sqrt() * own
 
@@ -298,9 +265,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
     _mean_carrier_measure = 0
     _batched = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
 
-    def __init__(
-        self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None
-    ):
+    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         if not _just_one(covariance_matrix, precision_matrix, scale_tril):
             raise AssertionError(_ONE_MATRIX)
         given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
@@ -312,8 +277,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
         if bool((self.df < p).any()):
             warnings.warn(
-                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 "
-                "< df < ndim.",
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
                 stacklevel=2,
             )
         super().__init__(batch, given.shape[-2:], validate_args=validate_args)
@@ -406,9 +370,7 @@ class LKJCholesky(Distribution):
 
     def __init__(self, dim, concentration=1.0, validate_args=None):
         if dim < 2:
-            raise ValueError(
-                f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}."
-            )
+            raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)

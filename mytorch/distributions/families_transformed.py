@@ -123,15 +123,8 @@ class Gumbel(TransformedDistribution):
         self.loc, self.scale = broadcast_all(loc, scale)
         limits = finfo(self.loc)
         low, high = full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps)
-        steps = [
-            ExpTransform().inv,
-            AffineTransform(0, -1),
-            ExpTransform().inv,
-            AffineTransform(self.loc, -self.scale),
-        ]
-        super().__init__(
-            Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args
-        )
+        steps = [ExpTransform().inv, AffineTransform(0, -1), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
+        super().__init__(Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args)
 
     mean = property(lambda self: self.loc + self.scale * euler_constant)
     mode = property(lambda self: self.loc)
@@ -217,24 +210,15 @@ class Pareto(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Numbers in (0, 1), like the Beta's but with P(X <= x) = 1 - (1 - x^a)^b."""
 
-    arg_constraints = {
-        "concentration1": constraints.positive,
-        "concentration0": constraints.positive,
-    }
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
     has_rsample = True
     _batched = ("concentration1", "concentration0")
 
     def __init__(self, concentration1, concentration0, validate_args=None):
-        self.concentration1, self.concentration0 = a, b = broadcast_all(
-            concentration1, concentration0
-        )
+        self.concentration1, self.concentration0 = a, b = broadcast_all(concentration1, concentration0)
         base = Uniform(zeros_like(b), full_like(b, 1.0), validate_args=validate_args)
-        steps = [
-            PowerTransform(b.reciprocal()),
-            AffineTransform(1.0, -1.0),
-            PowerTransform(a.reciprocal()),
-        ]
+        steps = [PowerTransform(b.reciprocal()), AffineTransform(1.0, -1.0), PowerTransform(a.reciprocal())]
         super().__init__(base, steps, validate_args=validate_args)
 
     def _moment(self, n):
@@ -353,9 +337,7 @@ class ExpRelaxedCategorical(OfCategories, Distribution):
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     def rsample(self, sample_shape=Size()):
-        u = rand(
-            self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device
-        )
+        u = rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
         gumbels = -((-clamp_probs(u).log()).log())
         scores = (self.logits + gumbels) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)

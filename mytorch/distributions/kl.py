@@ -21,20 +21,8 @@ from .families_continuous import (
     Normal,
     Uniform,
 )
-from .families_discrete import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Geometric,
-    OneHotCategorical,
-    Poisson,
-)
-from .families_matrix import (
-    LowRankMultivariateNormal,
-    MultivariateNormal,
-    log_diagonal,
-    mahalanobis,
-)
+from .families_discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
+from .families_matrix import LowRankMultivariateNormal, MultivariateNormal, log_diagonal, mahalanobis
 from .families_transformed import Gumbel, HalfNormal, Pareto
 from .utils import euler_constant, joint_shape, size, sum_rightmost
 
@@ -88,8 +76,7 @@ def kl_divergence(p, q):
     rule = _find(type(p), type(q))
     if rule is None:
         raise NotImplementedError(
-            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
-            f"{type(q).__name__}"
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
         )
     return rule(p, q)
 
@@ -115,9 +102,7 @@ def _beta(p, q):
 @register_kl(Binomial, Binomial)
 def _binomial(p, q):
     if bool((p.total_count < q.total_count).any()):
-        raise NotImplementedError(
-            "KL between Binomials where q.total_count > p.total_count is not implemented"
-        )
+        raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
     each = p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
     return where(p.total_count > q.total_count, math.inf, p.total_count * each)
 
@@ -230,9 +215,7 @@ def _cauchy(p, q):
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p, q):
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        raise NotImplementedError(
-            "kl_divergence: the two are not the same transforms of their bases."
-        )
+        raise NotImplementedError("kl_divergence: the two are not the same transforms of their bases.")
     return kl_divergence(p.base_dist, q.base_dist)
 
 
@@ -240,9 +223,7 @@ def _transformed(p, q):
 def _independent(p, q):
     n = p.reinterpreted_batch_ndims
     if n != q.reinterpreted_batch_ndims:
-        raise NotImplementedError(
-            "kl_divergence: the two take different numbers of axes as events."
-        )
+        raise NotImplementedError("kl_divergence: the two take different numbers of axes as events.")
     return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), n)
 
 
@@ -256,8 +237,7 @@ def _vectors(p, log_dets, trace, distance):
 def _same_events(p, q):
     if p.event_shape != q.event_shape:
         raise ValueError(
-            "KL-divergence between two (Low Rank) Multivariate Normals with different event "
-            "shapes cannot be computed"
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
         )
 
 
@@ -266,10 +246,7 @@ def _squares(factor, *others):
     total = 0.0
     for m in others:
         batch = joint_shape(factor.shape[:-2], m.shape[:-2])
-        left, right = (
-            factor.expand(size(batch, factor.shape[-2:])),
-            m.expand(size(batch, m.shape[-2:])),
-        )
+        left, right = (factor.expand(size(batch, factor.shape[-2:])), m.expand(size(batch, m.shape[-2:])))
         total = total + (solve_triangular(left, right, upper=False) ** 2).sum((-2, -1))
     return total
 
@@ -277,9 +254,7 @@ def _squares(factor, *others):
 def _low_rank_trace(q, *others):
     """The trace of q's precision with M M^T for each matrix M."""
     reduced, root = q._reduced(), q._D.rsqrt().unsqueeze(-1)
-    return sum(
-        ((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others
-    )
+    return sum(((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -423,12 +398,7 @@ def _uniform_gamma(p, q):
 @register_kl(Uniform, Beta)
 def _uniform_beta(p, q):
     log, log_rest = _mean_log(p.low, p.high), _mean_log(1 - p.high, 1 - p.low)
-    result = (
-        q._log_beta()
-        - (q.concentration1 - 1) * log
-        - (q.concentration0 - 1) * log_rest
-        - p.entropy()
-    )
+    result = q._log_beta() - (q.concentration1 - 1) * log - (q.concentration0 - 1) * log_rest - p.entropy()
     return where((p.high > 1) | (p.low < 0), math.inf, result)
 
 
@@ -489,7 +459,5 @@ def _uniform_gumbel(p, q):
 def _normal_laplace(p, q):
     gap = p.loc - q.loc
     z = gap / p.scale
-    distance = (
-        math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
-    )
+    distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
     return (2 * q.scale).log() + distance / q.scale - p.entropy()

@@ -14,15 +14,7 @@ from ..ops.decompositions import cholesky
 from ..ops.linalg import matmul
 from ..ops.movement import cat, stack
 from . import constraints
-from .utils import (
-    broadcast_all,
-    finfo,
-    joint_shape,
-    size,
-    sum_rightmost,
-    tril_matrix_to_vec,
-    vec_to_tril_matrix,
-)
+from .utils import broadcast_all, finfo, joint_shape, size, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = [
     "AbsTransform",
@@ -286,12 +278,8 @@ class IndependentTransform(Transform):
     def _more(self, constraint):
         return constraints.independent(constraint, self.reinterpreted_batch_ndims)
 
-    domain = constraints.dependent_property(
-        lambda self: self._more(self.base_transform.domain), is_discrete=False
-    )
-    codomain = constraints.dependent_property(
-        lambda self: self._more(self.base_transform.codomain), is_discrete=False
-    )
+    domain = constraints.dependent_property(lambda self: self._more(self.base_transform.domain), is_discrete=False)
+    codomain = constraints.dependent_property(lambda self: self._more(self.base_transform.codomain), is_discrete=False)
     bijective = property(lambda self: self.base_transform.bijective)
     sign = property(lambda self: self.base_transform.sign)
 
@@ -345,9 +333,7 @@ class ReshapeTransform(Transform):
             raise ValueError("in_shape, out_shape have different numbers of elements")
         super().__init__(cache_size=cache_size)
 
-    domain = constraints.dependent_property(
-        lambda self: constraints.independent(constraints.real, len(self.in_shape))
-    )
+    domain = constraints.dependent_property(lambda self: constraints.independent(constraints.real, len(self.in_shape)))
     codomain = constraints.dependent_property(
         lambda self: constraints.independent(constraints.real, len(self.out_shape))
     )
@@ -688,8 +674,7 @@ class _Sequence(Transform):
 
     def __init__(self, tseq, dim, cache_size):
         constraints.require(
-            all(isinstance(t, Transform) for t in tseq),
-            "All elements of tseq must be Transform instances",
+            all(isinstance(t, Transform) for t in tseq), "All elements of tseq must be Transform instances"
         )
         super().__init__(cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
@@ -698,17 +683,13 @@ class _Sequence(Transform):
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
 
     def __eq__(self, other):
-        return type(self) is type(other) and all(
-            getattr(self, n) == getattr(other, n) for n in self._own
-        )
+        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self._own)
 
     def _call(self, x):
         return self._joined([t(v) for t, v in zip(self.transforms, self._slices(x), strict=True)])
 
     def _inverse(self, y):
-        return self._joined(
-            [t.inv(v) for t, v in zip(self.transforms, self._slices(y), strict=True)]
-        )
+        return self._joined([t.inv(v) for t, v in zip(self.transforms, self._slices(y), strict=True)])
 
     def _jacobians(self, x, y):
         parts = zip(self.transforms, self._slices(x), self._slices(y), strict=True)
@@ -740,9 +721,7 @@ class CatTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found = x.shape[self.dim]
-        constraints.require(
-            found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}"
-        )
+        constraints.require(found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}")
         starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
         return [x.narrow(self.dim, i, n) for i, n in zip(starts, self.lengths, strict=True)]
 
@@ -779,9 +758,7 @@ class StackTransform(_Sequence):
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found, wanted = x.shape[self.dim], len(self.transforms)
-        constraints.require(
-            found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}"
-        )
+        constraints.require(found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}")
         return list(x.unbind(self.dim))
 
     def _joined(self, pieces):

@@ -228,7 +228,9 @@ def launch(kernel, grid, *args, **options):
                 address = a.data.ptr
             except AttributeError:
                 if not isinstance(a, np.generic):
-                    raise TypeError(f"launch: a kernel takes arrays on the GPU, numbers and None; it was given {kind.__name__}.") from None
+                    raise TypeError(
+                        f"launch: a kernel takes arrays on the GPU, numbers and None; it was given {kind.__name__}."
+                    ) from None
                 return launch(kernel, grid, *map(_plain, args), **options)
             key.append((a.dtype, address & 15 == 0))
             plain.append(address)
@@ -369,7 +371,9 @@ def _quickest(candidates, attempt, measure):
             times.append(float("inf"))
             last = error
     if min(times) == float("inf"):
-        raise RuntimeError(f"none of {len(candidates)} candidates for a kernel could run; the last error: {last}") from last
+        raise RuntimeError(
+            f"none of {len(candidates)} candidates for a kernel could run; the last error: {last}"
+        ) from last
     return candidates[times.index(min(times))]
 
 

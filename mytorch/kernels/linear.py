@@ -16,7 +16,9 @@ WAYS = {"none": [{"way": "two kernels"}], "medium": [{"way": "one kernel"}]}
 def accepts(input, weight, bias=None):
     """Arrays of one dtype on a GPU; a bias for each output."""
     given = [a for a in (input, weight, bias) if a is not None]
-    return not any(isinstance(a, np.ndarray) or a.dtype != input.dtype for a in given) and (bias is None or bias.shape == weight.shape[:1])
+    return not any(isinstance(a, np.ndarray) or a.dtype != input.dtype for a in given) and (
+        bias is None or bias.shape == weight.shape[:1]
+    )
 
 
 def pays(input, weight, bias=None):

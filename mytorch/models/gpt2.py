@@ -59,7 +59,9 @@ class GPT2Config:
         if self.embed_dim % self.num_heads:
             raise ValueError(f"GPT2Config: embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}.")
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f"GPT2Config: activation is {self.activation!r}; expected one of {', '.join(ACTIVATIONS)}.")
+            raise ValueError(
+                f"GPT2Config: activation is {self.activation!r}; expected one of {', '.join(ACTIVATIONS)}."
+            )
 
     @classmethod
     def sized(cls, size, **others):
@@ -239,9 +241,7 @@ class GPT2(nn.Module):
 
     def loss(self, logits, targets):
         """Mean cross-entropy of logits (B, T, V) and targets (B, T)."""
-        return F.cross_entropy(
-            logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), fused=self.config.fused
-        )
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), fused=self.config.fused)
 
     @property
     def device(self):
@@ -355,7 +355,9 @@ def _config_from_hugging_face(path):
         raise ValueError(f"GPT2.from_pretrained: {file} describes a {values['model_type']!r} model, not a 'gpt2'.")
     activation = values.get("activation_function", "gelu_new")
     if activation not in _HF_ACTIVATIONS:
-        raise ValueError(f"GPT2.from_pretrained: activation_function is {activation!r}; known are {', '.join(_HF_ACTIVATIONS)}.")
+        raise ValueError(
+            f"GPT2.from_pretrained: activation_function is {activation!r}; known are {', '.join(_HF_ACTIVATIONS)}."
+        )
     for option, usual in (
         ("scale_attn_weights", True),
         ("scale_attn_by_inverse_layer_idx", False),

@@ -35,37 +35,11 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
-from .adaptive import (
-    AdaptiveLogSoftmaxWithLoss,
-)
-from .containers import (
-    Container,
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from .conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from .dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    FeatureAlphaDropout,
-)
-from .embedding import (
-    Embedding,
-    EmbeddingBag,
-)
+from .adaptive import AdaptiveLogSoftmaxWithLoss
+from .containers import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .embedding import Embedding, EmbeddingBag
 from .lazy import (
     LazyBatchNorm1d,
     LazyBatchNorm2d,
@@ -81,16 +55,8 @@ from .lazy import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
-from .linear import (
-    Bilinear,
-    Flatten,
-    Identity,
-    Linear,
-    Unflatten,
-)
-from .linear_cross_entropy import (
-    LinearCrossEntropyOptions,
-)
+from .linear import Bilinear, Flatten, Identity, Linear, Unflatten
+from .linear_cross_entropy import LinearCrossEntropyOptions
 from .loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -118,9 +84,7 @@ from .loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .module import (
-    Module,
-)
+from .module import Module
 from .normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -153,12 +117,7 @@ from .padding import (
     ZeroPad3d,
 )
 from .parallel import DataParallel
-from .parameter import (
-    Buffer,
-    Parameter,
-    UninitializedBuffer,
-    UninitializedParameter,
-)
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .pool import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,

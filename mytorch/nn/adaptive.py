@@ -71,10 +71,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if input_.shape[0] != target_.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
             if input_.ndim != 2:
-                raise RuntimeError(f"1D target tensor expects 2D input tensors, but found inputs with size {input_.shape}")
+                raise RuntimeError(
+                    f"1D target tensor expects 2D input tensors, but found inputs with size {input_.shape}"
+                )
         elif target_.ndim == 0:
             if input_.ndim != 1:
-                raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size {input_.shape}")
+                raise RuntimeError(
+                    f"0D target tensor expects 1D input tensors, but found inputs with size {input_.shape}"
+                )
         else:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         single = target_.ndim == 0

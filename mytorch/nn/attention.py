@@ -37,7 +37,9 @@ def sdpa_kernel(backends, set_priority=False):
     """
     chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not chosen or not all(isinstance(b, SDPBackend) for b in chosen):
-        raise AssertionError(f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {backends!r}")
+        raise AssertionError(
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {backends!r}"
+        )
     if set(chosen) == {SDPBackend.MATH}:
         with fused(False):
             yield

@@ -273,7 +273,9 @@ class ModuleDict(Module):
 def _pairs(given, name):
     """(key, value) pairs of a mapping or of an iterable of pairs."""
     if not hasattr(given, "__iter__"):
-        raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}")
+        raise TypeError(
+            f"{name}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}"
+        )
     if hasattr(given, "items"):
         return list(given.items())
     pairs = list(given)
@@ -296,7 +298,9 @@ def _lines_of(items):
         if isinstance(value, Tensor):
             size = "x".join(str(n) for n in value.shape)
             where = "" if value.device.type == "cpu" else f" ({value.device})"
-            lines.append(f"  ({name}): {'Parameter' if isinstance(value, Parameter) else 'Tensor'} containing: [mytorch.{value.dtype.name} of size {size}{where}]")
+            lines.append(
+                f"  ({name}): {'Parameter' if isinstance(value, Parameter) else 'Tensor'} containing: [mytorch.{value.dtype.name} of size {size}{where}]"
+            )
         else:
             lines.append(f"  ({name}): Object of type: {type(value).__name__}")
     return "\n".join(lines)

@@ -30,7 +30,9 @@ class _Conv(Module):
         padding_mode="zeros", device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self._setup(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
         self.fused = fused
 
     def _setup(self, ins, outs, kernel, stride, padding, dilation, groups, bias, padding_mode, device, dtype):
@@ -41,7 +43,9 @@ class _Conv(Module):
         if outs % groups:
             raise ValueError("out_channels must be divisible by groups")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ValueError(f"padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='{padding_mode}'")
+            raise ValueError(
+                f"padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='{padding_mode}'"
+            )
         d, name = self.dims, type(self).__name__
         self.in_channels, self.out_channels, self.groups = ins, outs, groups
         self.kernel_size, self.stride, self.dilation = (several(v, d, name) for v in (kernel, stride, dilation))
@@ -125,12 +129,24 @@ class _ConvTranspose(_Conv):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         self.output_padding = several(output_padding, self.dims, type(self).__name__)
-        self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self._setup(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
 
     def forward(self, input, output_size=None):
         extra = self._output_padding(input, output_size)
         conv = getattr(F, f"conv_transpose{self.dims}d")
-        return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation, fused=self.fused)
+        return conv(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            extra,
+            self.groups,
+            self.dilation,
+            fused=self.fused,
+        )
 
     def _output_padding(self, input, output_size):
         """The output padding that gives an output of `output_size`; the layer's own if that is None."""
@@ -139,11 +155,15 @@ class _ConvTranspose(_Conv):
         sizes = tuple(output_size)[-self.dims :]
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
-            for n, s, p, d, k in zip(input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
+            for n, s, p, d, k in zip(
+                input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+            )
         ]
         extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
         if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):
-            raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}")
+            raise ValueError(
+                f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}"
+            )
         return extra
 
 

@@ -52,7 +52,9 @@ class Embedding(_Table):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError(f"Padding_idx must be within num_embeddings: {padding_idx} for {num_embeddings} rows.")
+                raise AssertionError(
+                    f"Padding_idx must be within num_embeddings: {padding_idx} for {num_embeddings} rows."
+                )
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -63,11 +65,15 @@ class Embedding(_Table):
         self.sparse = sparse
         self.fused = fused
         if _weight is None:
-            self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype), requires_grad=not _freeze)
+            self.weight = Parameter(
+                empty(num_embeddings, embedding_dim, device=device, dtype=dtype), requires_grad=not _freeze
+            )
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ValueError(f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim.")
+                raise ValueError(
+                    f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim."
+                )
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     @classmethod

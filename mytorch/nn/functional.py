@@ -38,14 +38,7 @@ from ..ops.activation import (
 from ..ops.activation import relu as _relu
 from ..ops.activation import threshold as _threshold
 from ..ops.attention import scaled_dot_product_attention
-from ..ops.conv import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
+from ..ops.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..ops.creation import arange, zeros
 from ..ops.dropout import draw_mask
 from ..ops.dropout import dropout as _dropout
@@ -343,7 +336,9 @@ def conv_tbc(input, weight, bias, pad=0):
         RuntimeError: other than three axes.
     """
     if input.ndim != 3 or weight.ndim != 3:
-        raise RuntimeError(f"conv_tbc: Input must have 3 dims: time, batch, in_channel, got {input.ndim} and a {weight.ndim}-d weight.")
+        raise RuntimeError(
+            f"conv_tbc: Input must have 3 dims: time, batch, in_channel, got {input.ndim} and a {weight.ndim}-d weight."
+        )
     return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
 
 
@@ -391,10 +386,14 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     if bias is not None:
         raise RuntimeError("grouped_mm: Bias not supported yet")
     if mat_a.ndim not in (2, 3) or mat_b.ndim not in (2, 3):
-        raise RuntimeError(f"grouped_mm: mat_a and mat_b have to be 2 or 3 dimensional, got {mat_a.ndim} and {mat_b.ndim}.")
+        raise RuntimeError(
+            f"grouped_mm: mat_a and mat_b have to be 2 or 3 dimensional, got {mat_a.ndim} and {mat_b.ndim}."
+        )
     cut = mat_a.ndim == 2 or mat_b.ndim == 2
     if cut != (offs is not None):
-        raise RuntimeError(f"grouped_mm: Have to {'' if cut else 'not '}provide offsets{' if one of the matrices is 2d' if cut else ' for 3d matrices'}.")
+        raise RuntimeError(
+            f"grouped_mm: Have to {'' if cut else 'not '}provide offsets{' if one of the matrices is 2d' if cut else ' for 3d matrices'}."
+        )
     if not cut:
         out = mat_a @ mat_b
     else:
@@ -433,7 +432,9 @@ def one_hot(tensor, num_classes=-1):
         if num_classes == -1:
             num_classes = largest + 1
         elif largest >= num_classes:
-            raise RuntimeError(f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}.")
+            raise RuntimeError(
+                f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}."
+            )
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
 
 

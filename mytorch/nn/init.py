@@ -41,7 +41,16 @@ def calculate_gain(nonlinearity, param=None):
     Raises:
         ValueError: an unknown nonlinearity.
     """
-    linear = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
+    linear = (
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "sigmoid",
+    )
     if nonlinearity in linear:
         return 1
     if nonlinearity == "tanh":
@@ -245,7 +254,9 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     def fill():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            zeros = randperm(rows, device="cpu").numpy()[: math.ceil(sparsity * rows)]  # PyTorch too leaves the generator aside
+            zeros = randperm(rows, device="cpu").numpy()[
+                : math.ceil(sparsity * rows)
+            ]  # PyTorch too leaves the generator aside
             with device_guard(tensor.data._array):
                 tensor.data._array[zeros, column] = 0
         tensor.data._bump()
@@ -261,9 +272,7 @@ def _deprecated(function):
 
     @functools.wraps(function)
     def renamed(*args, **kwargs):
-        warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
-        )
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old

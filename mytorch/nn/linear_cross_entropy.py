@@ -47,14 +47,19 @@ class LinearCrossEntropyOptions:
         """How many rows a piece has."""
         method = self.chunking_method
         if self.batch_chunk_size is not None:
-            if method not in (None, "auto") and self._by_ratio(method, batch, in_features, classes) != self.batch_chunk_size:
+            if (
+                method not in (None, "auto")
+                and self._by_ratio(method, batch, in_features, classes) != self.batch_chunk_size
+            ):
                 raise ValueError(
                     f"batch_chunk_size={self.batch_chunk_size} and chunking_method={method!r} disagree; give one of them."
                 )
             return self.batch_chunk_size
         if method is None:
             return max(batch, 1)
-        return self._by_ratio(("aspect_ratio" if half else "aspect_ratio:2") if method == "auto" else method, batch, in_features, classes)
+        return self._by_ratio(
+            ("aspect_ratio" if half else "aspect_ratio:2") if method == "auto" else method, batch, in_features, classes
+        )
 
     @staticmethod
     def _by_ratio(method, batch, in_features, classes):
@@ -110,7 +115,12 @@ def linear_cross_entropy(
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     ignored = -100 if ignore_index is None else ignore_index
     if options is not None:
-        if not outs and reduction in ("mean", "sum", "none") and label_smoothing == 0.0 and target.dtype is dtypes.int64:
+        if (
+            not outs
+            and reduction in ("mean", "sum", "none")
+            and label_smoothing == 0.0
+            and target.dtype is dtypes.int64
+        ):
             return _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ignored, options)
         warnings.warn(
             "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
@@ -143,7 +153,9 @@ def _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ign
     def losses(x, w, b, t):
         logits = F.linear(x.to(dtype), w.to(dtype), None if b is None else b.to(dtype))
         factors = None if weight is None else weight.to(dtype)
-        return F.cross_entropy(logits, t, factors, ignore_index=ignored, reduction="none" if reduction == "none" else "sum")
+        return F.cross_entropy(
+            logits, t, factors, ignore_index=ignored, reduction="none" if reduction == "none" else "sum"
+        )
 
     parts = [
         checkpoint(losses, input[i : i + size], linear_weight, linear_bias, target[i : i + size], use_reentrant=False)

@@ -111,7 +111,9 @@ def _loss(name, function, order, inputs=("input", "target"), buffers=(), by_name
 _OLD = ("size_average", "reduce", "reduction")
 _MARGIN = ("margin", 1.0)
 
-NLLLoss = _loss("NLLLoss", "nll_loss", ["weight", "size_average", ("ignore_index", -100), "reduce", "reduction"], buffers=["weight"])
+NLLLoss = _loss(
+    "NLLLoss", "nll_loss", ["weight", "size_average", ("ignore_index", -100), "reduce", "reduction"], buffers=["weight"]
+)
 
 
 class NLLLoss2d(NLLLoss):
@@ -119,7 +121,9 @@ class NLLLoss2d(NLLLoss):
 
     def __init__(self, *args, **kwargs):
         warnings.warn(
-            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.", FutureWarning, stacklevel=2
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
+            FutureWarning,
+            stacklevel=2,
         )
         super().__init__(*args, **kwargs)
 
@@ -128,7 +132,10 @@ MSELoss = _loss("MSELoss", "mse_loss", _OLD)
 L1Loss = _loss("L1Loss", "l1_loss", _OLD)
 BCELoss = _loss("BCELoss", "binary_cross_entropy", ["weight", *_OLD], buffers=["weight"])
 BCEWithLogitsLoss = _loss(
-    "BCEWithLogitsLoss", "binary_cross_entropy_with_logits", ["weight", *_OLD, "pos_weight"], buffers=["weight", "pos_weight"]
+    "BCEWithLogitsLoss",
+    "binary_cross_entropy_with_logits",
+    ["weight", *_OLD, "pos_weight"],
+    buffers=["weight", "pos_weight"],
 )
 SmoothL1Loss = _loss("SmoothL1Loss", "smooth_l1_loss", [*_OLD, ("beta", 1.0)])
 HuberLoss = _loss("HuberLoss", "huber_loss", ["reduction", ("delta", 1.0)])
@@ -138,7 +145,11 @@ PoissonNLLLoss = _loss(
     [("log_input", True), ("full", False), "size_average", ("eps", 1e-8), "reduce", "reduction"], ("log_input", "target"),
 )  # fmt: skip
 GaussianNLLLoss = _loss(
-    "GaussianNLLLoss", "gaussian_nll_loss", [("full", False), ("eps", 1e-6), "reduction"], ("input", "target", "var"), by_name=True
+    "GaussianNLLLoss",
+    "gaussian_nll_loss",
+    [("full", False), ("eps", 1e-6), "reduction"],
+    ("input", "target", "var"),
+    by_name=True,
 )
 HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", "hinge_embedding_loss", [_MARGIN, *_OLD])
 SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss", _OLD)
@@ -156,7 +167,9 @@ TripletMarginWithDistanceLoss = _loss(
     "TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
     [("distance_function", None), _MARGIN, ("swap", False), "reduction"], ("anchor", "positive", "negative"), by_name=True,
 )  # fmt: skip
-MultiMarginLoss = _loss("MultiMarginLoss", "multi_margin_loss", [("p", 1), _MARGIN, "weight", *_OLD], buffers=["weight"])
+MultiMarginLoss = _loss(
+    "MultiMarginLoss", "multi_margin_loss", [("p", 1), _MARGIN, "weight", *_OLD], buffers=["weight"]
+)
 MultiLabelSoftMarginLoss = _loss(
     "MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", ["weight", *_OLD], buffers=["weight"]
 )
@@ -173,7 +186,9 @@ class CTCLoss(_Loss):
         self.zero_infinity = zero_infinity
 
     def forward(self, log_probs, targets, input_lengths, target_lengths):
-        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
 
 
 class CosineSimilarity(Module):
@@ -240,7 +255,9 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.out_features = out_features
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
-        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias=bias, device=device, dtype=dtype)
+        self.linear = Linear(
+            in_features, math.prod(out_features, start=num_classes), bias=bias, device=device, dtype=dtype
+        )
         self.options = options
         self.fused = fused
 

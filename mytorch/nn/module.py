@@ -119,7 +119,9 @@ class Module:
 
     def __init__(self, *args, **kwargs):
         if kwargs and not self.call_super_init:
-            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
+            )
         if args and not self.call_super_init:
             raise TypeError(
                 f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
@@ -255,13 +257,17 @@ class Module:
             d["_modules"][name] = _registered(_global_module_registration_hooks, self, name, value)
         elif d.get("_modules") is not None and name in d["_modules"]:
             if value is not None:
-                raise TypeError(f"cannot assign '{_typename(value)}' as child module '{name}' (mytorch.nn.Module or None expected)")
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as child module '{name}' (mytorch.nn.Module or None expected)"
+                )
             d["_modules"][name] = None
         elif isinstance(value, Buffer) or (d.get("_buffers") is not None and name in d["_buffers"]):
             if d.get("_buffers") is None:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             if value is not None and not isinstance(value, Tensor):
-                raise TypeError(f"cannot assign '{_typename(value)}' as buffer '{name}' (mytorch.Tensor, mytorch.nn.Buffer or None expected)")
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as buffer '{name}' (mytorch.Tensor, mytorch.nn.Buffer or None expected)"
+                )
             if name not in d["_buffers"]:
                 self._forget(name, "_buffers")
                 self.register_buffer(name, value, getattr(value, "persistent", True))
@@ -298,7 +304,11 @@ class Module:
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(f'{what} name can\'t contain ".", got: {name}' if what == "module" else f'{what} name can\'t contain "."')
+            raise KeyError(
+                f'{what} name can\'t contain ".", got: {name}'
+                if what == "module"
+                else f'{what} name can\'t contain "."'
+            )
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
 
@@ -315,9 +325,13 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if param is not None:
             if not isinstance(param, Parameter):
-                raise TypeError(f"cannot assign '{_typename(param)}' object to parameter '{name}' (mytorch.nn.Parameter or None required)")
+                raise TypeError(
+                    f"cannot assign '{_typename(param)}' object to parameter '{name}' (mytorch.nn.Parameter or None required)"
+                )
             if param.grad_fn is not None:
-                raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly.")
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
+                )
         self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
@@ -326,7 +340,9 @@ class Module:
         if hasattr(self, name) and name not in self._buffers:
             raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (mytorch Tensor or None required)")
+            raise TypeError(
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (mytorch Tensor or None required)"
+            )
         self._buffers[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
@@ -545,7 +561,9 @@ class Module:
         if dtype is not None:
             dtype = dtypes.as_dtype(dtype)
             if dtype.category < dtypes.FLOAT:
-                raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+                raise TypeError(
+                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+                )
         if where is not None:
             where = as_device(where)
 
@@ -667,7 +685,9 @@ class Module:
                 destination = changed
         return destination
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         persistent = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set}
@@ -681,7 +701,11 @@ class Module:
                 continue
             given = state_dict[key]
             try:
-                given = given if isinstance(given, Tensor) else Tensor._of(given if isinstance(given, Array) else Array(given))
+                given = (
+                    given
+                    if isinstance(given, Tensor)
+                    else Tensor._of(given if isinstance(given, Array) else Array(given))
+                )
             except (TypeError, ValueError):
                 error_msgs.append(
                     f'While copying the parameter named "{key}", expected mytorch.Tensor or Tensor-like object from checkpoint '

@@ -100,9 +100,7 @@ def multi_head_attention_forward(
         raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
     head_dim = embed_dim // num_heads
     if use_separate_proj_weight and tuple(key.shape[:2]) != tuple(value.shape[:2]):
-        raise AssertionError(
-            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
-        )
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
     if not use_separate_proj_weight and tuple(key.shape) != tuple(value.shape):
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
     mask = _as_added(attn_mask, query.dtype, "attn_mask")
@@ -116,7 +114,9 @@ def multi_head_attention_forward(
     packed = None if use_separate_proj_weight else in_proj_weight
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     if packed is None and any(w is None for w in separate):
-        raise AssertionError("use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None")
+        raise AssertionError(
+            "use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None"
+        )
     linear_fused = False if fused is False else None
     q, k, v = _projected(query, key, value, packed, separate, in_proj_bias, linear_fused)  # (L, N, E), (S, N, E)
     extra = 0
@@ -138,7 +138,9 @@ def multi_head_attention_forward(
         padding = None if padding is None else F.pad(padding, (0, extra))
     if padding is not None:
         if tuple(padding.shape) != (n, k.shape[2]):
-            raise AssertionError(f"Expected key_padded_mask.shape to be {(n, k.shape[2])}, but got {tuple(padding.shape)}")
+            raise AssertionError(
+                f"Expected key_padded_mask.shape to be {(n, k.shape[2])}, but got {tuple(padding.shape)}"
+            )
         padding = padding.reshape(n, 1, 1, -1)
         mask = padding if mask is None else mask + padding
     p = dropout_p if training else 0.0
@@ -152,7 +154,9 @@ def multi_head_attention_forward(
         weights = weights if batched else weights.squeeze(0)
     else:
         out = F.scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
-    out = F.linear(out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias, fused=linear_fused)
+    out = F.linear(
+        out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias, fused=linear_fused
+    )
     return (out if batched else out.squeeze(1)), weights
 
 

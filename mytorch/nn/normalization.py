@@ -35,14 +35,20 @@ class LayerNorm(Module):
         fused=None,
     ):
         super().__init__()
-        self.normalized_shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+        self.normalized_shape = (
+            tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+        )
         self.eps = eps
         self.elementwise_affine = elementwise_affine and weight
         self.auto = auto
         self.fused = fused
         made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(*self.normalized_shape, **made)) if self.elementwise_affine else None)
-        self.register_parameter("bias", Parameter(zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None)
+        self.register_parameter(
+            "weight", Parameter(ones(*self.normalized_shape, **made)) if self.elementwise_affine else None
+        )
+        self.register_parameter(
+            "bias", Parameter(zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
+        )
 
     def reset_parameters(self):
         """Weight 1, bias 0."""
@@ -67,7 +73,9 @@ class LayerNorm(Module):
             out = out if self.weight is None else out * self.weight
             out = out if self.bias is None else out + self.bias
             return out if dtype is None else out.to(dtype)
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused)
+        return F.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
+        )
 
     def extra_repr(self):
         return (
@@ -86,7 +94,9 @@ class RMSNorm(Module):
         self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None, *, auto=False, fused=None
     ):
         super().__init__()
-        self.normalized_shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+        self.normalized_shape = (
+            tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+        )
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self.auto = auto
@@ -102,7 +112,9 @@ class RMSNorm(Module):
     def forward(self, input, residual=None, *, dtype=None):
         """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`."""
         if residual is not None and not self.auto:
-            return F.add_rms_norm(input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
+            return F.add_rms_norm(
+                input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused
+            )
         if residual is not None:
             total = input + residual
             return total, self(total, dtype=dtype)
@@ -208,7 +220,14 @@ class _BatchNorm(_NormBase):
         own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
         return F.batch_norm(
-            input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias, own, momentum, self.eps
+            input,
+            self.running_mean if keep else None,
+            self.running_var if keep else None,
+            self.weight,
+            self.bias,
+            own,
+            momentum,
+            self.eps,
         )
 
 
@@ -238,7 +257,15 @@ class SyncBatchNorm(_BatchNorm):
     dims = (2, 3, 4, 5)
 
     def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None, device=None, dtype=None
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        process_group=None,
+        device=None,
+        dtype=None,
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
         self.process_group = process_group
@@ -264,7 +291,14 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module, process_group=None):
         """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
-            out = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            out = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
             out._parameters, out._buffers, out.training = module._parameters, module._buffers, module.training
             return out
         for name, child in module.named_children():
@@ -275,7 +309,9 @@ class SyncBatchNorm(_BatchNorm):
 class GroupNorm(Module):
     """Normalises each sample's channels in groups. Source: Wu and He, 2018."""
 
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True, fused=None):
+    def __init__(
+        self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True, fused=None
+    ):
         super().__init__()
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")

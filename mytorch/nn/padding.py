@@ -22,7 +22,9 @@ class _Pad(Module):
 
 def _layer(prefix, mode, d, value=None):
     doc = f"Pads the last {d} axes{' with zeros' if prefix == 'Zero' else ''} (mode {mode!r})."
-    return type(f"{prefix}Pad{d}d", (_Pad,), {"mode": mode, "dims": d, "value": value, "__doc__": doc, "__module__": __name__})
+    return type(
+        f"{prefix}Pad{d}d", (_Pad,), {"mode": mode, "dims": d, "value": value, "__doc__": doc, "__module__": __name__}
+    )
 
 
 ZeroPad1d, ZeroPad2d, ZeroPad3d = (_layer("Zero", "constant", d, 0.0) for d in (1, 2, 3))
@@ -41,6 +43,10 @@ class _ConstantPad(_Pad):
 
 
 ConstantPad1d, ConstantPad2d, ConstantPad3d = (
-    type(f"ConstantPad{d}d", (_ConstantPad,), {"dims": d, "__doc__": f"Pads the last {d} axes with a value.", "__module__": __name__})
+    type(
+        f"ConstantPad{d}d",
+        (_ConstantPad,),
+        {"dims": d, "__doc__": f"Pads the last {d} axes with a value.", "__module__": __name__},
+    )
     for d in (1, 2, 3)
 )

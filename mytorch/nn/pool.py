@@ -21,7 +21,9 @@ class _MaxPool(Module):
 
     def forward(self, input):
         pool = getattr(F, f"max_pool{self.dims}d")
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
+        return pool(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
 
     def extra_repr(self):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
@@ -48,7 +50,9 @@ class _AvgPool(Module):
 
     dims = 2
 
-    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    def __init__(
+        self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+    ):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
@@ -59,7 +63,15 @@ class _AvgPool(Module):
 
     def forward(self, input):
         pool = getattr(F, f"avg_pool{self.dims}d")
-        return pool(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+        return pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
 
     def extra_repr(self):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -71,7 +83,13 @@ class AvgPool1d(_AvgPool):
     dims = 1
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-        super().__init__(*(tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (kernel_size,)), stride, padding, ceil_mode, count_include_pad)
+        super().__init__(
+            *(tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (kernel_size,)),
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+        )
         self.stride = self.kernel_size if stride is None else (stride,) if isinstance(stride, int) else tuple(stride)
         self.padding = (padding,) if isinstance(padding, int) else tuple(padding)
 
@@ -115,7 +133,11 @@ def _adaptive(kind, d):
     name = f"Adaptive{kind}Pool{d}d"
     function = f"adaptive_{kind.lower()}_pool{d}d"
     doc = f"{'Means' if kind == 'Avg' else 'Maxima'} of adaptive windows of the last {d} axes; see `F.{function}`."
-    return type(name, (_Adaptive if kind == "Avg" else _AdaptiveMax,), {"function": function, "__doc__": doc, "__module__": __name__})
+    return type(
+        name,
+        (_Adaptive if kind == "Avg" else _AdaptiveMax,),
+        {"function": function, "__doc__": doc, "__module__": __name__},
+    )
 
 
 AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (_adaptive("Avg", d) for d in (1, 2, 3))
@@ -133,7 +155,9 @@ class _LPPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input):
-        return getattr(F, f"lp_pool{self.dims}d")(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return getattr(F, f"lp_pool{self.dims}d")(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
 
     def extra_repr(self):
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
@@ -167,7 +191,9 @@ class _MaxUnpool(Module):
         self.padding = several(padding, self.dims, name)
 
     def forward(self, input, indices, output_size=None):
-        return getattr(F, f"max_unpool{self.dims}d")(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return getattr(F, f"max_unpool{self.dims}d")(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
 
     def extra_repr(self):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -34,7 +34,9 @@ class RNNBase(Module):
     ):  # fmt: skip
         super().__init__()
         if not 0 <= dropout <= 1:
-            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")
         if num_layers <= 0:
@@ -79,8 +81,15 @@ class RNNBase(Module):
     @property
     def all_weights(self):
         """The weights of each layer and direction."""
-        suffixes = [f"l{i}{d}" for i in range(self.num_layers) for d in (("", "_reverse") if self.bidirectional else ("",))]
-        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
+        suffixes = [
+            f"l{i}{d}" for i in range(self.num_layers) for d in (("", "_reverse") if self.bidirectional else ("",))
+        ]
+        names = [
+            "weight_ih",
+            "weight_hh",
+            *(["bias_ih", "bias_hh"] if self.bias else []),
+            *(["weight_hr"] if self.proj_size else []),
+        ]
         return [[getattr(self, f"{n}_{s}") for n in names] for s in suffixes]
 
     def _get(self, name, suffix):
@@ -130,11 +139,15 @@ class RNNBase(Module):
                 hx = tuple(h.unsqueeze(1) for h in hx) if isinstance(hx, tuple) else hx.unsqueeze(1)
             sizes = (x.shape[1],) * x.shape[0]
         if x.shape[-1] != self.input_size:
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}")
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
         directions = 2 if self.bidirectional else 1
         for h in () if hx is None else hx if isinstance(hx, tuple) else (hx,):
             if h.shape[0] != self.num_layers * directions or h.shape[1] != x.shape[1]:
-                raise RuntimeError(f"Expected hidden size ({self.num_layers * directions}, {x.shape[1]}, …), got {list(h.shape)}")
+                raise RuntimeError(
+                    f"Expected hidden size ({self.num_layers * directions}, {x.shape[1]}, …), got {list(h.shape)}"
+                )
         finals = []
         for layer in range(self.num_layers):
             outs = []
@@ -159,7 +172,14 @@ class RNNBase(Module):
 
     def extra_repr(self):
         text = f"{self.input_size}, {self.hidden_size}"
-        for name, default in (("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0), ("bidirectional", False)):
+        for name, default in (
+            ("proj_size", 0),
+            ("num_layers", 1),
+            ("bias", True),
+            ("batch_first", False),
+            ("dropout", 0),
+            ("bidirectional", False),
+        ):
             value = getattr(self, name)
             if value != default:
                 text += f", {name}={value}"
@@ -177,10 +197,34 @@ def _reorder(hx, order):
 class RNN(RNNBase):
     """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu". Source: Elman, 1990."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None, dtype=None):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        nonlinearity="tanh",
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        device=None,
+        dtype=None,
+    ):
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            0,
+            device,
+            dtype,
+        )
         self.nonlinearity = nonlinearity
 
 
@@ -189,8 +233,32 @@ class LSTM(RNNBase):
 
     gates = 4
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None):
-        super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+        )
 
 
 class GRU(RNNBase):
@@ -198,8 +266,21 @@ class GRU(RNNBase):
 
     gates = 3
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None, dtype=None):
-        super().__init__("GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
 
 
 class RNNCellBase(Module):

@@ -36,7 +36,9 @@ class MultiheadAttention(Module):
     ):  # fmt: skip
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead")
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.embed_dim = embed_dim
@@ -79,7 +81,15 @@ class MultiheadAttention(Module):
                 init.xavier_normal_(b)
 
     def forward(
-        self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask=None,
+        need_weights=True,
+        attn_mask=None,
+        average_attn_weights=True,
+        is_causal=False,
     ):
         """(output, attention weights or None).
 
@@ -126,7 +136,17 @@ class _Layer(Module):
         return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _attend(self, attention, dropout, x, memory, mask, padding, causal):
-        return dropout(attention(x, memory, memory, key_padding_mask=padding, attn_mask=mask, need_weights=False, is_causal=causal and mask is not None)[0])
+        return dropout(
+            attention(
+                x,
+                memory,
+                memory,
+                key_padding_mask=padding,
+                attn_mask=mask,
+                need_weights=False,
+                is_causal=causal and mask is not None,
+            )[0]
+        )
 
 
 class TransformerEncoderLayer(_Layer):
@@ -174,7 +194,9 @@ class TransformerDecoderLayer(_Layer):
         made = {"device": device, "dtype": dtype, "fused": fused}
         linear = {**made, "bias": bias, "fused": False if fused is False else None}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
+        self.multihead_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made
+        )
         self.linear1 = Linear(d_model, dim_feedforward, **linear)
         self.dropout = Dropout(dropout, fused=fused)
         self.linear2 = Linear(dim_feedforward, d_model, **linear)
@@ -238,7 +260,14 @@ class TransformerDecoder(Module):
     ):  # fmt: skip
         for layer in self.layers:
             tgt = layer(
-                tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, bool(tgt_is_causal), memory_is_causal
+                tgt,
+                memory,
+                tgt_mask,
+                memory_mask,
+                tgt_key_padding_mask,
+                memory_key_padding_mask,
+                bool(tgt_is_causal),
+                memory_is_causal,
             )
         return tgt if self.norm is None else self.norm(tgt)
 
@@ -281,11 +310,18 @@ class Transformer(Module):
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal)
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            tgt_is_causal,
+            memory_is_causal,
+        )
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
         """A (sz, sz) mask of -inf above the diagonal and 0 elsewhere."""
         return full((sz, sz), -math.inf, dtype=dtype or dtypes.default_dtype(), device=device).triu(1)
-
-

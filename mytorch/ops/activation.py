@@ -84,7 +84,6 @@ _gelu.grad(input=_gelu_grad)
 _gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.gelu")
 
 
-
 @public(method=False, function=False)
 def gelu(input, approximate="none", *, fused=None):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
@@ -133,7 +132,11 @@ _relu_squared.fuse(cuda="mytorch.kernels.triton.relu_squared")
 
 def _peak(xp, x, dim):
     """The largest element of each row; -inf of rows without any."""
-    return xp.max(x, axis=dim, keepdims=True) if x.shape[dim] else xp.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), -math.inf, x.dtype)
+    return (
+        xp.max(x, axis=dim, keepdims=True)
+        if x.shape[dim]
+        else xp.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), -math.inf, x.dtype)
+    )
 
 
 @op(dtype="float", name="softmax", autocast="float32")
@@ -159,7 +162,6 @@ _softmax.grad(input=_softmax_grad)
 _softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax")
 
 
-
 @public(inplace=False)
 def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     """exp(input) / sum(exp(input)) along `dim`, without overflow.
@@ -176,7 +178,11 @@ def _along(record, input, dim, dtype, fused):
     """Softmax or its logarithm; a cast of half precision to float32 is left to the op, which computes in float32 anyway."""
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
-        if dtype is not dtypes.float32 or input.dtype not in (dtypes.float16, dtypes.bfloat16) or input.device.type == "cpu":
+        if (
+            dtype is not dtypes.float32
+            or input.dtype not in (dtypes.float16, dtypes.bfloat16)
+            or input.device.type == "cpu"
+        ):
             input, dtype = cast(input, dtype), None
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
@@ -251,12 +257,16 @@ def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=
     """
     dim = normalize_dim(dim, input.ndim)
     if causal and (dim != input.ndim - 1 or input.ndim < 2):
-        raise ValueError(f"masked_softmax: causal=True wants dim=-1 and two axes at least, got dim={dim} of {input.ndim} axes.")
+        raise ValueError(
+            f"masked_softmax: causal=True wants dim=-1 and two axes at least, got dim={dim} of {input.ndim} axes."
+        )
     shape = tuple(input.shape)
     if mask is not None:
         fits = mask.ndim <= len(shape) and all(m in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False))
         if not fits:
-            raise RuntimeError(f"masked_softmax: a mask of shape {tuple(mask.shape)} doesn't broadcast to the input's {shape}.")
+            raise RuntimeError(
+                f"masked_softmax: a mask of shape {tuple(mask.shape)} doesn't broadcast to the input's {shape}."
+            )
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if input.ndim == 0:
         return masked_softmax(input.reshape(1), mask, dtype=dtype, fused=fused).reshape(())
@@ -297,7 +307,9 @@ def _maybe_inplace(input, out, inplace):
 
 
 @_activation(
-    lambda g, input, alpha, scale, rate, xp: g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate)),
+    lambda g, input, alpha, scale, rate, xp: (
+        g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate))
+    ),
     name="elu",
 )
 def _elu(xp, input, *, alpha, scale=1.0, rate=1.0):
@@ -325,7 +337,9 @@ def prelu(input, weight):
     """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
     if weight.numel() > 1:
         if input.ndim < 2 or input.shape[1] != weight.numel():
-            raise RuntimeError(f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} and input of shape {tuple(input.shape)}.")
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} and input of shape {tuple(input.shape)}."
+            )
         weight = weight.reshape(1, -1, *(1,) * (input.ndim - 2))
     return where(input > 0, input, input * weight.reshape(weight.shape if weight.numel() > 1 else ()))
 
@@ -364,7 +378,8 @@ def hardsigmoid(input, inplace=False):
 
 
 @_activation(
-    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)), name="hardswish"
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)),
+    name="hardswish",
 )
 def _hardswish(xp, input):
     return input * xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1))
@@ -419,7 +434,9 @@ def _sigmoid_of(xp, x):
 
 
 @_activation(
-    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)), name="softplus", autocast="float32"
+    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)),
+    name="softplus",
+    autocast="float32",
 )
 def _softplus(xp, input, *, beta, limit):
     scaled = input * beta
@@ -456,7 +473,9 @@ def mish(input, inplace=False):
 def glu(input, dim=-1):
     """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017."""
     if input.ndim == 0 or input.shape[dim] % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}")
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}"
+        )
     a, b = input.chunk(2, dim)
     return a * sigmoid(b)
 

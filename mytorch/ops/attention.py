@@ -9,7 +9,12 @@ from .core import op
 from .dropout import draw_mask, made
 
 
-@op(name="scaled_dot_product_attention", residuals=("probabilities",), autocast="half", promoted=("query", "key", "value"))
+@op(
+    name="scaled_dot_product_attention",
+    residuals=("probabilities",),
+    autocast="half",
+    promoted=("query", "key", "value"),
+)
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
     """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a Draw, or None."""
     key, value = _shared(xp, key, query), _shared(xp, value, query)
@@ -90,7 +95,6 @@ _attention.vjp(_attention_vjp)
 _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
-
 def scaled_dot_product_attention(
     query,
     key,
@@ -128,12 +132,22 @@ def scaled_dot_product_attention(
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"scaled_dot_product_attention: dropout_p must lie in [0, 1], got {dropout_p}.")
-    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2 or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise RuntimeError(f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev).")
+    if (
+        query.ndim < 2
+        or key.ndim < 2
+        or value.ndim < 2
+        or query.shape[-1] != key.shape[-1]
+        or key.shape[-2] != value.shape[-2]
+    ):
+        raise RuntimeError(
+            f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev)."
+        )
     if enable_gqa and query.shape[-3] != key.shape[-3]:
         groups, rest = divmod(query.shape[-3], key.shape[-3])
         if rest or query.shape[-3] < key.shape[-3]:
-            raise RuntimeError(f"scaled_dot_product_attention: {query.shape[-3]} query heads can't share {key.shape[-3]} key heads evenly.")
+            raise RuntimeError(
+                f"scaled_dot_product_attention: {query.shape[-3]} query heads can't share {key.shape[-3]} key heads evenly."
+            )
         if query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
     if isinstance(window, int):

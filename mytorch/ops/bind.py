@@ -26,7 +26,9 @@ def also_named(function, spellings):
     def named(*args, **kwargs):
         for word in kwargs.keys() & spellings.keys() if kwargs else ():
             if spellings[word] in kwargs:
-                raise TypeError(f"{function.__name__}() got both '{word}' and '{spellings[word]}', which mean the same.")
+                raise TypeError(
+                    f"{function.__name__}() got both '{word}' and '{spellings[word]}', which mean the same."
+                )
             kwargs[spellings[word]] = kwargs.pop(word)
         return function(*args, **kwargs)
 
@@ -63,7 +65,9 @@ def public(
                 if inplace and not n.endswith("_"):
                     METHODS[n + "_"] = in_place(caller, n + "_")
         if dunder:
-            METHODS[dunder] = binary_operator(definition) if getattr(definition, "inputs", ()) == ("input", "other") else caller
+            METHODS[dunder] = (
+                binary_operator(definition) if getattr(definition, "inputs", ()) == ("input", "other") else caller
+            )
             if reflected:
                 METHODS["__r" + dunder[2:]] = _reflected(caller)
             elif dunder == "__truediv__":
@@ -77,9 +81,7 @@ def public(
     return register
 
 
-_AUGMENTED = {
-    f"__{word}__" for word in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
-}
+_AUGMENTED = {f"__{word}__" for word in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()}
 
 
 def _numpy_names(function):

@@ -40,7 +40,11 @@ def windows(xp, x, kernel, stride, dilation, out=None):
     out = out or [(n - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(x.shape[2:])]
     strides = x.strides
     shape = (*x.shape[:2], *kernel, *out)
-    steps = (*strides[:2], *(strides[2 + i] * dilation[i] for i in range(d)), *(strides[2 + i] * stride[i] for i in range(d)))
+    steps = (
+        *strides[:2],
+        *(strides[2 + i] * dilation[i] for i in range(d)),
+        *(strides[2 + i] * stride[i] for i in range(d)),
+    )
     return xp.lib.stride_tricks.as_strided(x, shape, steps)
 
 
@@ -64,7 +68,8 @@ def taps(kernel):
 def tap_slices(position, out, stride, dilation):
     """Where the given position of every window lies in the padded array: a strided slice for each axis."""
     return tuple(
-        slice(p * dilation[i], p * dilation[i] + (out[i] - 1) * stride[i] + 1, stride[i]) for i, p in enumerate(position)
+        slice(p * dilation[i], p * dilation[i] + (out[i] - 1) * stride[i] + 1, stride[i])
+        for i, p in enumerate(position)
     )
 
 
@@ -78,7 +83,10 @@ def _pieces(xp, n, each):
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
-    out = [out_size(n, k, *geometry) for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)]
+    out = [
+        out_size(n, k, *geometry)
+        for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
+    ]
     rows = weight.reshape(1, groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
     result = xp.empty((n, weight.shape[0], *out), input.dtype)
     split = result.reshape(n, groups, rows.shape[2], math.prod(out))
@@ -132,10 +140,24 @@ def _over_positions(xp, g):
 
 convolve.grad(
     input=lambda g, weight, shapes, stride, padding, dilation, groups, xp: xp.call(
-        convolve_input, g, weight, shape=tuple(shapes[0][2:]), stride=stride, padding=padding, dilation=dilation, groups=groups
+        convolve_input,
+        g,
+        weight,
+        shape=tuple(shapes[0][2:]),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
     ),
     weight=lambda g, input, shapes, stride, padding, dilation, groups, xp: xp.call(
-        convolve_weight, g, input, kernel=tuple(shapes[1][2:]), stride=stride, padding=padding, dilation=dilation, groups=groups
+        convolve_weight,
+        g,
+        input,
+        kernel=tuple(shapes[1][2:]),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
@@ -195,7 +217,9 @@ def _convolution(d):
         if single:
             input = input.unsqueeze(0)
         if input.ndim != d + 2 or weight.ndim != d + 2:
-            raise RuntimeError(f"{name}: expected a {d + 1}-d or {d + 2}-d input and a {d + 2}-d weight, got shapes {shapes(input, weight)}.")
+            raise RuntimeError(
+                f"{name}: expected a {d + 1}-d or {d + 2}-d input and a {d + 2}-d weight, got shapes {shapes(input, weight)}."
+            )
         if input.shape[1] != weight.shape[1] * groups:
             raise RuntimeError(
                 f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have "
@@ -212,7 +236,9 @@ def _convolution(d):
                     f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
                     "can't be greater than actual input size"
                 )
-        out = convolve(input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused)
+        out = convolve(
+            input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused
+        )
         return out.squeeze(0) if single else out
 
     conv.__name__ = conv.__qualname__ = name
@@ -245,7 +271,9 @@ def _named_padding(input, padding, kernel, stride, dilation, name):
 def _transposed(d):
     name = f"conv_transpose{d}d"
 
-    def conv_transpose(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None):
+    def conv_transpose(
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None
+    ):
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
         extra = several(output_padding, d, name)
         single = input.ndim == d + 1
@@ -256,13 +284,25 @@ def _transposed(d):
                 f"{name}: given weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {weight.shape[0]} channels"
             )
         if any(e >= max(s, dil) for e, s, dil in zip(extra, stride, dilation, strict=True)):
-            raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {extra} with stride {stride} and dilation {dilation}")
+            raise RuntimeError(
+                f"output padding must be smaller than either stride or dilation, but got {extra} with stride {stride} and dilation {dilation}"
+            )
         shape = tuple(
             (n - 1) * s - 2 * p + dil * (k - 1) + e + 1
-            for n, k, s, p, dil, e in zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True)
+            for n, k, s, p, dil, e in zip(
+                input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True
+            )
         )
         out = convolve_input(
-            input, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused
+            input,
+            weight,
+            bias,
+            shape=shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            fused=fused,
         )
         return out.squeeze(0) if single else out
 

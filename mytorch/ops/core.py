@@ -178,10 +178,14 @@ class Op:
         code = forward.__code__
         named = code.co_argcount + code.co_kwonlyargcount
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
-        self.inputs = code.co_varnames[1 : code.co_argcount] + (code.co_varnames[named : named + 1] if self.variadic else ())
+        self.inputs = code.co_varnames[1 : code.co_argcount] + (
+            code.co_varnames[named : named + 1] if self.variadic else ()
+        )
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
-        self.defaults = {name: given.get(name, inspect.Parameter.empty) for name in code.co_varnames[code.co_argcount : named]}
+        self.defaults = {
+            name: given.get(name, inspect.Parameter.empty) for name in code.co_varnames[code.co_argcount : named]
+        }
         self.attrs = tuple(self.defaults)
         self.outputs = outputs
         self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)
@@ -235,7 +239,14 @@ class Op:
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
 
     def __call__(self, *inputs, fused=None, out=None, **attrs):
-        if self.single and len(inputs) == 1 and out is None and attrs.keys() <= self.attr_names and not self.fused_here and fused is not True:
+        if (
+            self.single
+            and len(inputs) == 1
+            and out is None
+            and attrs.keys() <= self.attr_names
+            and not self.fused_here
+            and fused is not True
+        ):
             result = self._run_single(inputs[0], attrs)
             if result is not None:
                 return result
@@ -516,7 +527,9 @@ def _with_ports(plan, count):
 
 def _was_float32(edge):
     """Whether an edge is that of a cast to half precision from float32."""
-    return type(edge) is Node and edge.op is to_dtype and edge.dtype.itemsize == 2 and edge.parents[0].dtype == np.float32
+    return (
+        type(edge) is Node and edge.op is to_dtype and edge.dtype.itemsize == 2 and edge.parents[0].dtype == np.float32
+    )
 
 
 def _can_have_grad(raw):
@@ -594,7 +607,9 @@ def prepare(op, inputs):
             edges.append(None)
             arrays.append(Array._wrap(raw))
         else:
-            raise TypeError(f"{op.name}(): argument {op.inputs[min(len(raws), len(op.inputs) - 1)]!r} must be Tensor, not {kind(t)}.")
+            raise TypeError(
+                f"{op.name}(): argument {op.inputs[min(len(raws), len(op.inputs) - 1)]!r} must be Tensor, not {kind(t)}."
+            )
         raws.append(raw)
         tensors = True
         if first is None:
@@ -818,7 +833,9 @@ def _unary(op):
 
 def is_operand(other):
     """Whether an operator takes it; to anything else it answers NotImplemented, and Python asks the other side."""
-    return isinstance(other, (Tensor, Array, int, float, complex, np.generic)) or is_raw(other) or looks_like_cupy(other)
+    return (
+        isinstance(other, (Tensor, Array, int, float, complex, np.generic)) or is_raw(other) or looks_like_cupy(other)
+    )
 
 
 def binary_operator(op):

@@ -156,7 +156,9 @@ def full(size, fill_value, *, out=None, dtype=None, device=None, requires_grad=F
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    return _made(lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out, pin)
+    return _made(
+        lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out, pin
+    )
 
 
 @public(method=False)
@@ -270,9 +272,7 @@ def _to_device(xp, input, *, where, home, non_blocking):
     return to_device(input, where, non_blocking)
 
 
-_to_device.grad(
-    input=lambda g, where, home, xp: xp.call(_to_device, g, where=home, home=where, non_blocking=False)
-)
+_to_device.grad(input=lambda g, where, home, xp: xp.call(_to_device, g, where=home, home=where, non_blocking=False))
 
 
 @public(function=False, inplace=False)
@@ -384,7 +384,9 @@ def numpy(self, *, force=False):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = _raw(self)
     if not isinstance(raw, ndarray) and not force:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
     return to_device(raw, CPU)
 
 
@@ -418,7 +420,9 @@ def truth(self):
     """
     raw = _raw(self)
     if raw.size != 1:
-        raise RuntimeError(f"Boolean value of Tensor with {'no values' if raw.size == 0 else 'more than one value'} is ambiguous")
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no values' if raw.size == 0 else 'more than one value'} is ambiguous"
+        )
     return bool(raw)
 
 
@@ -473,7 +477,9 @@ def contains(self, element):
         RuntimeError: it is neither a number nor a tensor.
     """
     if not is_operand(element):
-        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {builtins.type(element)}.")
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {builtins.type(element)}."
+        )
     return bool((self == element).any())
 
 
@@ -623,4 +629,3 @@ _attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
 _attribute("mT", lambda self: self.transpose(-2, -1))
 _attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
 _attribute("is_cpu", lambda self: isinstance(_raw(self), ndarray))
-

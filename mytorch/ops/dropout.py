@@ -60,5 +60,7 @@ def dropout(xp, input, *, mask):
     return input * made(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))
 
 
-dropout.grad(input=lambda g, mask, shape, xp: g * xp.asarray(made(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype)))))
+dropout.grad(
+    input=lambda g, mask, shape, xp: g * xp.asarray(made(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype))))
+)
 dropout.fuse(cuda="mytorch.kernels.triton.dropout")

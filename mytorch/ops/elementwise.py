@@ -57,10 +57,7 @@ def true_divide(xp, input, other):
     return xp.true_divide(input, other)
 
 
-true_divide.grad(
-    input=lambda g, other: g / other,
-    other=lambda g, other, out: -g * (out / other),
-)
+true_divide.grad(input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other))
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
@@ -113,7 +110,9 @@ def _scaled(input, other, alpha):
     Raises:
         RuntimeError: a fractional alpha for integers.
     """
-    if isinstance(alpha, float) and not any(getattr(t, "dtype", dtypes.int64).category >= dtypes.FLOAT for t in (input, other)):
+    if isinstance(alpha, float) and not any(
+        getattr(t, "dtype", dtypes.int64).category >= dtypes.FLOAT for t in (input, other)
+    ):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     return mul.caller(other, alpha)
 
@@ -208,7 +207,9 @@ fmod.grad(input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.
 def neg(xp, input):
     """-input."""
     if input.dtype.kind == "b":
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported; use the `~` operator instead.")
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported; use the `~` operator instead."
+        )
     return xp.negative(input)
 
 
@@ -508,7 +509,9 @@ def where(condition, input=None, other=None):
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if condition.dtype is not dtypes.bool_ and condition.dtype is not dtypes.uint8:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+        )
     return _where(condition, input, other)
 
 
@@ -625,7 +628,14 @@ def _comparison(name, dunder, symbol, *more):
     def compare(xp, input, other):
         return getattr(xp, compare_with)(input, other)
 
-    compare_with = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}[name]
+    compare_with = {
+        "eq": "equal",
+        "ne": "not_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+    }[name]
     compare.__doc__ = compare.caller.__doc__ = f"input {symbol} other, elementwise, as bools."
     return compare
 

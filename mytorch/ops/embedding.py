@@ -79,7 +79,9 @@ def embedding(
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
     rows = weight.shape[0]
     if isinstance(index, ndarray) and index.size and (index.min() < 0 or index.max() >= rows):
-        raise IndexError(f"embedding: index out of range in self: values from {index.min()} to {index.max()} for a table of {rows} rows.")
+        raise IndexError(
+            f"embedding: index out of range in self: values from {index.min()} to {index.max()} for a table of {rows} rows."
+        )
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise ValueError(f"embedding: padding_idx {padding_idx} must be within the {rows} rows of weight.")
@@ -201,7 +203,9 @@ def embedding_bag(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {begins[0]}"
             )
         if len(begins) and begins[-1] > len(index):
-            raise RuntimeError(f"offsets[-1] can not be greater than input's length({len(index)}) but got offsets[-1] of {begins[-1]}")
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length({len(index)}) but got offsets[-1] of {begins[-1]}"
+            )
         if include_last_offset and not len(begins):
             raise RuntimeError("include_last_offset: numBags should be at least 1")
         begins = begins[:-1] if include_last_offset else begins

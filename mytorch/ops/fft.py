@@ -195,5 +195,3 @@ def ifftshift(input, dim=None):
     """The inverse of fftshift."""
     dims = tuple(range(input.ndim)) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(-(input.shape[d] // 2) for d in dims), tuple(dims))
-
-

@@ -68,7 +68,9 @@ def raw_index(tensor, index):
             if hasattr(item, "__index__"):
                 out.append(item.__index__())
                 continue
-            raise TypeError(f"only integers, slices, ellipsis, None, and integer or bool tensors are valid indices, got {kind(item)}.")
+            raise TypeError(
+                f"only integers, slices, ellipsis, None, and integer or bool tensors are valid indices, got {kind(item)}."
+            )
         if array.dtype.kind not in "iub":
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
         if array.dtype == np.uint8:
@@ -87,7 +89,9 @@ def _is_tuple_in_disguise(index):
     """Whether a list is read as a tuple: a short one with anything but numbers in it, as in PyTorch (with its warning)."""
     if type(index) is not list or len(index) >= 32:
         return False
-    found = any(i is None or i is Ellipsis or isinstance(i, (slice, list, tuple, range, Tensor, Array, ndarray)) for i in index)
+    found = any(
+        i is None or i is Ellipsis or isinstance(i, (slice, list, tuple, range, Tensor, Array, ndarray)) for i in index
+    )
     if found:
         warnings.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq].",
@@ -234,10 +238,7 @@ def _cleared(g, index, xp):
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
-_write_index.grad(
-    input=_cleared,
-    src=lambda g, index, xp: xp.call(_index, g, index=index),
-)
+_write_index.grad(input=_cleared, src=lambda g, index, xp: xp.call(_index, g, index=index))
 
 
 def setitem(self, index, value):
@@ -303,7 +304,15 @@ METHODS["__setitem__"] = setitem
 
 
 def _raw(x):
-    return x._data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else x if is_raw(x) else np.asarray(x)
+    return (
+        x._data._array
+        if isinstance(x, Tensor)
+        else x._array
+        if isinstance(x, Array)
+        else x
+        if is_raw(x)
+        else np.asarray(x)
+    )
 
 
 def _index_raw(index, name):
@@ -360,7 +369,9 @@ def gather(input, dim, index, *, sparse_grad=False):
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
     for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=False)):
         if i != d and n > m:
-            raise RuntimeError(f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}")
+            raise RuntimeError(
+                f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
+            )
     if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
         raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
     return _gather(input, index=raw, dim=d)
@@ -391,7 +402,9 @@ def masked_fill(input, mask, value):
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     if getattr(value, "ndim", 0):
-        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     if isinstance(value, (Tensor, Array)):
         value = value.to(input.dtype)
         return where(mask, value, input)
@@ -405,7 +418,9 @@ def masked_select(input, mask):
     """The elements where the mask is True, as a 1-d tensor."""
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    return input.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))[mask.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))]
+    return input.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))[
+        mask.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))
+    ]
 
 
 @public(inplace=False)
@@ -485,7 +500,9 @@ def sort(input, dim=-1, descending=False, stable=False):
 
     The order is stable whether asked for or not.
     """
-    return return_types["sort"](*_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending), stable=stable))
+    return return_types["sort"](
+        *_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending), stable=stable)
+    )
 
 
 @public(inplace=False)
@@ -525,4 +542,3 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     if not 0 <= k <= n:
         raise RuntimeError(f"selected index k out of range: k={k} for an axis of {n}")
     return return_types["topk"](*_topk(input, k=int(k), dim=d, largest=bool(largest)))
-

@@ -43,7 +43,9 @@ def check_writable(tensor, name):
     if tensor._view is not None and edge is not None:
         base, _, steps = tensor._view
         if isinstance(base._edge, Leaf):
-            raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation.")
+            raise RuntimeError(
+                f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation."
+            )
         if steps is None:
             raise RuntimeError(
                 f"{name}: this tensor is a view made by a function that returns multiple views (split, chunk, unbind); "
@@ -193,4 +195,3 @@ write_region.grad(
     input=lambda g, steps, xp: xp.where(xp.asarray(_outside(g, steps)), g, 0.0),
     src=lambda g, steps, xp: _walk(xp, g, steps),
 )
-

@@ -20,8 +20,7 @@ def _matmul(xp, input, other):
 
 
 _matmul.grad(
-    input=lambda g, other, xp: xp.matmul(g, _swap(xp, other)),
-    other=lambda g, input, xp: xp.matmul(_swap(xp, input), g),
+    input=lambda g, other, xp: xp.matmul(g, _swap(xp, other)), other=lambda g, input, xp: xp.matmul(_swap(xp, input), g)
 )
 
 
@@ -57,7 +56,6 @@ def _mismatch(a, b):
         text = [f"{x.shape[0]}x{x.shape[1]}" if x.ndim == 2 else str(x.shape[0]) for x in (a, b)]
         return f"mat1 and mat2 shapes cannot be multiplied ({text[0]} and {text[1]})"
     return f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} cannot be multiplied: the inner sizes must agree and the leading ones broadcast"
-
 
 
 def _expect_dims(input, mat2, dims, name):
@@ -208,7 +206,9 @@ def _letters(equation, operands):
     inputs, arrow, output = equation.partition("->")
     terms = inputs.split(",")
     if len(terms) != len(operands):
-        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})")
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})"
+        )
     used = set(equation) - set(".,->")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used]
     longest = 0
@@ -220,7 +220,9 @@ def _letters(equation, operands):
     for term, x in zip(terms, operands, strict=True):
         n = x.ndim - len(term.replace("...", ""))
         if n < 0 or ("..." not in term and n):
-            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand")
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand"
+            )
         spelled.append(term.replace("...", dots[longest - n :] if n else ""))
     if arrow:
         output = output.replace("...", dots)
@@ -258,7 +260,9 @@ def einsum(equation, *operands):
     for term, x in zip(terms, ready, strict=True):
         full = tuple(sizes[c] for c in term)
         if any(n not in (1, sizes[c]) for c, n in zip(term, x.shape, strict=True)):
-            raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}")
+            raise RuntimeError(
+                f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}"
+            )
         wide.append(x if tuple(x.shape) == full else x.expand(*full))
     return _einsum(*wide, spec=f"{','.join(terms)}->{output}")
 
@@ -270,7 +274,10 @@ def tensordot(a, b, dims=2):
     if isinstance(dims, int):
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        left, right = ([d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])] for ds, t in zip(dims, (a, b), strict=True))
+        left, right = (
+            [d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])]
+            for ds, t in zip(dims, (a, b), strict=True)
+        )
     keep_a = [d for d in range(a.ndim) if d not in left]
     keep_b = [d for d in range(b.ndim) if d not in right]
     for i, j in zip(left, right, strict=True):  # an axis of length 1 on one side only is summed on the other

@@ -45,9 +45,7 @@ _linear_cross_entropy.vjp(_linear_cross_entropy_vjp)
 _linear_cross_entropy.fuse(cuda="mytorch.kernels.triton.linear_cross_entropy")
 
 
-def by_kernel(
-    input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, fused
-):
+def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, fused):
     """The loss by the kernel of input's device, in float32 for half precision; None where there is none, or it can't.
 
     Args:

@@ -18,7 +18,9 @@ from .precision import in_precision
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32")
-def _cross_entropy(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def _cross_entropy(
+    xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
+):
     """Cross-entropy of rows of logits (N, C) with class indices (N,)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
@@ -64,7 +66,6 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 _cross_entropy.grad(input=_cross_entropy_grad)
 _cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
-
 
 
 def raw_of(x):
@@ -156,7 +157,9 @@ def cross_entropy(
         classes, rows, out_shape = shape[0], input.reshape(1, -1), ()
     else:
         if input.ndim < 2 or (shape[0], *shape[2:]) != tuple(target.shape):
-            raise ValueError(f"cross_entropy: target has shape {tuple(target.shape)}, but logits of shape {shape} want {(shape[0], *shape[2:])}.")
+            raise ValueError(
+                f"cross_entropy: target has shape {tuple(target.shape)}, but logits of shape {shape} want {(shape[0], *shape[2:])}."
+            )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
         rows = input if input.ndim == 2 else input.movedim(1, -1).reshape(-1, classes)
     index = class_indices(target, "cross_entropy").reshape(-1)
@@ -214,7 +217,10 @@ _cross_entropy_soft.fuse(cuda="mytorch.kernels.triton.cross_entropy_soft")
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused):
     """Cross-entropy with probabilities as targets."""
     if input.device.type != "cpu":
-        rows = [(x if x.ndim < 3 else x.movedim(1, -1)).reshape(-1, x.shape[1 if x.ndim > 1 else 0]) for x in (input, target)]
+        rows = [
+            (x if x.ndim < 3 else x.movedim(1, -1)).reshape(-1, x.shape[1 if x.ndim > 1 else 0])
+            for x in (input, target)
+        ]
         out = _cross_entropy_soft(
             *rows, weight=raw_of(weight), label_smoothing=float(label_smoothing), reduction=reduction, fused=fused
         )
@@ -231,8 +237,6 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
         return losses
     total = losses.sum()
     return total / (math.prod(input.shape) / classes) if reduction == "mean" else total
-
-
 
 
 # -- the other losses -----------------------------------------------------------------------------------------
@@ -278,7 +282,9 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     index = class_indices(target, "nll_loss")
     index = index.reshape(1) if single else index
     if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
-        raise ValueError(f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}.")
+        raise ValueError(
+            f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}."
+        )
     _check_classes(index, classes, ignore_index, "nll_loss")
     xp = xp_of(index)
     kept = index != ignore_index
@@ -344,7 +350,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         RuntimeError: probabilities outside [0, 1].
     """
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size.")
+        raise ValueError(
+            f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size."
+        )
     raw = raw_of(input)
     if isinstance(raw, ndarray) and raw.size and not ((raw >= 0) & (raw <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
@@ -379,7 +387,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 @in_precision("float32")
-def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
     """The negative log-likelihood of counts under Poisson rates (or their logarithms)."""
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -492,9 +502,7 @@ def triplet_margin_with_distance_loss(
 
 @in_precision("float32")
 @at_inputs
-def multi_margin_loss(
-    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
-):
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)

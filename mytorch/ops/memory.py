@@ -156,7 +156,9 @@ def split_with_sizes(input, split_sizes, dim=0):
 
 METHODS["unsafe_chunk"] = METHODS["chunk"]
 METHODS["unsafe_split"] = METHODS["split"]
-METHODS["narrow_copy"] = public(name="narrow_copy", inplace=False)(lambda input, dim, start, length: input.narrow(dim, start, length).clone())
+METHODS["narrow_copy"] = public(name="narrow_copy", inplace=False)(
+    lambda input, dim, start, length: input.narrow(dim, start, length).clone()
+)
 METHODS["narrow_copy"].__doc__ = "A copy of `narrow`."
 
 
@@ -202,13 +204,20 @@ def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad
 
 def _removed(name, instead):
     def method(self, *args, **kwargs):
-        raise RuntimeError(f"This function was deprecated since version 1.9 and is now removed. `{name}`: use {instead} instead.")
+        raise RuntimeError(
+            f"This function was deprecated since version 1.9 and is now removed. `{name}`: use {instead} instead."
+        )
 
     public(name=name, function=False, inplace=False)(method)
     method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-for _name, _instead in (("lstsq", "linalg.lstsq"), ("eig", "linalg.eig"), ("solve", "linalg.solve"), ("symeig", "linalg.eigh")):
+for _name, _instead in (
+    ("lstsq", "linalg.lstsq"),
+    ("eig", "linalg.eig"),
+    ("solve", "linalg.solve"),
+    ("symeig", "linalg.eigh"),
+):
     _removed(_name, _instead)
 _constant("dense_dim", lambda self: self.ndim)
 _attribute("is_mps", lambda self: False)

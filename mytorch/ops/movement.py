@@ -23,7 +23,9 @@ def as_shape(shape):
     try:
         return tuple(operator.index(n) for n in shape)
     except TypeError:
-        raise TypeError(f"argument 'size' must be tuple of ints, not {', '.join(kind(n) for n in shape)} ({shape}).") from None
+        raise TypeError(
+            f"argument 'size' must be tuple of ints, not {', '.join(kind(n) for n in shape)} ({shape})."
+        ) from None
 
 
 @op(dtype="same", view=True, name="reshape")
@@ -161,9 +163,14 @@ def t(input):
 def movedim(input, source, destination):
     """Axes moved from the places `source` to the places `destination`."""
     sources = [normalize_dim(d, input.ndim) for d in (source if isinstance(source, (tuple, list)) else (source,))]
-    targets = [normalize_dim(d, input.ndim) for d in (destination if isinstance(destination, (tuple, list)) else (destination,))]
+    targets = [
+        normalize_dim(d, input.ndim)
+        for d in (destination if isinstance(destination, (tuple, list)) else (destination,))
+    ]
     if len(sources) != len(targets):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})")
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})"
+        )
     order = [d for d in range(input.ndim) if d not in sources]
     for target, d in sorted(zip(targets, sources, strict=True)):
         order.insert(target, d)
@@ -202,7 +209,9 @@ def unflatten(input, dim, sizes):
     if -1 in sizes and known and n % known == 0:
         sizes = tuple(n // known if s == -1 else s for s in sizes)
     if math.prod(sizes) != n:
-        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({n}) in the input tensor")
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({n}) in the input tensor"
+        )
     return _reshape(input, shape=(*input.shape[:d], *sizes, *input.shape[d + 1 :]))
 
 
@@ -344,7 +353,9 @@ def cat(tensors, dim=0, *, axis=None):
         raise RuntimeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated")
     d = normalize_dim(dim, first.ndim)
     for i, other in enumerate(kept):
-        if other.ndim != first.ndim or any(a != b for j, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if j != d):
+        if other.ndim != first.ndim or any(
+            a != b for j, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if j != d
+        ):
             raise RuntimeError(
                 f"cat: Sizes of tensors must match except in dimension {d}. Expected {tuple(first.shape)} but got "
                 f"{tuple(other.shape)} for tensor number {i} in the list."
@@ -403,7 +414,12 @@ def _rejoined(xp, parts, dim):
     if is_raw(first) and len(parts) > 1 and first.size:
         owner, strides, at, length = _owner(first), first.strides, address(first), 0
         for part in parts:
-            if _owner(part) is not owner or part.strides != strides or part.dtype != first.dtype or address(part) != at + length * strides[dim]:
+            if (
+                _owner(part) is not owner
+                or part.strides != strides
+                or part.dtype != first.dtype
+                or address(part) != at + length * strides[dim]
+            ):
                 break
             length += part.shape[dim]
         else:

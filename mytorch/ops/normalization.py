@@ -56,7 +56,6 @@ _layer_norm.vjp(_layer_norm_vjp)
 _layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.layer_norm")
 
 
-
 def _width(input, normalized_shape, weight, bias, name):
     """The number of elements that are normalised together, with the shapes checked."""
     shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
@@ -67,7 +66,9 @@ def _width(input, normalized_shape, weight, bias, name):
         )
     for label, p in (("weight", weight), ("bias", bias)):
         if p is not None and tuple(p.shape) != shape:
-            raise RuntimeError(f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}.")
+            raise RuntimeError(
+                f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}."
+            )
     return math.prod(shape)
 
 
@@ -193,7 +194,9 @@ def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, ep
 
 def _check_residual(input, residual, name):
     if tuple(input.shape) != tuple(residual.shape):
-        raise RuntimeError(f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}.")
+        raise RuntimeError(
+            f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
+        )
 
 
 @op(
@@ -209,7 +212,9 @@ def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
     g_total, g_out = g
     gx = g_weight = None
     if g_out is not None:
-        gx, g_weight = _rms_norm_vjp(g_out, total, weight, (shapes[0], *shapes[2:]), rstd, width, (True, *needs[2:]), xp)
+        gx, g_weight = _rms_norm_vjp(
+            g_out, total, weight, (shapes[0], *shapes[2:]), rstd, width, (True, *needs[2:]), xp
+        )
     gx = _both(gx, g_total)
     return gx, gx, g_weight
 
@@ -270,11 +275,7 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
     if needs[0]:
         scale = rstd if weight is None else rstd * _channels(xp, weight, len(input.shape))
         gx = (g - (g_sum + normed * gn_sum) * (1.0 / n)) * scale
-    return (
-        gx,
-        xp.reshape(gn_sum, (-1,)) if needs[1] else None,
-        xp.reshape(g_sum, (-1,)) if needs[2] else None,
-    )
+    return (gx, xp.reshape(gn_sum, (-1,)) if needs[1] else None, xp.reshape(g_sum, (-1,)) if needs[2] else None)
 
 
 _batch_norm.vjp(_batch_norm_vjp)
@@ -381,7 +382,16 @@ def _affine(out, weight, bias):
 
 
 def instance_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *, fused=None
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+    *,
+    fused=None,
 ):
     """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
 

@@ -64,7 +64,11 @@ def _not_a_tensor(error, name, args):
 
 def takes_out(function):
     """A function with an `out=` argument added; itself if it has one, or is an op (which has)."""
-    if hasattr(function, "op") or not inspect.isfunction(function) or "out" in function.__code__.co_varnames[: _named(function.__code__)]:
+    if (
+        hasattr(function, "op")
+        or not inspect.isfunction(function)
+        or "out" in function.__code__.co_varnames[: _named(function.__code__)]
+    ):
         return function
 
     @functools.wraps(function)
@@ -76,5 +80,3 @@ def takes_out(function):
         return result if out is None else write_out(result, out, function.__name__)
 
     return with_out
-
-

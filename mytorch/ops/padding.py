@@ -37,7 +37,9 @@ def pad(input, pad, mode="constant", value=None):
     if len(widths) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(widths) // 2 > input.ndim:
-        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got padding length {len(widths)} and input of dimension {input.ndim}")
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length {len(widths)} and input of dimension {input.ndim}"
+        )
     if mode not in ("constant", *_MODES):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + [
@@ -47,7 +49,9 @@ def pad(input, pad, mode="constant", value=None):
         for axis, (a, b) in enumerate(pairs):
             if a or b:
                 if input.shape[axis] == 0:
-                    raise RuntimeError(f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}")
+                    raise RuntimeError(
+                        f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}"
+                    )
                 order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
                 input = _index(input, index=(slice(None),) * axis + (order,))
         return input
@@ -64,7 +68,9 @@ def pad(input, pad, mode="constant", value=None):
     for (a, b), n in zip(pairs, input.shape, strict=True):
         limit = n - 1 if mode == "reflect" else n
         if (a or b) and max(a, b) > limit:
-            raise RuntimeError(f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}")
+            raise RuntimeError(
+                f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}"
+            )
     for axis, (a, b) in enumerate(pairs):
         if a or b:  # each axis is a lookup of its own elements
             order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])

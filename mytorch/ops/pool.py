@@ -99,7 +99,14 @@ def _max_pool_pick(xp, x, *, chosen, kernel, stride, padding, dilation):
 
 _max_pool.grad(
     input=lambda g, chosen, shape, kernel, stride, padding, dilation, xp: xp.call(
-        _max_pool_scatter, g, chosen=chosen, shape=shape, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+        _max_pool_scatter,
+        g,
+        chosen=chosen,
+        shape=shape,
+        kernel=kernel,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
     )
 )
 _max_pool_scatter.grad(
@@ -125,7 +132,9 @@ def _batched(input, d, name):
     if input.ndim == d + 1:
         return input.unsqueeze(0), True
     if input.ndim != d + 2:
-        raise RuntimeError(f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor, got shape {tuple(input.shape)}.")
+        raise RuntimeError(
+            f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor, got shape {tuple(input.shape)}."
+        )
     return input, False
 
 
@@ -137,11 +146,15 @@ def _max_pooling(d):
         kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
         stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
         if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
-            raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
+            raise RuntimeError(
+                f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
+            )
         x, single = _batched(input, d, name)
         out_size = _sizes(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
         if any(o <= 0 for o in out_size):
-            raise RuntimeError(f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small.")
+            raise RuntimeError(
+                f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
+            )
         geometry = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
         out, chosen = _max_pool(x, out_size=out_size, **geometry)
         out = out.squeeze(0) if single else out
@@ -211,11 +224,15 @@ def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
 def _avg_pooling(d):
     name = f"avg_pool{d}d"
 
-    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    def avg_pool(
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+    ):
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
         stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
         if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
-            raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}.")
+            raise RuntimeError(
+                f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
+            )
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         x, single = _batched(input, d, name)
@@ -274,7 +291,9 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 def _targets(input, output_size, d, name):
     sizes = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * d
     if len(sizes) != d or input.ndim not in (d + 1, d + 2):
-        raise RuntimeError(f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}.")
+        raise RuntimeError(
+            f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."
+        )
     return tuple(n if s is None else int(s) for s, n in zip(sizes, input.shape[-d:], strict=True))
 
 
@@ -388,7 +407,6 @@ def _unpooling(d):
 max_unpool1d, max_unpool2d, max_unpool3d = (_unpooling(d) for d in (1, 2, 3))
 
 
-
 # -- fractional: windows at random places -----------------------------------------------------------------------
 
 
@@ -431,17 +449,20 @@ def _fractional_pooling(d):
         spatial = tuple(x.shape[2:])
         for n, o, k in zip(spatial, sizes, kernel, strict=True):
             if o < 1 or o + k - 1 > n:
-                raise RuntimeError(f"{name}: the window {kernel} is too large for the input {spatial} and the output {sizes}.")
+                raise RuntimeError(
+                    f"{name}: the window {kernel} is too large for the input {spatial} and the output {sizes}."
+                )
         samples = rand(*x.shape[:2], d, dtype=x.dtype, device=x.device) if _random_samples is None else _random_samples
         if tuple(samples.shape) != (*x.shape[:2], d):
-            raise RuntimeError(f"{name}: expected _random_samples of shape {(*x.shape[:2], d)}, got {tuple(samples.shape)}.")
+            raise RuntimeError(
+                f"{name}: expected _random_samples of shape {(*x.shape[:2], d)}, got {tuple(samples.shape)}."
+            )
         raw, u = x._data._array, samples._data._array
         xp = xp_of(raw)
         if d == 2:  # the first number is for the last axis, as in PyTorch
             u = u[..., ::-1]
         starts = [
-            _starts(xp, u[..., i], n, o, k)
-            for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))
+            _starts(xp, u[..., i], n, o, k) for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))
         ]
         flat_x = raw.reshape(*raw.shape[:2], -1)
         best = where = None

@@ -152,13 +152,17 @@ class Generator:
         raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
         if self.device.type != "cpu":
             if len(raw) != 24:
-                raise RuntimeError(f"set_state: expected the 24 bytes of a GPU's Generator.get_state(), got {len(raw)}.")
+                raise RuntimeError(
+                    f"set_state: expected the 24 bytes of a GPU's Generator.get_state(), got {len(raw)}."
+                )
             self._written = None
             offset, draws = np.frombuffer(raw[8:], np.int64).tolist()
             self.go_to((int(np.frombuffer(raw[:8], np.uint64)[0]), offset, draws))
             return self
         if len(raw) != 24 + 4 * 624:
-            raise RuntimeError(f"set_state: expected the {24 + 4 * 624} bytes of Generator.get_state(), got {len(raw)}.")
+            raise RuntimeError(
+                f"set_state: expected the {24 + 4 * 624} bytes of Generator.get_state(), got {len(raw)}."
+            )
         self._seed = int(np.frombuffer(raw[:8], np.uint64)[0])
         position = int(np.frombuffer(raw[8:16], np.int64)[0])
         spare = float(np.frombuffer(raw[16:24], np.float64)[0])
@@ -225,7 +229,9 @@ class Generator:
         """
         if self.device.type == "cpu":
             return self._source
-        capturing.refuse("a draw from CuPy's generator (Poisson, binomial, gamma)", "each replay would give the same numbers.")
+        capturing.refuse(
+            "a draw from CuPy's generator (Poisson, binomial, gamma)", "each replay would give the same numbers."
+        )
         _, call = self.next_draw()
         xp, there = on(self.device)
         with there:
@@ -239,7 +245,11 @@ class Generator:
             return self._made_floats("normal", shape, numpy_dtype, mean, std)
         n = math.prod(shape)
         if n < 16:
-            return np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64).astype(numpy_dtype).reshape(shape)
+            return (
+                np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64)
+                .astype(numpy_dtype)
+                .reshape(shape)
+            )
         work = np.float64 if numpy_dtype == np.float64 else np.float32
         unit = self.uniform((n,), work)
         rest = n % 16
@@ -342,7 +352,9 @@ def generator_for(where, generator=None):
     """
     if generator is not None:
         if generator.device.type != where.type:
-            raise RuntimeError(f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'")
+            raise RuntimeError(
+                f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'"
+            )
         if generator.device != where:
             raise RuntimeError(f"Expected a '{where}' device for generator but found '{generator.device}'")
         return generator
@@ -460,7 +472,9 @@ def randn(*size, generator=None, out=None, dtype=None, device=None, requires_gra
 
 
 @public(method=False)
-def randint(low, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+def randint(
+    low, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named
+):
     """Whole numbers in [low, high) (or [0, low)), int64 unless a dtype is given.
 
     Raises:
@@ -477,7 +491,9 @@ def randint(low, high=None, size=None, *, generator=None, out=None, dtype=None, 
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
-    return _finish(source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out, pin)
+    return _finish(
+        source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out, pin
+    )
 
 
 @public(method=False)
@@ -570,7 +586,11 @@ def random_(self, from_=None, to=None, *, generator=None):
         elif own is dtypes.bool_:
             high = 2
         if own is dtypes.int64 and source.device is CPU:
-            return _fill(self, (source.words64(raw.size) & np.uint64((1 << 63) - 1)).astype(np.int64).reshape(raw.shape), "random_")
+            return _fill(
+                self,
+                (source.words64(raw.size) & np.uint64((1 << 63) - 1)).astype(np.int64).reshape(raw.shape),
+                "random_",
+            )
     else:
         low, high = from_, to
     return _fill(self, source.integers(low, high, raw.shape), "random_")
@@ -627,7 +647,9 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
         if (weights.sum(-1) <= 0).any():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         if not replacement and num_samples > (weights > 0).sum(-1).min():
-            raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
+            raise RuntimeError(
+                "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
+            )
     rows, n = weights.shape
     if replacement and num_samples > 1:
         edges = xp.cumsum(weights, axis=-1)
@@ -682,7 +704,9 @@ def geometric_(self, p, *, generator=None):
     raw, source = _drawn(self, generator)
     xp = on(source.device)[0]
     u = source.uniform(raw.shape, np.float64)
-    return _fill(self, xp.ceil(xp.log(xp.maximum(u, 1e-300)) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_")
+    return _fill(
+        self, xp.ceil(xp.log(xp.maximum(u, 1e-300)) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_"
+    )
 
 
 @public(function=False, inplace=False)
@@ -715,7 +739,9 @@ def standard_gamma(shape_parameter, generator=None):
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
-    return Tensor._wrap(on(source.device)[0].asarray(source.library().poisson(raw.astype(np.float64))).astype(raw.dtype))
+    return Tensor._wrap(
+        on(source.device)[0].asarray(source.library().poisson(raw.astype(np.float64))).astype(raw.dtype)
+    )
 
 
 @public(inplace=False, method=False)

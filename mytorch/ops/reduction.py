@@ -104,7 +104,9 @@ def _mean(xp, input, *, dim=None, keepdim=False):
     return (total / n if n else total * math.nan).astype(input.dtype, copy=False)
 
 
-_mean.grad(input=lambda g, shape, dim, keepdim, xp: spread(xp, g * (1 / max_(count(shape, dim), 1)), shape, dim, keepdim))
+_mean.grad(
+    input=lambda g, shape, dim, keepdim, xp: spread(xp, g * (1 / max_(count(shape, dim), 1)), shape, dim, keepdim)
+)
 
 
 def max_(a, b):
@@ -254,7 +256,9 @@ _amax, _amin = _extreme("amax", "max"), _extreme("amin", "min")
 
 def _refuse_empty(input, dims, name):
     if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
-        raise IndexError(f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}.")
+        raise IndexError(
+            f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}."
+        )
 
 
 @public(inplace=False)
@@ -286,9 +290,7 @@ def _indexed(name, arg):
             values, where = xp.squeeze(values, dim), xp.squeeze(where, dim)
         return values, where
 
-    return extreme.grad(
-        input=lambda g, indices, shape, dim, keepdim, xp: place(xp, g, indices, shape, dim, keepdim)
-    )
+    return extreme.grad(input=lambda g, indices, shape, dim, keepdim, xp: place(xp, g, indices, shape, dim, keepdim))
 
 
 def place(xp, g, indices, shape, dim, keepdim):
@@ -370,7 +372,9 @@ def _arg(name):
         return position(input, dim=d, keepdim=keepdim)
 
     arg.__name__ = arg.__qualname__ = name
-    arg.__doc__ = f"The index (int64) of the {'largest' if 'max' in name else 'smallest'} element, of all or along `dim`."
+    arg.__doc__ = (
+        f"The index (int64) of the {'largest' if 'max' in name else 'smallest'} element, of all or along `dim`."
+    )
     return public(inplace=False)(arg)
 
 
@@ -414,8 +418,10 @@ def _logsumexp(xp, input, *, dim=None, keepdim=False):
 
 
 _logsumexp.grad(
-    input=lambda g, input, out, shape, dim, keepdim, xp: spread(xp, g, shape, dim, keepdim)
-    * xp.exp(input - spread(xp, xp.where(xp.isfinite(xp.detach(out)), out, 0.0), shape, dim, keepdim))
+    input=lambda g, input, out, shape, dim, keepdim, xp: (
+        spread(xp, g, shape, dim, keepdim)
+        * xp.exp(input - spread(xp, xp.where(xp.isfinite(xp.detach(out)), out, 0.0), shape, dim, keepdim))
+    )
 )
 
 
@@ -442,7 +448,9 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
         out = xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdim))
     else:
         out = xp.sum(x**ord, axis=axis, keepdims=keepdim) ** (1 / ord)
-    return xp.asarray(out).astype(x.dtype if x.dtype.itemsize != 4 or input.dtype.itemsize != 2 else input.dtype, copy=False)
+    return xp.asarray(out).astype(
+        x.dtype if x.dtype.itemsize != 4 or input.dtype.itemsize != 2 else input.dtype, copy=False
+    )
 
 
 def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
@@ -487,5 +495,3 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         return _nuclear(input, dim, keepdim)
     order = 2.0 if p in ("fro", None) else float(p)
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
-
-

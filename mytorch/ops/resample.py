@@ -92,7 +92,13 @@ def _nearest(n, out, scale, exact):
 
 
 def interpolate(
-    input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False
+    input,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
 ):
     """input (N, C, …) with its spatial axes resized to `size`, or by `scale_factor`.
 
@@ -107,15 +113,23 @@ def interpolate(
     """
     d = input.ndim - 2
     if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
-        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
     if (size is None) == (scale_factor is None):
-        raise ValueError("only one of size or scale_factor should be defined" if size is not None else "either size or scale_factor should be defined")
+        raise ValueError(
+            "only one of size or scale_factor should be defined"
+            if size is not None
+            else "either size or scale_factor should be defined"
+        )
     if mode in _DIMS and _DIMS[mode] != d:
         raise NotImplementedError(f"Got {input.ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
     if mode not in (*_DIMS, "nearest", "nearest-exact", "area"):
         raise NotImplementedError(f"interpolate: unknown mode {mode!r}.")
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
-        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
     spatial = tuple(input.shape[2:])
     if size is not None:
         out = several(size, d, "interpolate")
@@ -160,7 +174,9 @@ def pixel_shuffle(input, upscale_factor):
     r = upscale_factor
     *lead, c, h, w = input.shape
     if c % (r * r):
-        raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}")
+        raise RuntimeError(
+            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
+        )
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     n = len(lead)
     x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
@@ -172,7 +188,9 @@ def pixel_unshuffle(input, downscale_factor):
     r = downscale_factor
     *lead, c, h, w = input.shape
     if h % r or w % r:
-        raise RuntimeError(f"pixel_unshuffle expects height and width to be divisible by downscale_factor, got {h}x{w} and {r}")
+        raise RuntimeError(
+            f"pixel_unshuffle expects height and width to be divisible by downscale_factor, got {h}x{w} and {r}"
+        )
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     n = len(lead)
     x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
@@ -254,7 +272,9 @@ def affine_grid(theta, size, align_corners=False):
     n, _, *spatial = size
     d = len(spatial)
     if tuple(theta.shape) != (n, d, d + 1):
-        raise ValueError(f"Expected a batch of {d}D affine matrices of shape {n}x{d}x{d + 1} for size {tuple(size)}. Got {tuple(theta.shape)}.")
+        raise ValueError(
+            f"Expected a batch of {d}D affine matrices of shape {n}x{d}x{d + 1} for size {tuple(size)}. Got {tuple(theta.shape)}."
+        )
 
     def axis(count):
         points = np.linspace(-1, 1, count) if count > 1 else np.zeros(1)
@@ -293,9 +313,13 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     Source: Jaderberg et al., 2015; cubic convolution with a = -0.75 as in PyTorch.
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
-        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
     if padding_mode not in ("zeros", "border", "reflection"):
-        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+        )
     d = input.ndim - 2
     if d not in (2, 3) or grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != d:
         raise RuntimeError(

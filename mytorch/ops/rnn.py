@@ -5,7 +5,6 @@ left inside the loop is one small product with the hidden state. `sizes[t]` rows
 a packed batch are sorted by length, so they are the first ones.
 """
 
-
 from .core import op
 
 
@@ -34,7 +33,13 @@ def _rest(xp, x, rows):
     return xp.concatenate([x, xp.zeros((rows - x.shape[0], *x.shape[1:]), x.dtype)], 0)
 
 
-@op(name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"), autocast="half")
+@op(
+    name="lstm",
+    outputs=("out", "h_n", "c_n"),
+    differentiable=3,
+    residuals=("gates", "cells", "hiddens"),
+    autocast="half",
+)
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """One direction of one LSTM layer.
 
@@ -167,4 +172,3 @@ def _rnn_vjp(g, weight, shapes, outs, hiddens, sizes, reverse, relu, xp):
 
 
 rnn_layer.vjp(_rnn_vjp)
-

@@ -66,7 +66,9 @@ def _checked(input, dim, index, name):
     if raw.ndim != input.ndim:
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
     if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
-        raise RuntimeError(f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}")
+        raise RuntimeError(
+            f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}"
+        )
     return d, raw
 
 
@@ -96,7 +98,13 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     """
     src = value if src is None else src
     if reduce is not None:
-        return scatter_reduce(input, dim, index, _source(input, src, _index_raw(index, "scatter"), "scatter"), {"add": "sum", "multiply": "prod"}[reduce])
+        return scatter_reduce(
+            input,
+            dim,
+            index,
+            _source(input, src, _index_raw(index, "scatter"), "scatter"),
+            {"add": "sum", "multiply": "prod"}[reduce],
+        )
     d, raw = _checked(input, dim, index, "scatter")
     return _scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d)
 
@@ -132,7 +140,9 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         if reduce == "sum":
             return total
         count = where(touched, hits + (1 if include_self else 0), 1).to(input.dtype)
-        return total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor").to(input.dtype)
+        return (
+            total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor").to(input.dtype)
+        )
     if reduce not in ("prod", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "prod":
@@ -277,7 +287,9 @@ def put(input, index, source, accumulate=False):
 def put_(self, index, source, accumulate=False):
     """In-place version of `put`."""
     if index.numel() != source.numel():
-        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}")
+        raise RuntimeError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
     flat = self.reshape(-1)
     index_put_(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
     if flat._data._cell is None or flat._data._cell is not self._data._cell:
@@ -296,7 +308,8 @@ def take_along_dim(input, indices, dim=None):
     d = normalize_dim(dim, input.ndim)
     indices = where(indices < 0, indices + input.shape[d], indices)
     lead = np.broadcast_shapes(
-        tuple(1 if i == d else n for i, n in enumerate(input.shape)), tuple(1 if i == d else n for i, n in enumerate(indices.shape))
+        tuple(1 if i == d else n for i, n in enumerate(input.shape)),
+        tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
     )
     wide = tuple(input.shape[d] if i == d else n for i, n in enumerate(lead))
     picks = tuple(indices.shape[d] if i == d else n for i, n in enumerate(lead))
@@ -313,7 +326,9 @@ def masked_scatter(input, mask, source):
     order = xp_of(raw).cumsum(raw.reshape(-1)).reshape(raw.shape)  # how many come up to each place, itself included
     count = int(order.reshape(-1)[-1]) if raw.size else 0
     if source.numel() < count:
-        raise RuntimeError(f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}.")
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}."
+        )
     positions = xp_of(raw).where(raw, order - 1, 0)
     picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else input
     return where(mask, picked, input)
@@ -342,14 +357,19 @@ def _scattered_view(view):
     return write
 
 
-select_scatter = public(name="select_scatter", inplace=False)(_scattered_view(lambda t, dim, index: t.select(dim, index)))
+select_scatter = public(name="select_scatter", inplace=False)(
+    _scattered_view(lambda t, dim, index: t.select(dim, index))
+)
 select_scatter.__doc__ = "A copy of input with the slice at `index` along `dim` replaced by src."
 slice_scatter = public(name="slice_scatter", inplace=False)(
-    _scattered_view(lambda t, dim=0, start=None, end=None, step=1: t[(slice(None),) * normalize_dim(dim, t.ndim) + (slice(start, end, step),)])
+    _scattered_view(
+        lambda t, dim=0, start=None, end=None, step=1: t[
+            (slice(None),) * normalize_dim(dim, t.ndim) + (slice(start, end, step),)
+        ]
+    )
 )
 slice_scatter.__doc__ = "A copy of input with the slice start:end:step along `dim` replaced by src."
 diagonal_scatter = public(name="diagonal_scatter", inplace=False)(
     _scattered_view(lambda t, offset=0, dim1=0, dim2=1: t.diagonal(offset, dim1, dim2))
 )
 diagonal_scatter.__doc__ = "A copy of input with a diagonal replaced by src."
-

@@ -119,7 +119,9 @@ def select(input, dim, index):
     d = normalize_dim(dim, input.ndim)
     index = int(index)
     if not -input.shape[d] <= index < input.shape[d]:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {d}")
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {d}"
+        )
     return _index(input, index=(slice(None),) * d + (index,))
 
 
@@ -140,7 +142,11 @@ def _unfold_add(xp, g, *, shape, dim, size, step):
     return out
 
 
-_unfold.grad(input=lambda g, shape, dim, size, step, xp: xp.call(_unfold_add, g, shape=tuple(shape), dim=dim, size=size, step=step))
+_unfold.grad(
+    input=lambda g, shape, dim, size, step, xp: xp.call(
+        _unfold_add, g, shape=tuple(shape), dim=dim, size=size, step=step
+    )
+)
 _unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, size=size, step=step))
 
 
@@ -295,7 +301,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):
-        raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} and input.size({d}) = {n}")
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} and input.size({d}) = {n}"
+        )
     order = np.repeat(np.arange(n), times.reshape(-1) if times.ndim and times.size > 1 else int(times.reshape(-1)[0]))
     return _index(input, index=(slice(None),) * d + (order,))
 
@@ -356,7 +364,9 @@ def _diagonal_zeros(xp, g, *, shape, offset, dim1, dim2):
 
 
 _diagonal.grad(
-    input=lambda g, shape, offset, dim1, dim2, xp: xp.call(_diagonal_zeros, g, shape=tuple(shape), offset=offset, dim1=dim1, dim2=dim2)
+    input=lambda g, shape, offset, dim1, dim2, xp: xp.call(
+        _diagonal_zeros, g, shape=tuple(shape), offset=offset, dim1=dim1, dim2=dim2
+    )
 )
 _diagonal_zeros.grad(g=lambda g, offset, dim1, dim2, xp: xp.call(_diagonal, g, offset=offset, dim1=dim1, dim2=dim2))
 
@@ -419,7 +429,9 @@ def _triangle_indices(name, make):
         return found if device is None else found.to(device)
 
     indices.__name__ = name
-    indices.__doc__ = f"The (2, n) indices of the {'lower' if 'tril' in name else 'upper'} triangle of a row x col matrix."
+    indices.__doc__ = (
+        f"The (2, n) indices of the {'lower' if 'tril' in name else 'upper'} triangle of a row x col matrix."
+    )
     return public(inplace=False, method=False)(indices)
 
 
@@ -493,5 +505,3 @@ def sum_to_size(input, *size):
     lead = input.ndim - len(size)
     dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(size) if n == 1 and input.shape[i + lead] != 1)
     return (input.sum(dims, keepdim=True) if dims else input).reshape(size)
-
-

@@ -22,7 +22,10 @@ from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_no
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 
-_pairs = {name: namedtuple(name, ("values", "indices")) for name in ("median", "mode", "kthvalue", "cummax", "cummin", "nanmedian")}
+_pairs = {
+    name: namedtuple(name, ("values", "indices"))
+    for name in ("median", "mode", "kthvalue", "cummax", "cummin", "nanmedian")
+}
 
 
 @op(dtype="same", name="prod", autocast="float32")
@@ -122,7 +125,9 @@ def _running(name, better):
         return _pairs[name](input.gather(d, indices), indices)
 
     running.__name__ = name
-    running.__doc__ = f"The running {'maximum' if name == 'cummax' else 'minimum'} along an axis and where it was: (values, indices)."
+    running.__doc__ = (
+        f"The running {'maximum' if name == 'cummax' else 'minimum'} along an axis and where it was: (values, indices)."
+    )
     return public(inplace=False)(running)
 
 
@@ -222,7 +227,9 @@ def _quantile_shares(q, interpolation):
         "nearest": lambda f: (f > 0.5) * 1.0,
     }
     if interpolation not in ways:
-        raise RuntimeError(f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+        raise RuntimeError(
+            f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
     raw_q = np.atleast_1d(np.asarray(host(_raw(q)) if hasattr(q, "_data") else q, np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
@@ -295,7 +302,9 @@ def aminmax(input, *, dim=None, keepdim=False):
 @in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """The sum, NaNs counting as 0."""
-    return sum_of(where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input, dim, keepdim, dtype=dtype)
+    return sum_of(
+        where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input, dim, keepdim, dtype=dtype
+    )
 
 
 @public(inplace=False)
@@ -317,7 +326,9 @@ def bincount(input, weights=None, minlength=0):
     if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     found = xp_of(raw).bincount(raw, weights=None if weights is None else _raw(weights), minlength=minlength)
-    return Tensor._wrap(found if weights is None else found.astype(np.float64 if _raw(weights).dtype != np.float32 else np.float32))
+    return Tensor._wrap(
+        found if weights is None else found.astype(np.float64 if _raw(weights).dtype != np.float32 else np.float32)
+    )
 
 
 @public(inplace=False)
@@ -394,7 +405,9 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     values = x[starts] if dim is None else np.moveaxis(x[starts], 0, dim)
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.append(np.flatnonzero(starts), len(x)))
-    return _chosen(input, values, inverse.reshape(raw.shape) if dim is None else inverse, counts, return_inverse, return_counts)
+    return _chosen(
+        input, values, inverse.reshape(raw.shape) if dim is None else inverse, counts, return_inverse, return_counts
+    )
 
 
 @public(inplace=False)
@@ -417,7 +430,11 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     x = cat(parts, dim) if len(parts) > 1 else input
     for _ in range(builtins.min(n, x.shape[dim])):
         size = x.shape[dim]
-        x = x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1) if x.dtype is not dtypes.bool_ else x.narrow(dim, 1, size - 1) != x.narrow(dim, 0, size - 1)
+        x = (
+            x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1)
+            if x.dtype is not dtypes.bool_
+            else x.narrow(dim, 1, size - 1) != x.narrow(dim, 0, size - 1)
+        )
     return x
 
 
@@ -436,7 +453,9 @@ def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
     """The running integral along `dim` by the trapezoid rule."""
     n = y.shape[dim]
     means = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
-    return (means * (diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx)).cumsum(dim)
+    return (means * (diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx)).cumsum(
+        dim
+    )
 
 
 @public(inplace=False)
@@ -467,7 +486,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         RuntimeError: more than two axes, or weights that do not fit or are negative.
     """
     if input.ndim > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions")
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
+        )
     x = input.reshape(1, input.numel()) if input.ndim < 2 else input
     x = x if x.dtype.category >= dtypes.FLOAT else cast(x, dtypes.default_dtype())
     weights = None
@@ -475,7 +496,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         if w is None:
             continue
         if w.ndim != 1 or w.shape[0] != x.shape[1]:
-            raise RuntimeError(f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got shape {tuple(w.shape)}")
+            raise RuntimeError(
+                f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got shape {tuple(w.shape)}"
+            )
         if bool((w < 0).any()):
             raise RuntimeError(f"cov(): {name} cannot be negative")
         weights = w if weights is None else weights * w
@@ -489,7 +512,11 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     centred = x - average
     scaled = centred if weights is None else centred * weights
     if (free if weights is None else float(free.detach())) <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.", UserWarning, stacklevel=3)
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+            UserWarning,
+            stacklevel=3,
+        )
         free = 0 if weights is None else free.clamp(min=0)
     return ((centred @ scaled.mH) / free).squeeze()
 
@@ -524,7 +551,9 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
         count = len(spacing) if isinstance(spacing, (tuple, list)) else None
         dims = list(range(input.ndim)) if count is None or count == input.ndim else None
         if dims is None:
-            raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.ndim}', but got a list of {count}")
+            raise RuntimeError(
+                f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.ndim}', but got a list of {count}"
+            )
     else:
         dims = [normalize_dim(d, input.ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
     steps = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)

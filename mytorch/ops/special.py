@@ -37,13 +37,29 @@ def _numpy_name(name):
     return lambda xp, x: getattr(xp, name)(x)
 
 
-asin = _simple("asin", lambda g, input, xp: g / xp.sqrt(1.0 - input * input), "arcsin", forward=_numpy_name("arcsin"), autocast="float32")
-acos = _simple("acos", lambda g, input, xp: -g / xp.sqrt(1.0 - input * input), "arccos", forward=_numpy_name("arccos"), autocast="float32")
+asin = _simple(
+    "asin",
+    lambda g, input, xp: g / xp.sqrt(1.0 - input * input),
+    "arcsin",
+    forward=_numpy_name("arcsin"),
+    autocast="float32",
+)
+acos = _simple(
+    "acos",
+    lambda g, input, xp: -g / xp.sqrt(1.0 - input * input),
+    "arccos",
+    forward=_numpy_name("arccos"),
+    autocast="float32",
+)
 atan = _simple("atan", lambda g, input: g / (input * input + 1.0), "arctan", forward=_numpy_name("arctan"))
 sinh = _simple("sinh", lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5, autocast="float32")
 cosh = _simple("cosh", lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5, autocast="float32")
-asinh = _simple("asinh", lambda g, input, xp: g / xp.sqrt(input * input + 1.0), "arcsinh", forward=_numpy_name("arcsinh"))
-acosh = _simple("acosh", lambda g, input, xp: g / xp.sqrt(input * input - 1.0), "arccosh", forward=_numpy_name("arccosh"))
+asinh = _simple(
+    "asinh", lambda g, input, xp: g / xp.sqrt(input * input + 1.0), "arcsinh", forward=_numpy_name("arcsinh")
+)
+acosh = _simple(
+    "acosh", lambda g, input, xp: g / xp.sqrt(input * input - 1.0), "arccosh", forward=_numpy_name("arccosh")
+)
 atanh = _simple("atanh", lambda g, input: g / (1.0 - input * input), "arctanh", forward=_numpy_name("arctanh"))
 deg2rad = _simple("deg2rad", lambda g: g * (math.pi / 180), text="Degrees as radians.")
 rad2deg = _simple("rad2deg", lambda g: g * (180 / math.pi), text="Radians as degrees.")
@@ -107,10 +123,29 @@ def _bessel(name, gradient, text):
     return record.grad(input=gradient)
 
 
-i1 = _bessel("i1", lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(_i0, input) - out / xp.where(input == 0, 1.0, input)), "The modified Bessel function of order one.")
+i1 = _bessel(
+    "i1",
+    lambda g, input, out, xp: (
+        g * xp.where(input == 0, 0.5, xp.call(_i0, input) - out / xp.where(input == 0, 1.0, input))
+    ),
+    "The modified Bessel function of order one.",
+)
 _i0 = _bessel("i0", lambda g, input, xp: g * xp.call(i1, input), "The modified Bessel function of order zero.")
-i1e = _bessel("i1e", lambda g, input, out, xp: g * (xp.where(input == 0, 0.5, xp.call(i0e, input) - out * (xp.sign(input) + 1 / xp.where(input == 0, 1.0, input)))), "exp(-|input|) i1(input).")
-i0e = _bessel("i0e", lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out), "exp(-|input|) i0(input).")
+i1e = _bessel(
+    "i1e",
+    lambda g, input, out, xp: (
+        g
+        * (
+            xp.where(
+                input == 0, 0.5, xp.call(i0e, input) - out * (xp.sign(input) + 1 / xp.where(input == 0, 1.0, input))
+            )
+        )
+    ),
+    "exp(-|input|) i1(input).",
+)
+i0e = _bessel(
+    "i0e", lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out), "exp(-|input|) i0(input)."
+)
 i0 = public(name="i0")(_i0)
 
 
@@ -152,6 +187,8 @@ hypot = _pair(
     "hypot", lambda xp, input, other: xp.hypot(input, other),
     lambda g, input, out: g * (input / out), lambda g, other, out: g * (other / out), dtype="float", text="sqrt(input^2 + other^2).",
 )  # fmt: skip
+
+
 def _complex_logaddexp(xp, input, other):
     """logaddexp; for complex numbers about the one with the larger real part."""
     if not xp.is_complex(input):
@@ -175,12 +212,34 @@ copysign = _pair(
     "copysign", lambda xp, input, other: xp.copysign(input, other),
     lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)), dtype="float", text="|input| with the sign of other.",
 )  # fmt: skip
-nextafter = _pair("nextafter", lambda xp, input, other: xp.nextafter(input, other), lambda g: g, lambda g: g * 0, text="The next number after input towards other.")
-heaviside = _pair("heaviside", lambda xp, input, other: xp.where(input == 0, other, (input > 0).astype(input.dtype)), text="0 below zero, 1 above, other at zero.")
+nextafter = _pair(
+    "nextafter",
+    lambda xp, input, other: xp.nextafter(input, other),
+    lambda g: g,
+    lambda g: g * 0,
+    text="The next number after input towards other.",
+)
+heaviside = _pair(
+    "heaviside",
+    lambda xp, input, other: xp.where(input == 0, other, (input > 0).astype(input.dtype)),
+    text="0 below zero, 1 above, other at zero.",
+)
 gcd = _pair("gcd", lambda xp, input, other: xp.gcd(input, other), text="The greatest common divisor of integers.")
 lcm = _pair("lcm", lambda xp, input, other: xp.lcm(input, other), text="The least common multiple of integers.")
-fmax = _pair("fmax", lambda xp, input, other: xp.fmax(input, other), lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0), lambda g, input, other, xp: xp.where((input >= other) | (other != other), 0.0, g), text="The larger of two; a NaN gives way to a number.")
-fmin = _pair("fmin", lambda xp, input, other: xp.fmin(input, other), lambda g, input, other, xp: xp.where((input <= other) | (other != other), g, 0.0), lambda g, input, other, xp: xp.where((input <= other) | (other != other), 0.0, g), text="The smaller of two; a NaN gives way to a number.")
+fmax = _pair(
+    "fmax",
+    lambda xp, input, other: xp.fmax(input, other),
+    lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0),
+    lambda g, input, other, xp: xp.where((input >= other) | (other != other), 0.0, g),
+    text="The larger of two; a NaN gives way to a number.",
+)
+fmin = _pair(
+    "fmin",
+    lambda xp, input, other: xp.fmin(input, other),
+    lambda g, input, other, xp: xp.where((input <= other) | (other != other), g, 0.0),
+    lambda g, input, other, xp: xp.where((input <= other) | (other != other), 0.0, g),
+    text="The smaller of two; a NaN gives way to a number.",
+)
 
 
 @public()
@@ -252,8 +311,18 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
 def _incomplete(name, sign, text):
     """An incomplete gamma function; differentiable in its second argument only, as in PyTorch."""
-    density = lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign  # noqa: E731
-    return _pair(name, lambda xp, input, other: _on_cpu(getattr(numeric, name))(xp, input, other), None, density, dtype="float", text=text)
+
+    def density(g, input, other, xp):
+        return g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
+
+    return _pair(
+        name,
+        lambda xp, input, other: _on_cpu(getattr(numeric, name))(xp, input, other),
+        None,
+        density,
+        dtype="float",
+        text=text,
+    )
 
 
 igamma = _incomplete("igamma", 1.0, "The regularised lower incomplete gamma function P(input, other).")
@@ -302,7 +371,24 @@ def _entr(input):
 
 def special_functions():
     """The functions of the `special` module, by name."""
-    names = ("erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "digamma", "polygamma", "logit", "sinc", "xlogy", "i0", "round", "softmax", "log_softmax", "logsumexp")
+    names = (
+        "erf",
+        "erfc",
+        "erfinv",
+        "exp2",
+        "expm1",
+        "log1p",
+        "digamma",
+        "polygamma",
+        "logit",
+        "sinc",
+        "xlogy",
+        "i0",
+        "round",
+        "softmax",
+        "log_softmax",
+        "logsumexp",
+    )
     table = {n: PUBLIC[n] for n in names if n in PUBLIC}
     table.update(
         gammaln=lgamma.caller, psi=digamma.caller, expit=PUBLIC["sigmoid"], multigammaln=mvlgamma, entr=_entr,

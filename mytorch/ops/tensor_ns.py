@@ -20,7 +20,11 @@ from .core import op
 
 
 def _tensor(x):
-    return x if isinstance(x, (Tensor, int, float, bool)) else Tensor._wrap(np.asarray(x) if isinstance(x, np.generic) else x)
+    return (
+        x
+        if isinstance(x, (Tensor, int, float, bool))
+        else Tensor._wrap(np.asarray(x) if isinstance(x, np.generic) else x)
+    )
 
 
 def _axis(function):
@@ -184,7 +188,9 @@ class RecordedArithmetic:
         shape = tuple(g.shape)
         if shape != edge.shape:
             lead = len(shape) - len(edge.shape)
-            axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(edge.shape) if n == 1 and shape[i + lead] != 1)
+            axes = tuple(range(lead)) + tuple(
+                i + lead for i, n in enumerate(edge.shape) if n == 1 and shape[i + lead] != 1
+            )
             g = (reduction.sum(g, axes, True) if axes else g).reshape(edge.shape)
         return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
 
@@ -298,5 +304,3 @@ def _replay(node, g):
 
 
 engine.recorded = RecordedArithmetic
-
-

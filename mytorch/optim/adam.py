@@ -86,7 +86,16 @@ class Adam(OneLaunch):
             kernel(arrays, betas, group["eps"], shrink, pull, step_size, root)
             return
         for piece in in_cache(arrays):
-            _step(xp_of(p), *piece, betas=betas, eps=group["eps"], shrink=shrink, pull=pull, step_size=step_size, root=root)
+            _step(
+                xp_of(p),
+                *piece,
+                betas=betas,
+                eps=group["eps"],
+                shrink=shrink,
+                pull=pull,
+                step_size=step_size,
+                root=root,
+            )
 
 
 def _step(xp, p, g, m, v, top=None, *, betas, eps, shrink, pull, step_size, root):

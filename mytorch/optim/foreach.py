@@ -33,7 +33,9 @@ def _each(name, value, count):
     """An argument for each of `count` tensors: a list's own items, or one value for all."""
     if isinstance(value, (list, tuple)):
         if len(value) != count:
-            raise RuntimeError(f"{name}: Tensor list must have same number of elements as scalar list, got {count} and {len(value)}")
+            raise RuntimeError(
+                f"{name}: Tensor list must have same number of elements as scalar list, got {count} and {len(value)}"
+            )
         return value
     if isinstance(value, Tensor) and value.ndim:
         raise RuntimeError(f"{name}: scalar tensor expected to be 0 dim but it has {value.ndim} dimensions")

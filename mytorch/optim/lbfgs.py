@@ -54,7 +54,9 @@ class LBFGS(Optimizer):
             if grad is None:
                 part = xp_of(raw).zeros(raw.size, raw.dtype)
             else:
-                part = xp_of(raw).ascontiguousarray((grad._data if isinstance(grad, Tensor) else grad)._array).reshape(-1)
+                part = (
+                    xp_of(raw).ascontiguousarray((grad._data if isinstance(grad, Tensor) else grad)._array).reshape(-1)
+                )
             parts.append(part.view(part.real.dtype) if part.dtype.kind == "c" else part)
         return xp_of(parts[0]).concatenate(parts)
 
@@ -132,7 +134,9 @@ class LBFGS(Optimizer):
             if _largest(d * t) <= change or abs(loss - before) < change:
                 break
         if shares is not None:
-            state["al"] = [*map(_kept, shares), *[None] * (group["history_size"] - len(shares))][: group["history_size"]]
+            state["al"] = [*map(_kept, shares), *[None] * (group["history_size"] - len(shares))][
+                : group["history_size"]
+            ]
         state.update(
             d=_kept(d), t=t, old_dirs=[_kept(y) for y, _, _ in history], old_stps=[_kept(s) for _, s, _ in history],
             ro=[_kept(r) for _, _, r in history], H_diag=_kept(scale), prev_flat_grad=_kept(previous.copy()),

@@ -37,7 +37,15 @@ class Lion(OneLaunch):
         check_range("beta parameter at index 0", betas[0], 0.0, 1.0)
         check_range("beta parameter at index 1", betas[1], 0.0, 1.0)
         check_range("weight_decay value", weight_decay)
-        check_flags("Lion", lr=lr, betas=betas, foreach=foreach, fused=fused, capturable=capturable, differentiable=differentiable)
+        check_flags(
+            "Lion",
+            lr=lr,
+            betas=betas,
+            foreach=foreach,
+            fused=fused,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
         super().__init__(
             params,
             {

@@ -26,7 +26,9 @@ class LRScheduler:
         else:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
-                    raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer")
+                    raise KeyError(
+                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer"
+                    )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._step_count = 0
@@ -229,7 +231,9 @@ class PolynomialLR(LRScheduler):
     def get_lr(self):
         if self.last_epoch == 0 or self.last_epoch > self.total_iters:
             return self._now()
-        factor = ((1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power
+        factor = (
+            (1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)
+        ) ** self.power
         return [lr * factor for lr in self._now()]
 
     def _get_closed_form_lr(self):
@@ -408,7 +412,9 @@ class OneCycleLR(LRScheduler):
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
                     if "momentum" not in group and "betas" not in group:
-                        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+                        raise ValueError(
+                            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+                        )
                     group["max_momentum"], group["base_momentum"] = max_momentum, base_momentum
                     self._set_momentum(group, max_momentum)
         super().__init__(optimizer, last_epoch)
@@ -485,7 +491,9 @@ class CyclicLR(LRScheduler):
         factor = self._factor(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
-                OneCycleLR._set_momentum(group, self.max_momentum - (self.max_momentum - self.base_momentum) * height * factor)
+                OneCycleLR._set_momentum(
+                    group, self.max_momentum - (self.max_momentum - self.base_momentum) * height * factor
+                )
         return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self):
@@ -497,7 +505,16 @@ class ReduceLROnPlateau(LRScheduler):
     """Multiplies the lr by factor when a metric has not improved for `patience` steps."""
 
     def __init__(
-        self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0, min_lr=0, eps=1e-8
+        self,
+        optimizer,
+        mode="min",
+        factor=0.1,
+        patience=10,
+        threshold=1e-4,
+        threshold_mode="rel",
+        cooldown=0,
+        min_lr=0,
+        eps=1e-8,
     ):
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
@@ -506,7 +523,13 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer = optimizer
-        self.mode, self.factor, self.patience, self.threshold, self.threshold_mode = mode, factor, patience, threshold, threshold_mode
+        self.mode, self.factor, self.patience, self.threshold, self.threshold_mode = (
+            mode,
+            factor,
+            patience,
+            threshold,
+            threshold_mode,
+        )
         self.cooldown, self.eps = cooldown, eps
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * len(optimizer.param_groups)
         self.last_epoch = 0
@@ -586,7 +609,9 @@ class SequentialLR(LRScheduler):
         if len(schedulers) < 1:
             raise ValueError("SequentialLR expects at least one scheduler to be chained, but got no scheduler.")
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError(f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}")
+            raise ValueError(
+                f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}"
+            )
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self.optimizer = optimizer

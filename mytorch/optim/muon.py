@@ -47,7 +47,9 @@ class Muon(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
-                    raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.shape}")
+                    raise ValueError(
+                        f"Muon only supports 2D parameters whereas we found a parameter with size: {p.shape}"
+                    )
 
     def update(self, p, g, state, group):
         if p.dtype.kind == "c":

@@ -116,9 +116,7 @@ class Optimizer:
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(
-                    f"parameter group didn't specify a value of required optimization parameter {name}"
-                )
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len({id(p) for p in params}) != len(params):
             warnings.warn(
@@ -273,7 +271,9 @@ class Optimizer:
             raise ValueError("loaded state dict has a different number of parameter groups")
         for mine, theirs in zip(self.param_groups, saved, strict=True):
             if len(mine["params"]) != len(theirs["params"]):
-                raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                )
         owners = dict(
             zip(
                 chain.from_iterable(g["params"] for g in saved),
@@ -452,7 +452,9 @@ def check_flags(optimizer, *, lr=None, betas=(), foreach=None, fused=None, captu
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if differentiable:
-        raise NotImplementedError(f"{optimizer}: differentiable=True is not supported; write the update with tensor operations.")
+        raise NotImplementedError(
+            f"{optimizer}: differentiable=True is not supported; write the update with tensor operations."
+        )
     if foreach and fused:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 

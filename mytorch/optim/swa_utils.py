@@ -167,7 +167,9 @@ class SWALR(LRScheduler):
         count = len(optimizer.param_groups)
         values = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * count
         if len(values) != count:
-            raise ValueError(f"swa_lr must have the same length as optimizer.param_groups. swa_lr has {len(values)} values, param_groups has {count}.")
+            raise ValueError(
+                f"swa_lr must have the same length as optimizer.param_groups. swa_lr has {len(values)} values, param_groups has {count}."
+            )
         for group, value in zip(optimizer.param_groups, values, strict=True):
             group["swa_lr"] = value
         if anneal_strategy not in ("cos", "linear"):

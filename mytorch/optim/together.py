@@ -116,13 +116,17 @@ class Together:
         if module is None or raws[0].dtype != np.float32:
             return None
         grads = [(p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array for p in params]
-        if multi_kernels(grads, group.get("fused")) is None or any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
+        if multi_kernels(grads, group.get("fused")) is None or any(
+            g.shape != r.shape for g, r in zip(grads, raws, strict=True)
+        ):
             return None
         return cls(optimizer, group, module, params, raws, grads)
 
     def table(self, members, *columns):
         """The kernels' table of the members' parameters, gradients and further columns."""
-        return self.module.table_of(self.xp, [self.raws[i] for i in members], [self.grads[i] for i in members], *columns)
+        return self.module.table_of(
+            self.xp, [self.raws[i] for i in members], [self.grads[i] for i in members], *columns
+        )
 
     def moments(self, name, members):
         """The raw arrays of a state value, zeros at first."""
@@ -142,7 +146,12 @@ class Together:
     def stays(self):
         """Whether the step's numbers stay in device memory."""
         optimizer = self.optimizer
-        return bool(optimizer._live) or self.group.get("capturable") or capturing.is_preparing() or optimizer._found_inf is not None
+        return (
+            bool(optimizer._live)
+            or self.group.get("capturable")
+            or capturing.is_preparing()
+            or optimizer._found_inf is not None
+        )
 
     def by_count(self):
         """(device state, indices of parameters) for each number of steps that parameters have behind them, raised by one."""
@@ -153,7 +162,10 @@ class Together:
                 yield self.module.new_state(self.xp, lr=lr, step=step), members
             return
         known = [optimizer._live.get(id(state.get("step"))) for state in states]
-        ages = [float(number(state.get("step", 0))) if live is None else live for live, state in zip(known, states, strict=True)]
+        ages = [
+            float(number(state.get("step", 0))) if live is None else live
+            for live, state in zip(known, states, strict=True)
+        ]
         for age, members in _alike(ages):
             live = age if isinstance(age, Live) else self._new_live(lr, age)
             for i in members:
@@ -185,7 +197,10 @@ class Together:
         return Live(self.module, self.xp, lr, step)
 
     def _refuse_first(self):
-        capturing.refuse(f"the first step of {type(self.optimizer).__name__}", "it makes the optimizer's state; run one before the capture.")
+        capturing.refuse(
+            f"the first step of {type(self.optimizer).__name__}",
+            "it makes the optimizer's state; run one before the capture.",
+        )
 
     def _prepare(self, key, live, lr):
         """Bring a Live up to date, and under capture let it be so before each replay."""

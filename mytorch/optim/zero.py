@@ -24,7 +24,13 @@ class ZeroRedundancyOptimizer(Optimizer):
     """
 
     def __init__(
-        self, params, optimizer_class, process_group=None, parameters_as_bucket_view=False, overlap_with_ddp=False, **defaults
+        self,
+        params,
+        optimizer_class,
+        process_group=None,
+        parameters_as_bucket_view=False,
+        overlap_with_ddp=False,
+        **defaults,
     ):
         from ..distributed.process_group import is_initialized, resolve
 
@@ -60,7 +66,10 @@ class ZeroRedundancyOptimizer(Optimizer):
             load[least] += p.numel()
         me = self.process_group.rank()
         groups = [
-            {**{k: v for k, v in group.items() if k != "param_names"}, "params": [p for p in group["params"] if self.owner[p] == me]}
+            {
+                **{k: v for k, v in group.items() if k != "param_names"},
+                "params": [p for p in group["params"] if self.owner[p] == me],
+            }
             for group in self.param_groups
         ]
         self.optim = self.optimizer_class(groups, **self.defaults)

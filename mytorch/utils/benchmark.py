@@ -38,7 +38,9 @@ class Measurement:
         return high - low
 
     def __repr__(self):
-        unit, scale = next((u, s) for u, s in (("s", 1), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)) if self.median >= s or u == "ns")
+        unit, scale = next(
+            (u, s) for u, s in (("s", 1), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)) if self.median >= s or u == "ns"
+        )
         spread = f"  IQR:    {self.iqr / scale:.2f} {unit}\n" if len(self.times) > 1 else ""
         blocks = f"{len(self.times)} measurement{'s' if len(self.times) > 1 else ''}, {self.number_per_run} runs per measurement"
         return f"<mytorch.utils.benchmark.Measurement>\n{self.description}\n  Median: {self.median / scale:.2f} {unit}\n{spread}  {blocks}"
@@ -53,7 +55,9 @@ class Timer:
         num_threads: threads of the library while it runs; by default one, as in PyTorch.
     """
 
-    def __init__(self, stmt="pass", setup="pass", *, globals=None, label=None, sub_label=None, description=None, num_threads=1):
+    def __init__(
+        self, stmt="pass", setup="pass", *, globals=None, label=None, sub_label=None, description=None, num_threads=1
+    ):
         self.text = ", ".join(t for t in (label or str(stmt), sub_label, description) if t)
         self.num_threads = num_threads
         self._timer = timeit.Timer(stmt, setup, self._now, dict(globals or {}))

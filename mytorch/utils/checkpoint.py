@@ -21,10 +21,4 @@ class _CallableModule(ModuleType):
 
 sys.modules[__name__].__class__ = _CallableModule
 
-__all__ = [
-    "CheckpointError",
-    "checkpoint",
-    "checkpoint_sequential",
-    "noop_context_fn",
-    "set_checkpoint_early_stop",
-]
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]

@@ -56,7 +56,9 @@ def draw(outputs, params=None, *, direction="TB", show_shapes=True, max_nodes=No
             lines.append(f'  n{me} [label="{label}", fillcolor="#a8cdf0"]')
             continue
         several = bool(node.plan.ports)
-        label = _label(node.label, () if several else node.shape, "" if several else node.dtype.name, show_shapes and not several)
+        label = _label(
+            node.label, () if several else node.shape, "" if several else node.dtype.name, show_shapes and not several
+        )
         lines.append(f'  n{me} [label="{label}", fillcolor="#dddddd"]')
         for parent, i in node.next_functions:
             if parent is None:

@@ -51,7 +51,9 @@ class CharTokenizer:
         if self._rare is None:
             unknown = sorted(set(text) - set(self._index))
             if unknown:
-                raise ValueError(f"the tokenizer's {self.vocab_size} characters don't include {''.join(unknown[:10])!r}.")
+                raise ValueError(
+                    f"the tokenizer's {self.vocab_size} characters don't include {''.join(unknown[:10])!r}."
+                )
         return [self._index.get(c, self._rare) for c in text]
 
     def decode(self, tokens):

@@ -283,7 +283,9 @@ def test_anomaly_names_the_op():
 
 def test_training_leaves_memory_flat():
     """Arrays that are alive after a step do not grow, with the garbage collector off."""
-    model = mytorch.nn.Sequential(mytorch.nn.Linear(8, 8), mytorch.nn.GELU(), mytorch.nn.LayerNorm(8), mytorch.nn.Linear(8, 2))
+    model = mytorch.nn.Sequential(
+        mytorch.nn.Linear(8, 8), mytorch.nn.GELU(), mytorch.nn.LayerNorm(8), mytorch.nn.Linear(8, 2)
+    )
     optimizer = mytorch.optim.AdamW(model.parameters())
 
     def step():
@@ -316,7 +318,12 @@ def test_split_takes_neighbouring_gradients_as_one_array():
     joined = _rejoined(np, parts, 1)
     assert np.shares_memory(joined, whole)
     np.testing.assert_array_equal(joined, whole)
-    for other in ([parts[1], parts[0]], [parts[0], parts[2]], [parts[0], parts[1].copy()], [whole[:, :4:2], whole[:, 4:8]]):
+    for other in (
+        [parts[1], parts[0]],
+        [parts[0], parts[2]],
+        [parts[0], parts[1].copy()],
+        [whole[:, :4:2], whole[:, 4:8]],
+    ):
         joined = _rejoined(np, other, 1)
         assert not np.shares_memory(joined, whole)
         np.testing.assert_array_equal(joined, np.concatenate(other, 1))

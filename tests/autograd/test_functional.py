@@ -21,7 +21,9 @@ CASES = {
     "jacobian of two": lambda L, F, x, y: F.jacobian(lambda a, b: (a @ b, b * 2), (x, y)),
     "jacobian of tuples": lambda L, F, x, y: F.jacobian(lambda a: (a * 2,), (x,)),
     "jacobian vectorized": lambda L, F, x, y: F.jacobian(lambda a, b: a @ b, (x, y), vectorize=True),
-    "jacobian forward": lambda L, F, x, y: F.jacobian(lambda a: a.exp().sum(1), x, vectorize=True, strategy="forward-mode"),
+    "jacobian forward": lambda L, F, x, y: F.jacobian(
+        lambda a: a.exp().sum(1), x, vectorize=True, strategy="forward-mode"
+    ),
     "jacobian unused": lambda L, F, x, y: F.jacobian(lambda a, b: a * 2, (x, y)),
     "hessian": lambda L, F, x, y: F.hessian(lambda a: (a**3).sum(), x),
     "hessian of two": lambda L, F, x, y: F.hessian(lambda a, b: ((a @ b) ** 3).sum(), (x, y)),
@@ -50,8 +52,6 @@ REFUSED = {
     "strategy": lambda L, F, x, y: F.jacobian(lambda a: a, x, strategy="sideways"),
     "forward without vectorize": lambda L, F, x, y: F.jacobian(lambda a: a, x, strategy="forward-mode"),
 }
-
-
 
 
 def _run(case, L):

@@ -54,7 +54,9 @@ def test_node_hooks_see_and_replace_gradients():
         h = x @ w
         y = (h * 3).sum()
         h.grad_fn.register_prehook(lambda go, seen=seen: seen.extend(g * 1 for g in go) or (go[0] * 2,))
-        handle = h.grad_fn.register_hook(lambda gi, go, seen=seen: seen.extend(g * 1 for g in (*gi, *go)) or (gi[0] + 1, gi[1]))
+        handle = h.grad_fn.register_hook(
+            lambda gi, go, seen=seen: seen.extend(g * 1 for g in (*gi, *go)) or (gi[0] + 1, gi[1])
+        )
         leaf = h.grad_fn.next_functions[1][0]
         leaf.register_hook(lambda gi, go, seen=seen: seen.append(go[0] * 1) or None)
         leaf.register_prehook(lambda go: (go[0] * 10,))
@@ -149,7 +151,9 @@ def test_hooks_on_several_gradients(mode):
 
         def hook(grads, log=log):
             grads = grads if isinstance(grads, list) else [grads]
-            log.append([None if g is None else round(float(g.sum()), 6) for g in grads] if mode == "all" else len(grads))
+            log.append(
+                [None if g is None else round(float(g.sum()), 6) for g in grads] if mode == "all" else len(grads)
+            )
 
         handle = L.autograd.graph.register_multi_grad_hook((a, b, c), hook, mode=mode)
         (a * 2 + b * 3).sum().backward()
@@ -304,7 +308,9 @@ def test_checkpoint_notices_what_differs_and_refuses_what_it_cannot():
         def __exit__(self, *exc):
             pass
 
-    checkpoint(lambda t: t.exp().sum(), x, use_reentrant=False, context_fn=lambda: (Context("forward"), Context("again"))).backward()
+    checkpoint(
+        lambda t: t.exp().sum(), x, use_reentrant=False, context_fn=lambda: (Context("forward"), Context("again"))
+    ).backward()
     assert entered == ["forward", "again"]
     with pytest.raises(ValueError, match="context_fn"):
         checkpoint(lambda t: t, x, use_reentrant=True, context_fn=lambda: None)

@@ -82,11 +82,7 @@ def test_names(torch):
         a, b = theirs, mine
         for part in path.split("."):
             a, b = getattr(a, part), getattr(b, part)
-    assert (
-        mine._utils.collate.default_collate
-        is mine.default_collate
-        is mine.dataloader.default_collate
-    )
+    assert mine._utils.collate.default_collate is mine.default_collate is mine.dataloader.default_collate
 
 
 @pytest.mark.parametrize(
@@ -108,23 +104,14 @@ def test_names(torch):
     ],
 )
 def test_signatures(name, torch):
-    mine, theirs = (
-        inspect.signature(getattr(lib.utils.data, name)).parameters for lib in (mytorch, torch)
-    )
+    mine, theirs = (inspect.signature(getattr(lib.utils.data, name)).parameters for lib in (mytorch, torch))
     assert list(mine) == list(theirs)
     assert [p.kind for p in mine.values()] == [p.kind for p in theirs.values()]
 
 
 def test_classes_take_types():
     data = mytorch.utils.data
-    for kind in (
-        data.Dataset,
-        data.IterableDataset,
-        data.Sampler,
-        data.DataLoader,
-        data.ConcatDataset,
-        data.Subset,
-    ):
+    for kind in (data.Dataset, data.IterableDataset, data.Sampler, data.DataLoader, data.ConcatDataset, data.Subset):
         assert kind[int] is not None
     with pytest.raises(TypeError, match="abstract"):
         data.IterableDataset()
@@ -173,25 +160,19 @@ BAD_LOADERS = [
 
 @pytest.mark.parametrize("options", BAD_LOADERS, ids=str)
 def test_bad_loaders(options, torch):
-    same(
-        lambda lib: [x.tolist() for x in lib.utils.data.DataLoader(list(range(3)), **options)],
-        torch,
-    )
+    same(lambda lib: [x.tolist() for x in lib.utils.data.DataLoader(list(range(3)), **options)], torch)
 
 
 def test_nothing_to_prefetch():
     loader = mytorch.utils.data.DataLoader([1, 2], num_workers=1, prefetch_factor=0)
     with pytest.raises(
-        AssertionError,
-        match="prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter",
+        AssertionError, match="prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
     ):
         iter(loader)
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"shuffle": True}, {"shuffle": False}, {"sampler": [1]}, {"batch_sampler": [[1]]}],
-    ids=str,
+    "options", [{"shuffle": True}, {"shuffle": False}, {"sampler": [1]}, {"batch_sampler": [[1]]}], ids=str
 )
 def test_bad_loaders_of_streams(options, torch):
     same(lambda lib: [x.tolist() for x in lib.utils.data.DataLoader(stream(lib), **options)], torch)
@@ -222,9 +203,7 @@ def test_attributes_that_are_fixed(name, torch):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}, {"batch_size": None}],
-    ids=str,
+    "options", [{}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}, {"batch_size": None}], ids=str
 )
 @pytest.mark.parametrize("length", [None, 3, 10])
 @pytest.mark.parametrize("workers", [0, 2])
@@ -286,9 +265,7 @@ def test_order_of_draws(workers, persistent, kind, options, torch):
             "shuffle": lambda: {"batch_size": None, "shuffle": True},
         }[options]()
         data = list(range(9))
-        loader = lib.utils.data.DataLoader(
-            data, num_workers=workers, persistent_workers=persistent, **given
-        )
+        loader = lib.utils.data.DataLoader(data, num_workers=workers, persistent_workers=persistent, **given)
         found = []
         for _ in range(3):
             found += [x if isinstance(x, int) else x.tolist() for x in loader]
@@ -355,9 +332,7 @@ def test_datasets(torch):
 
     cases = [
         lambda lib: lib.utils.data.TensorDataset(lib.ones(3), lib.ones(2)),
-        lambda lib: [
-            t.tolist() for t in lib.utils.data.TensorDataset(lib.arange(3), lib.arange(3) * 2)[1:]
-        ],
+        lambda lib: [t.tolist() for t in lib.utils.data.TensorDataset(lib.arange(3), lib.arange(3) * 2)[1:]],
         lambda lib: lib.utils.data.StackDataset(),
         lambda lib: lib.utils.data.StackDataset([1], a=[1]),
         lambda lib: lib.utils.data.StackDataset([1], [1, 2]),
@@ -382,14 +357,9 @@ def test_datasets(torch):
         lambda lib: overriding(lib, True),
         lambda lib: lib.utils.data.Dataset()[0],
         lambda lib: [list(s.indices) for s in lib.utils.data.random_split(range(10), [3, 7])],
+        lambda lib: [list(s.indices) for s in lib.utils.data.random_split(range(11), [0.3, 0.3, 0.4])],
         lambda lib: [
-            list(s.indices) for s in lib.utils.data.random_split(range(11), [0.3, 0.3, 0.4])
-        ],
-        lambda lib: [
-            list(s.indices)
-            for s in lib.utils.data.random_split(
-                range(11), [0.5, 0.5], lib.Generator().manual_seed(4)
-            )
+            list(s.indices) for s in lib.utils.data.random_split(range(11), [0.5, 0.5], lib.Generator().manual_seed(4))
         ],
         lambda lib: len(lib.utils.data.random_split(range(2), [0.9, 0.1, 0.0])),
         lambda lib: lib.utils.data.random_split(range(10), [3, 8]),
@@ -455,10 +425,7 @@ ITEMS = {
 def test_collate_and_convert(items, torch):
     batch = ITEMS[items]
     same(
-        lambda lib: plain(
-            lib.utils.data.default_collate(copy.deepcopy(batch) if items != "proxies" else batch)
-        ),
-        torch,
+        lambda lib: plain(lib.utils.data.default_collate(copy.deepcopy(batch) if items != "proxies" else batch)), torch
     )
     same(lambda lib: plain(lib.utils.data.default_convert(batch)), torch)
 
@@ -475,13 +442,8 @@ def test_collate_is_open_to_other_kinds(torch):
 
     def run(lib):
         collate = lib.utils.data._utils.collate
-        known = {
-            **collate.default_collate_fn_map,
-            Own: lambda batch, *, collate_fn_map: sum(x.value for x in batch),
-        }
-        return collate.collate(
-            [{"a": Own(2), "b": 1}, {"a": Own(3), "b": 2}], collate_fn_map=known
-        )["a"]
+        known = {**collate.default_collate_fn_map, Own: lambda batch, *, collate_fn_map: sum(x.value for x in batch)}
+        return collate.collate([{"a": Own(2), "b": 1}, {"a": Own(3), "b": 2}], collate_fn_map=known)["a"]
 
     assert same(run, torch) == 5
 
@@ -489,9 +451,7 @@ def test_collate_is_open_to_other_kinds(torch):
 def test_tensors_of_the_library_are_stacked(torch, rng):
     x = rng.normal(size=(3, 2)).astype(np.float32)
     same(
-        lambda lib: plain(
-            lib.utils.data.default_collate([(lib.tensor(row), {"r": lib.tensor(row)}) for row in x])
-        ),
+        lambda lib: plain(lib.utils.data.default_collate([(lib.tensor(row), {"r": lib.tensor(row)}) for row in x])),
         torch,
     )
     assert mytorch.utils.data.default_collate([mytorch.ones(2).data] * 2).shape == (2, 2)
@@ -518,9 +478,7 @@ def test_pin_memory(monkeypatch):
     assert pinned["t"] == 3
     monkeypatch.setattr("mytorch.utils.data.dataloader.cuda_available", lambda: True)
     for workers in (0, 1):
-        loader = mytorch.utils.data.DataLoader(
-            [1, 2], pin_memory=True, collate_fn=as_pinned, num_workers=workers
-        )
+        loader = mytorch.utils.data.DataLoader([1, 2], pin_memory=True, collate_fn=as_pinned, num_workers=workers)
         assert all(own.pinned for own in loader)
 
 

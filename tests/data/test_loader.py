@@ -188,9 +188,7 @@ def test_samplers(torch):
 def test_distributed_sampler(drop_last, torch):
     for shuffle in (False, True):
         for rank in range(3):
-            mine = DistributedSampler(
-                range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last
-            )
+            mine = DistributedSampler(range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last)
             theirs = torch.utils.data.DistributedSampler(
                 range(10), 3, rank, shuffle=shuffle, seed=4, drop_last=drop_last
             )

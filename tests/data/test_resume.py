@@ -43,11 +43,7 @@ class OwnBatches(Sampler):
     """Batches drawn, one by one, from a generator of the sampler's own."""
 
     def __init__(self, kind):
-        self.source = {
-            "mytorch": mytorch.Generator,
-            "numpy": np.random.default_rng,
-            "python": random.Random,
-        }[kind]()
+        self.source = {"mytorch": mytorch.Generator, "numpy": np.random.default_rng, "python": random.Random}[kind]()
         self.kind = kind
 
     def __len__(self):
@@ -83,9 +79,7 @@ class CountsEpochs(Sampler):
 
     def __iter__(self):
         self.epoch += 1
-        yield from mytorch.randperm(
-            23, generator=mytorch.Generator().manual_seed(self.epoch)
-        ).tolist()
+        yield from mytorch.randperm(23, generator=mytorch.Generator().manual_seed(self.epoch)).tolist()
 
 
 def replacing(generator=None):
@@ -94,16 +88,9 @@ def replacing(generator=None):
 
 ORDERS = {
     "shuffle": lambda: {"batch_size": 4, "shuffle": True},
-    "generator": lambda: {
-        "batch_size": 4,
-        "shuffle": True,
-        "generator": mytorch.Generator().manual_seed(3),
-    },
+    "generator": lambda: {"batch_size": 4, "shuffle": True, "generator": mytorch.Generator().manual_seed(3)},
     "single items": lambda: {"batch_size": None, "shuffle": True},
-    "replacement": lambda: {
-        "batch_size": 4,
-        "sampler": replacing(mytorch.Generator().manual_seed(5)),
-    },
+    "replacement": lambda: {"batch_size": 4, "sampler": replacing(mytorch.Generator().manual_seed(5))},
     "subset": lambda: {"batch_size": 4, "sampler": SubsetRandomSampler(range(3, 20))},
     "own mytorch": lambda: {"batch_sampler": OwnBatches("mytorch")},
     "own numpy": lambda: {"batch_sampler": OwnBatches("numpy")},
@@ -131,9 +118,7 @@ def disturb():
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_the_rest_of_an_epoch_and_the_next(order, count, workers, persistent):
     def make():
-        return DataLoader(
-            Squares(), num_workers=workers, persistent_workers=persistent, **ORDERS[order]()
-        )
+        return DataLoader(Squares(), num_workers=workers, persistent_workers=persistent, **ORDERS[order]())
 
     loader = make()
     list(loader)

@@ -51,12 +51,7 @@ class Draws(Dataset):
         return 8
 
     def __getitem__(self, i):
-        return (
-            float(np.random.rand()),
-            random.random(),
-            float(mytorch.rand(1)),
-            get_worker_info().seed,
-        )
+        return (float(np.random.rand()), random.random(), float(mytorch.rand(1)), get_worker_info().seed)
 
 
 class Bad(Dataset):
@@ -190,8 +185,7 @@ def test_growing_batches():
     sizes = [len(x) for x in DataLoader(Sized(), None, num_workers=1)]
     assert sizes == [(i + 1) * 30000 for i in range(8)]
     down = [
-        x.tolist() == list(range(len(x)))
-        for x in DataLoader(Sized(), None, num_workers=1, sampler=range(7, -1, -1))
+        x.tolist() == list(range(len(x))) for x in DataLoader(Sized(), None, num_workers=1, sampler=range(7, -1, -1))
     ]
     assert all(down)
 
@@ -282,13 +276,9 @@ def test_what_cannot_be_received_is_an_error():
 
 
 def test_the_dead_are_reported():
-    with pytest.raises(
-        RuntimeError, match=r"worker \(pid \d+\) exited unexpectedly with exit code 7"
-    ):
+    with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) exited unexpectedly with exit code 7"):
         list(DataLoader(Bad("exit"), 2, num_workers=2))
-    with pytest.raises(
-        RuntimeError, match=r"worker \(pid \d+\) is killed by signal: Killed.* exit code -9"
-    ):
+    with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) is killed by signal: Killed.* exit code -9"):
         list(DataLoader(Bad("kill"), 2, num_workers=2))
     loader = DataLoader(Bad("exit"), 2, num_workers=1, persistent_workers=True)
     for _ in range(2):
@@ -312,9 +302,7 @@ def init(worker):
 
 
 def test_worker_init_fn():
-    iterator = iter(
-        DataLoader(Bad("value"), 2, num_workers=2, worker_init_fn=init, collate_fn=first)
-    )
+    iterator = iter(DataLoader(Bad("value"), 2, num_workers=2, worker_init_fn=init, collate_fn=first))
     assert next(iterator) == [0, 1]
     with pytest.raises(ValueError, match=r"(?s)worker process 1.*not this worker"):
         next(iterator)
@@ -341,9 +329,7 @@ def test_workers_are_seeded_as_pytorchs(torch):
     for options in ({}, {"persistent_workers": True}):
         assert draws(mytorch, Draws(), **options) == draws(torch, Theirs(), **options)
     generators = [lib.Generator().manual_seed(4) for lib in (mytorch, torch)]
-    assert draws(mytorch, Draws(), generator=generators[0]) == draws(
-        torch, Theirs(), generator=generators[1]
-    )
+    assert draws(mytorch, Draws(), generator=generators[0]) == draws(torch, Theirs(), generator=generators[1])
 
 
 class Slow(Dataset):
@@ -371,9 +357,7 @@ class Uneven(IterableDataset):
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("persistent", [True, False])
 def test_streams_of_uneven_length(in_order, persistent):
-    loader = DataLoader(
-        Uneven(), 2, num_workers=3, in_order=in_order, persistent_workers=persistent
-    )
+    loader = DataLoader(Uneven(), 2, num_workers=3, in_order=in_order, persistent_workers=persistent)
     for _ in range(3):
         found = [b.tolist() for b in loader]
         assert sorted(found) == sorted([[0, 0]] + 3 * [[1, 1]] + [[1]] + 6 * [[2, 2]])
@@ -530,7 +514,5 @@ def test_loading_in_threads():
 
 def test_long_lists_of_indices():
     parts = [range(0, 200000), range(200000, 400000)] * 3
-    loader = DataLoader(
-        range(400000), batch_sampler=[list(p) for p in parts], num_workers=2, collate_fn=sum
-    )
+    loader = DataLoader(range(400000), batch_sampler=[list(p) for p in parts], num_workers=2, collate_fn=sum)
     assert list(loader) == [sum(p) for p in parts]

@@ -32,15 +32,31 @@ def launch(n, script, *args, timeout=60, options=(), limit=120, module="mytorch.
     """Run a script as n ranks; returns what subprocess.run does."""
     if n > 1:
         needs_mpi()
-    command = [sys.executable, "-m", module, "--cpu", "--nproc_per_node", str(n), "--timeout", str(timeout), *options, str(script), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, cwd=ROOT, env=environment(**env), check=False)
+    command = [
+        sys.executable,
+        "-m",
+        module,
+        "--cpu",
+        "--nproc_per_node",
+        str(n),
+        "--timeout",
+        str(timeout),
+        *options,
+        str(script),
+        *map(str, args),
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=limit, cwd=ROOT, env=environment(**env), check=False
+    )
 
 
 def results_of(n, program, path, **options):
     """The results that a program of checks has written."""
     done = launch(n, PROGRAMS / program, path, **options)
     if not Path(path).is_file():
-        pytest.fail(f"{program} on {n} ranks wrote no results (exit code {done.returncode}):\n{done.stdout}\n{done.stderr}")
+        pytest.fail(
+            f"{program} on {n} ranks wrote no results (exit code {done.returncode}):\n{done.stdout}\n{done.stderr}"
+        )
     return json.loads(Path(path).read_text())
 
 

@@ -109,7 +109,9 @@ def test_a_wrong_file_is_refused(line, message, tmp_path, capsys):
 
 
 def test_the_file_is_yaml():
-    c = Configuration(mixed_precision="no", fused="on", master_addr="node-1.lan", gpu_indices=[0, 1], num_processes=2, log_wandb=True)
+    c = Configuration(
+        mixed_precision="no", fused="on", master_addr="node-1.lan", gpu_indices=[0, 1], num_processes=2, log_wandb=True
+    )
     yaml = pytest.importorskip("yaml")
     assert yaml.safe_load(c.text()) == c.__dict__
     path = default_path()
@@ -128,7 +130,9 @@ def test_the_command_line_wins_over_the_file():
     assert (job.n, job.mpi, job.env["MYTORCHRUN_TIMEOUT"]) == (3, True, "9")
     assert (job.env["MYTORCHRUN_MIXED_PRECISION"], job.env["MYTORCH_FUSED"]) == ("bf16", "0")
     assert job.command[-2:] == ["--config", "theirs"]
-    job = job_of("--nproc_per_node", "2", "--mixed_precision", "no", "--timeout", "5", "--master_port", "15000", "script.py")
+    job = job_of(
+        "--nproc_per_node", "2", "--mixed_precision", "no", "--timeout", "5", "--master_port", "15000", "script.py"
+    )
     assert (job.n, job.env["MYTORCHRUN_MIXED_PRECISION"]) == (2, "no")
     assert (job.env["MYTORCHRUN_TIMEOUT"], job.env["MASTER_PORT"]) == ("5.0", "15000")
 
@@ -166,7 +170,15 @@ def test_test_fails_where_something_is_wrong(home, tmp_path):
     )
     env = environment(XDG_CONFIG_HOME=str(home / "config"))
     env["PYTHONPATH"] = str(broken) + ":" + env["PYTHONPATH"]
-    done = subprocess.run([sys.executable, "-m", "mytorch.cli", "test", "--cpu"], capture_output=True, text=True, cwd=ROOT, env=env, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mytorch.cli", "test", "--cpu"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=env,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1
     assert "FAIL: broadcast, reduce" in done.stdout
     assert "reduce gave" in done.stdout

@@ -16,7 +16,9 @@ from .launching import ROOT, checks_in, environment, needs_mpi, results_of
 
 @pytest.fixture(scope="module", params=[2, 3])
 def results(request, tmp_path_factory):
-    return results_of(request.param, "collectives.py", tmp_path_factory.mktemp("collectives") / "results.json", timeout=20)
+    return results_of(
+        request.param, "collectives.py", tmp_path_factory.mktemp("collectives") / "results.json", timeout=20
+    )
 
 
 @pytest.mark.parametrize("name", checks_in("collectives.py"))
@@ -37,7 +39,13 @@ def test_plain_mpiexec_is_enough(tmp_path):
         "if dist.get_rank() == 0: print('sum', x.tolist())\n"
     )
     done = subprocess.run(
-        [*mpiexec_command(2), sys.executable, script], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+        [*mpiexec_command(2), sys.executable, script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "sum [1.0, 1.0]" in done.stdout
@@ -115,7 +123,15 @@ def test_pynorchs_form():
 def test_two_ranks_without_mpiexec_are_told(tmp_path):
     needs_mpi()
     code = "import mytorch.distributed as d; d.init_process_group('mpi', rank=0, world_size=2)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1
     assert "was not started through mpiexec" in done.stderr
 
@@ -128,9 +144,25 @@ def test_the_environment_of_other_launchers(monkeypatch):
             monkeypatch.delenv(name)
     assert place() == (0, 1, 0, 1)
     cases = [
-        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "2(x4)"}, (3, 8, 1, 2)),
+        (
+            {
+                "SLURM_PROCID": "3",
+                "SLURM_STEP_NUM_TASKS": "8",
+                "SLURM_LOCALID": "1",
+                "SLURM_STEP_TASKS_PER_NODE": "2(x4)",
+            },
+            (3, 8, 1, 2),
+        ),
         ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, (1, 2, 1, 2)),
-        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, (2, 4, 0, 2)),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            },
+            (2, 4, 0, 2),
+        ),
         ({"RANK": "5", "WORLD_SIZE": "6", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, (5, 6, 1, 2)),
     ]
     for variables, wanted in cases:  # each before the ones above it

@@ -61,8 +61,20 @@ def test_the_first_failure_ends_all_ranks(how, code, cause, limit, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_passed_on(number, tmp_path):
     needs_mpi()
-    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", PROGRAMS / "failing.py", "graceful", tmp_path]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
+    command = [
+        sys.executable,
+        "-m",
+        "mytorch.distributed.run",
+        "--cpu",
+        "--nproc_per_node",
+        "2",
+        PROGRAMS / "failing.py",
+        "graceful",
+        tmp_path,
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+    )
     for line in process.stdout:
         if "step 3" in line:
             break
@@ -77,7 +89,17 @@ def test_signals_are_passed_on(number, tmp_path):
 
 def test_killing_the_launcher_leaves_nothing_behind(tmp_path):
     needs_mpi()
-    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", PROGRAMS / "failing.py", "graceful", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "mytorch.distributed.run",
+        "--cpu",
+        "--nproc_per_node",
+        "2",
+        PROGRAMS / "failing.py",
+        "graceful",
+        tmp_path,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
     for line in process.stdout:
         if "step 3" in line:
@@ -108,7 +130,8 @@ def test_torchruns_environment_and_output_by_rank(script):
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
     assert lines == sorted(
-        [f"[{r}] {r} {r} 2 2 0 127.0.0.1 13456 {' '.join(args)}" for r in range(2)] + [f"[{r}] no newline" for r in range(2)]
+        [f"[{r}] {r} {r} 2 2 0 127.0.0.1 13456 {' '.join(args)}" for r in range(2)]
+        + [f"[{r}] no newline" for r in range(2)]
     )
     assert done.stderr == ""
 
@@ -155,7 +178,23 @@ def test_wrong_options(options, message, capsys):
 
 def test_ranks_of_several_machines_are_numbered(monkeypatch):
     monkeypatch.setattr(run, "gpus", lambda: 4)
-    args = run.parse(["--nproc-per-node", "gpu", "--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port", "5", "s.py", "--nnodes", "9"])
+    args = run.parse(
+        [
+            "--nproc-per-node",
+            "gpu",
+            "--nnodes",
+            "2",
+            "--node-rank",
+            "1",
+            "--master-addr",
+            "a",
+            "--master-port",
+            "5",
+            "s.py",
+            "--nnodes",
+            "9",
+        ]
+    )
     job = run.job(args)
     assert (list(job.ranks), job.world, job.mpi) == ([4, 5, 6, 7], 8, False)
     assert (job.env["MASTER_ADDR"], job.env["MASTER_PORT"], job.env["NODE_RANK"]) == ("a", "5", "1")
@@ -185,7 +224,9 @@ def test_a_command_that_does_not_exist():
 def test_last_words_keep_chained_tracebacks_together():
     chained = "noise\nTraceback (most recent call last):\nA\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\nB\n"
     assert last_words(chained.encode()) == chained[6:]
-    assert last_words(b"Traceback (most recent call last):\nold\nx\nTraceback (most recent call last):\nB\n").endswith("last):\nB\n")
+    assert last_words(b"Traceback (most recent call last):\nold\nx\nTraceback (most recent call last):\nB\n").endswith(
+        "last):\nB\n"
+    )
     assert last_words(b"old\nTraceback (most recent call last):\nB") == "Traceback (most recent call last):\nB\n"
     assert last_words(b"a\nb\n") == "a\nb\n"
 
@@ -209,7 +250,12 @@ def test_launchers_of_several_machines_end_together(how, codes):
     port = free_port()
     machines = [
         subprocess.Popen(
-            [sys.executable, "-c", MACHINE, str(node), str(port), how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+            [sys.executable, "-c", MACHINE, str(node), str(port), how],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment(),
         )
         for node in range(3)
     ]

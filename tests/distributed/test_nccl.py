@@ -97,7 +97,9 @@ def engine(monkeypatch):
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", library)
     cuda = SimpleNamespace(
-        Stream=FakeStream, get_current_stream=lambda current=FakeStream(): current, Device=lambda: SimpleNamespace(use=lambda: None)
+        Stream=FakeStream,
+        get_current_stream=lambda current=FakeStream(): current,
+        Device=lambda: SimpleNamespace(use=lambda: None),
     )
     xp = SimpleNamespace(
         cuda=cuda, zeros=lambda *a: np.zeros(*a).view(FakeArray), empty_like=np.empty_like, divide=np.divide,
@@ -112,7 +114,12 @@ def engine(monkeypatch):
 
 def test_reductions(engine):
     x = array([1, 2, 3])
-    for op, name in ((ReduceOp.SUM, "NCCL_SUM"), (ReduceOp.AVG, "NCCL_SUM"), (ReduceOp.PRODUCT, "NCCL_PROD"), (ReduceOp.MAX, "NCCL_MAX")):
+    for op, name in (
+        (ReduceOp.SUM, "NCCL_SUM"),
+        (ReduceOp.AVG, "NCCL_SUM"),
+        (ReduceOp.PRODUCT, "NCCL_PROD"),
+        (ReduceOp.MAX, "NCCL_MAX"),
+    ):
         engine.all_reduce(x, op).wait()
         assert engine.comm.calls[-1] == ("allReduce", "NCCL_FLOAT32", name)
     engine.reduce(array([1], np.int64), 0, ReduceOp.MIN).wait()
@@ -192,7 +199,13 @@ def test_one_rank_on_a_gpu():
     from .launching import ROOT, environment
 
     done = subprocess.run(
-        [sys.executable, "-m", "mytorch.cli", "test", "--num_gpus", "1"], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=300, check=False
+        [sys.executable, "-m", "mytorch.cli", "test", "--num_gpus", "1"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "backend nccl" in done.stdout

@@ -68,9 +68,22 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(data):
     needs_mpi()
     options = {"train_iterations": 40, "eval_interval": 1000, "dropout_p": 0.1}
     assert launch(2, ROOT / "train_gpt2.py", *flags(data, "whole", **options)).returncode == 0
-    command = [sys.executable, "-m", "mytorch.distributed.run", "--cpu", "--nproc_per_node", "2", ROOT / "train_gpt2.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mytorch.distributed.run",
+        "--cpu",
+        "--nproc_per_node",
+        "2",
+        ROOT / "train_gpt2.py",
+    ]
     process = subprocess.Popen(
-        [*command, *flags(data, "cut", **options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+        [*command, *flags(data, "cut", **options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
     )
     for line in process.stdout:
         if "Iter:      5" in line:

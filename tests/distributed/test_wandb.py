@@ -44,7 +44,9 @@ def history_of(path):
         record = internal.Record()
         record.ParseFromString(content)
         if record.HasField("history"):
-            rows.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item})
+            rows.append(
+                {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            )
         if record.HasField("run"):
             config.update({item.key: json.loads(item.value_json) for item in record.run.config.update})
     return rows, config

@@ -62,11 +62,7 @@ FAMILIES = {
     "Exponential": {"rate": positive},
     "FisherSnedecor": {"df1": large, "df2": large},
     "Gamma": {"concentration": positive, "rate": positive},
-    "GeneralizedPareto": {
-        "loc": real,
-        "scale": positive,
-        "concentration": lambda r, s: r.uniform(-0.4, 0.4, s),
-    },
+    "GeneralizedPareto": {"loc": real, "scale": positive, "concentration": lambda r, s: r.uniform(-0.4, 0.4, s)},
     "Geometric": {"probs": unit},
     "Geometric-logits": {"logits": real},
     "Gumbel": {"loc": real, "scale": positive},
@@ -99,10 +95,7 @@ FAMILIES = {
     "RelaxedBernoulli": {"temperature": lambda r, s: np.array(0.7), "probs": unit},
     "RelaxedBernoulli-logits": {"temperature": lambda r, s: np.array(0.7), "logits": real},
     "RelaxedOneHotCategorical": {"temperature": lambda r, s: np.array(0.7), "probs": simplex},
-    "RelaxedOneHotCategorical-logits": {
-        "temperature": lambda r, s: np.array(0.7),
-        "logits": LOGITS,
-    },
+    "RelaxedOneHotCategorical-logits": {"temperature": lambda r, s: np.array(0.7), "logits": LOGITS},
     "StudentT": {"df": large, "loc": real, "scale": positive},
     "Uniform": {"low": low, "high": positive},
     "VonMises": {"loc": real, "concentration": lambda r, s: r.uniform(0.3, 8.0, s)},
@@ -123,8 +116,7 @@ def parameters(rng, case, shape):
 def build(lib, case, values, grad=False, dtype=None):
     """(the distribution, its tensors by name)."""
     made = {
-        k: v if isinstance(v, int) else lib.tensor(np.asarray(v, dtype), requires_grad=grad)
-        for k, v in values.items()
+        k: v if isinstance(v, int) else lib.tensor(np.asarray(v, dtype), requires_grad=grad) for k, v in values.items()
     }
     return getattr(lib.distributions, case.split("-")[0])(**made), {
         k: v for k, v in made.items() if not isinstance(v, int)
@@ -143,15 +135,9 @@ def close(a, b, rtol=1e-10, atol=1e-12):
 def mixture(lib, rng_seed=0):
     """Two mixtures: of single numbers, and of vectors."""
     rng = np.random.default_rng(rng_seed)
-    weights, means, scales = (
-        rng.uniform(0.1, 1, (2, 3)),
-        rng.normal(size=(2, 3)),
-        rng.uniform(0.3, 2, (2, 3)),
-    )
+    weights, means, scales = (rng.uniform(0.1, 1, (2, 3)), rng.normal(size=(2, 3)), rng.uniform(0.3, 2, (2, 3)))
     d = lib.distributions
     t = lib.tensor
     scalar = d.MixtureSameFamily(d.Categorical(t(weights)), d.Normal(t(means), t(scales)))
-    wide = d.Independent(
-        d.Normal(t(np.stack([means, -means], -1)), t(np.stack([scales, scales], -1))), 1
-    )
+    wide = d.Independent(d.Normal(t(np.stack([means, -means], -1)), t(np.stack([scales, scales], -1))), 1)
     return scalar, d.MixtureSameFamily(d.Categorical(t(weights)), wide)

@@ -49,10 +49,7 @@ def agree(torch, function, mine, theirs, seed=1):
             g = np.random.default_rng(seed).normal(size=tuple(out.shape))
             finite = lib.isfinite(out)
             (lib.where(finite, out, lib.zeros_like(out)) * lib.tensor(g)).sum().backward()
-            gradients = [
-                np.zeros(tuple(t.shape)) if t.grad is None else np.asarray(t.grad)
-                for t in held.values()
-            ]
+            gradients = [np.zeros(tuple(t.shape)) if t.grad is None else np.asarray(t.grad) for t in held.values()]
         results.append([array(out), *gradients])
     for a, b, name in zip(*results, ["result", *mine[1]], strict=False):
         assert a.shape == b.shape
@@ -173,12 +170,7 @@ def test_float32_stays(case, torch):
     sample = mine.sample((4,))
     assert str(sample.dtype).split(".")[-1] == str(theirs.sample((4,)).dtype).split(".")[-1]
     if case != "LKJCholesky":  # whose unit rows in float32 are checked to a few eps
-        close(
-            mine.log_prob(sample),
-            theirs.log_prob(torch.tensor(array(sample))),
-            rtol=2e-4,
-            atol=2e-4,
-        )
+        close(mine.log_prob(sample), theirs.log_prob(torch.tensor(array(sample))), rtol=2e-4, atol=2e-4)
 
 
 @every_case
@@ -218,9 +210,7 @@ def test_mixture(which, torch):
 
 def test_mixture_of_one_categorical_over_a_batch():
     d = mytorch.distributions
-    few = d.MixtureSameFamily(
-        d.Categorical(mytorch.ones(3)), d.Normal(mytorch.zeros(2, 3), mytorch.ones(2, 3))
-    )
+    few = d.MixtureSameFamily(d.Categorical(mytorch.ones(3)), d.Normal(mytorch.zeros(2, 3), mytorch.ones(2, 3)))
     assert few.sample((7,)).shape == (7, 2)
     assert few.mean.shape == (2,)
 
@@ -229,10 +219,7 @@ def test_independent_moves_axes(torch):
     values = parameters(np.random.default_rng(0), "Normal", (2, 3, 4))
     (mine, _), (theirs, _) = (build(lib, "Normal", values) for lib in (mytorch, torch))
     for n in range(4):
-        a, b = (
-            mytorch.distributions.Independent(mine, n),
-            torch.distributions.Independent(theirs, n),
-        )
+        a, b = (mytorch.distributions.Independent(mine, n), torch.distributions.Independent(theirs, n))
         value = drawn(torch, b)
         close(a.log_prob(mytorch.tensor(value)), b.log_prob(torch.tensor(value)))
         close(a.entropy(), b.entropy())
@@ -245,13 +232,7 @@ def test_independent_moves_axes(torch):
 
 def test_exponential_family_entropy_is_the_families_own():
     base = mytorch.distributions.ExponentialFamily.entropy
-    for case in (
-        "Normal",
-        "Exponential",
-        "Gamma",
-        "Bernoulli-logits",
-        "ContinuousBernoulli-logits",
-    ):
+    for case in ("Normal", "Exponential", "Gamma", "Bernoulli-logits", "ContinuousBernoulli-logits"):
         d, _ = build(mytorch, case, parameters(np.random.default_rng(0), case, (3,)))
         if case.startswith("Gamma"):
             continue  # its carrier measure is not constant: PyTorch too overrides it
@@ -278,9 +259,7 @@ def test_numbers_as_parameters(torch):
 def test_every_public_name_is_here(torch):
     assert [n for n in torch.distributions.__all__ if not hasattr(mytorch.distributions, n)] == []
     assert [
-        n
-        for n in torch.distributions.constraints.__all__
-        if not hasattr(mytorch.distributions.constraints, n)
+        n for n in torch.distributions.constraints.__all__ if not hasattr(mytorch.distributions.constraints, n)
     ] == []
     assert set(torch.distributions.__all__) <= set(mytorch.distributions.__all__)
 

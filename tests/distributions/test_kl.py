@@ -19,10 +19,7 @@ INSIDE = {  # parameters for which the divergence is finite where it can be
     ("Uniform", "Exponential"): ({"low": (0.1, 0.3), "high": (0.5, 0.9)}, {}),
     ("Uniform", "Gamma"): ({"low": (0.1, 0.3), "high": (0.5, 0.9)}, {}),
     ("Uniform", "Pareto"): ({"low": (3.1, 3.3), "high": (3.5, 3.9)}, {}),
-    ("Uniform", "Uniform"): (
-        {"low": (0.1, 0.3), "high": (0.5, 0.9)},
-        {"low": (-1.0, 0.0), "high": (1.0, 2.0)},
-    ),
+    ("Uniform", "Uniform"): ({"low": (0.1, 0.3), "high": (0.5, 0.9)}, {"low": (-1.0, 0.0), "high": (1.0, 2.0)}),
     ("Beta", "Uniform"): ({}, {"low": (-1.0, -0.1), "high": (1.1, 2.0)}),
     ("Pareto", "Pareto"): ({"scale": (2.0, 3.0)}, {"scale": (0.5, 1.5)}),
 }
@@ -38,23 +35,17 @@ def test_all_pairs_are_here(torch):
 
 def compare(torch, p_case, q_case, shapes, overrides=({}, {})):
     rng = np.random.default_rng(0)
-    values = [
-        parameters(rng, case, shape) for case, shape in zip((p_case, q_case), shapes, strict=True)
-    ]
+    values = [parameters(rng, case, shape) for case, shape in zip((p_case, q_case), shapes, strict=True)]
     for held, shape, changed in zip(values, shapes, overrides, strict=True):
         held.update({k: rng.uniform(*ends, shape) for k, ends in changed.items()})
     found = []
     for lib in (mytorch, torch):
-        made = [
-            build(lib, case, v, grad=True) for case, v in zip((p_case, q_case), values, strict=True)
-        ]
+        made = [build(lib, case, v, grad=True) for case, v in zip((p_case, q_case), values, strict=True)]
         out = lib.distributions.kl_divergence(made[0][0], made[1][0])
         g = np.random.default_rng(1).normal(size=tuple(out.shape))
         gradients = []
         if out.requires_grad:
-            (
-                lib.where(lib.isfinite(out), out, lib.zeros_like(out)) * lib.tensor(g)
-            ).sum().backward()
+            (lib.where(lib.isfinite(out), out, lib.zeros_like(out)) * lib.tensor(g)).sum().backward()
             for side, (_, tensors) in zip("pq", made, strict=True):
                 for k, t in tensors.items():
                     grad = np.zeros(tuple(t.shape)) if t.grad is None else np.asarray(t.grad)
@@ -79,10 +70,7 @@ def test_pairs(p, q, shapes, torch):
 @pytest.mark.parametrize(("p", "q"), SIMPLE)
 def test_pairs_broadcast(p, q):
     rng = np.random.default_rng(0)
-    a, b = (
-        build(mytorch, p, parameters(rng, p, (4, 1)))[0],
-        build(mytorch, q, parameters(rng, q, (3,)))[0],
-    )
+    a, b = (build(mytorch, p, parameters(rng, p, (4, 1)))[0], build(mytorch, q, parameters(rng, q, (3,)))[0])
     joint = D.kl_divergence(a, b)
     assert tuple(joint.shape) == (4, 3)
     alone = D.kl_divergence(a.expand((4, 3)), b.expand((4, 3)))
@@ -110,24 +98,12 @@ def test_inherited_rules_of_different_parameters(case, torch):
     shape = () if case == "Wishart" else (3,)  # PyTorch sums its divergences over the batch
     first, second = parameters(rng, case, shape), parameters(rng, case, shape)
     mine = D.kl_divergence(*(build(mytorch, case, v)[0] for v in (first, second)))
-    close(
-        mine,
-        torch.distributions.kl_divergence(*(build(torch, case, v)[0] for v in (first, second))),
-        rtol=1e-9,
-    )
+    close(mine, torch.distributions.kl_divergence(*(build(torch, case, v)[0] for v in (first, second))), rtol=1e-9)
 
 
 def test_bregman_rule_equals_the_families_own():
     rng = np.random.default_rng(0)
-    for case in (
-        "Normal",
-        "Exponential",
-        "Beta",
-        "Gamma",
-        "Dirichlet",
-        "Poisson",
-        "Bernoulli-logits",
-    ):
+    for case in ("Normal", "Exponential", "Beta", "Gamma", "Dirichlet", "Poisson", "Bernoulli-logits"):
         p, q = (build(mytorch, case, parameters(rng, case, (3,)))[0] for _ in range(2))
         close(kl._exponential_family(p, q), D.kl_divergence(p, q), rtol=1e-9)
 
@@ -137,9 +113,7 @@ def test_independent(torch):
     first, second = parameters(rng, "Normal", (2, 3)), parameters(rng, "Normal", (2, 3))
     results = []
     for lib in (torch, mytorch):
-        p, q = (
-            lib.distributions.Independent(build(lib, "Normal", v)[0], 1) for v in (first, second)
-        )
+        p, q = (lib.distributions.Independent(build(lib, "Normal", v)[0], 1) for v in (first, second))
         results.append(lib.distributions.kl_divergence(p, q))
     close(*results)
     with pytest.raises(NotImplementedError):
@@ -173,25 +147,13 @@ def test_infinite_and_zero_probabilities(torch):
         lambda d, lib: d.kl_divergence(
             d.Bernoulli(lib.tensor([0.0, 0.5, 1.0])), d.Bernoulli(lib.tensor([0.5, 0.0, 1.0]))
         ),
-        lambda d, lib: d.kl_divergence(
-            d.Categorical(lib.tensor([0.0, 1.0])), d.Categorical(lib.tensor([0.5, 0.5]))
-        ),
-        lambda d, lib: d.kl_divergence(
-            d.Categorical(lib.tensor([0.5, 0.5])), d.Categorical(lib.tensor([0.0, 1.0]))
-        ),
-        lambda d, lib: d.kl_divergence(
-            d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Normal(0.0, 1.0)
-        ),
-        lambda d, lib: d.kl_divergence(
-            d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Exponential(1.0)
-        ),
-        lambda d, lib: d.kl_divergence(
-            d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Gamma(2.0, 1.0)
-        ),
+        lambda d, lib: d.kl_divergence(d.Categorical(lib.tensor([0.0, 1.0])), d.Categorical(lib.tensor([0.5, 0.5]))),
+        lambda d, lib: d.kl_divergence(d.Categorical(lib.tensor([0.5, 0.5])), d.Categorical(lib.tensor([0.0, 1.0]))),
+        lambda d, lib: d.kl_divergence(d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Normal(0.0, 1.0)),
+        lambda d, lib: d.kl_divergence(d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Exponential(1.0)),
+        lambda d, lib: d.kl_divergence(d.Pareto(1.0, lib.tensor([0.5, 1.5, 3.0])), d.Gamma(2.0, 1.0)),
         lambda d, lib: d.kl_divergence(d.Uniform(-1.0, 1.0), d.Uniform(0.0, 1.0)),
-        lambda d, lib: d.kl_divergence(
-            d.Binomial(5, lib.tensor(0.3)), d.Binomial(3, lib.tensor(0.3))
-        ),
+        lambda d, lib: d.kl_divergence(d.Binomial(5, lib.tensor(0.3)), d.Binomial(3, lib.tensor(0.3))),
     ]
     for make in cases:
         mine, theirs = both(make)

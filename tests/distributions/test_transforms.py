@@ -46,10 +46,7 @@ TRANSFORMS = {
         lambda lib, t: t.CatTransform([t.ExpTransform(), t.TanhTransform()], -1, [2, 3]),
         lambda r, s: r.normal(size=(*s, 5)),
     ),
-    "cdf": (
-        lambda lib, t: t.CumulativeDistributionTransform(lib.distributions.Normal(0.2, 1.5)),
-        plain,
-    ),
+    "cdf": (lambda lib, t: t.CumulativeDistributionTransform(lib.distributions.Normal(0.2, 1.5)), plain),
     "compose": (
         lambda lib, t: t.ComposeTransform(
             [t.AffineTransform(1.0, 2.0), t.SigmoidTransform(), t.AffineTransform(-1.0, 3.0)]
@@ -57,29 +54,18 @@ TRANSFORMS = {
         plain,
     ),
     "compose-event": (
-        lambda lib, t: t.ComposeTransform(
-            [t.AffineTransform(0.1, 2.0), t.StickBreakingTransform()]
-        ),
+        lambda lib, t: t.ComposeTransform([t.AffineTransform(0.1, 2.0), t.StickBreakingTransform()]),
         lambda r, s: r.normal(size=(*s, 3)),
     ),
     "corr": (lambda lib, t: t.CorrCholeskyTransform(), corr),
     "exp": (lambda lib, t: t.ExpTransform(), plain),
     "identity": (lambda lib, t: t.identity_transform, plain),
-    "independent": (
-        lambda lib, t: t.IndependentTransform(t.ExpTransform(), 1),
-        lambda r, s: r.normal(size=(*s, 3)),
-    ),
+    "independent": (lambda lib, t: t.IndependentTransform(t.ExpTransform(), 1), lambda r, s: r.normal(size=(*s, 3))),
     "lower": (lambda lib, t: t.LowerCholeskyTransform(), square),
     "positive": (lambda lib, t: t.PositiveDefiniteTransform(), square),
-    "power": (
-        lambda lib, t: t.PowerTransform(lib.tensor(S)),
-        lambda r, s: r.uniform(0.2, 3, (*s, 3)),
-    ),
+    "power": (lambda lib, t: t.PowerTransform(lib.tensor(S)), lambda r, s: r.uniform(0.2, 3, (*s, 3))),
     "power-number": (lambda lib, t: t.PowerTransform(-2.0), above_zero),
-    "reshape": (
-        lambda lib, t: t.ReshapeTransform((2, 3), (3, 2)),
-        lambda r, s: r.normal(size=(*s, 2, 3)),
-    ),
+    "reshape": (lambda lib, t: t.ReshapeTransform((2, 3), (3, 2)), lambda r, s: r.normal(size=(*s, 2, 3))),
     "sigmoid": (lambda lib, t: t.SigmoidTransform(), plain),
     "softmax": (lambda lib, t: t.SoftmaxTransform(), lambda r, s: r.normal(size=(*s, 4))),
     "softplus": (lambda lib, t: t.SoftplusTransform(), plain),
@@ -138,12 +124,7 @@ def test_forward_inverse_and_jacobian(name, shape, inverse, torch):
     if name != "abs":
         mine, x = transforms[0], mytorch.tensor(data)
         if name != "softmax" or inverse:
-            close(
-                mine.inv(mine(x)) if name != "softmax" else mine(x).softmax(-1),
-                x,
-                rtol=1e-7,
-                atol=1e-9,
-            )
+            close(mine.inv(mine(x)) if name != "softmax" else mine(x).softmax(-1), x, rtol=1e-7, atol=1e-9)
 
 
 @every
@@ -156,13 +137,9 @@ def test_properties(name, torch):
         assert a.event_dim == b.event_dim
         assert repr(a).split("(")[0] == repr(b).split("(")[0]
         assert getattr(mine.inv, end).event_dim == getattr(theirs.inv, end).event_dim
-    assert tuple(mine.forward_shape(mytorch.Size(data.shape))) == tuple(
-        theirs.forward_shape(torch.Size(data.shape))
-    )
+    assert tuple(mine.forward_shape(mytorch.Size(data.shape))) == tuple(theirs.forward_shape(torch.Size(data.shape)))
     after = tuple(theirs(torch.tensor(data)).shape)
-    assert tuple(mine.inverse_shape(mytorch.Size(after))) == tuple(
-        theirs.inverse_shape(torch.Size(after))
-    )
+    assert tuple(mine.inverse_shape(mytorch.Size(after))) == tuple(theirs.inverse_shape(torch.Size(after)))
     assert repr(mine) == repr(theirs)
     assert repr(mine.inv) == repr(theirs.inv)
     assert mine.inv.inv is mine
@@ -216,9 +193,7 @@ def test_jacobian_is_the_determinant(name, torch):
         return out.reshape(-1)
 
     point, h = x.reshape(-1), 1e-6
-    columns = [
-        (flat(point + h * e) - flat(point - h * e)) / (2 * h) for e in mytorch.eye(point.numel())
-    ]
+    columns = [(flat(point + h * e) - flat(point - h * e)) / (2 * h) for e in mytorch.eye(point.numel())]
     matrix = array(mytorch.stack(columns, -1))
     assert found == pytest.approx(np.linalg.slogdet(matrix)[1], abs=1e-6)
 
@@ -366,12 +341,9 @@ def make_transformed(lib):
             d.Uniform(lib.zeros(3), 1.0), [d.SigmoidTransform().inv, d.AffineTransform(loc, scale)]
         ),
         d.TransformedDistribution(normal, [d.StickBreakingTransform()]),
+        d.TransformedDistribution(d.Normal(0.0, 1.0), [d.AffineTransform(loc, scale), d.ExpTransform()]),
         d.TransformedDistribution(
-            d.Normal(0.0, 1.0), [d.AffineTransform(loc, scale), d.ExpTransform()]
-        ),
-        d.TransformedDistribution(
-            d.Independent(d.Normal(lib.zeros(2, 6), 1.0), 1),
-            [d.ReshapeTransform((6,), (2, 3)), d.ExpTransform()],
+            d.Independent(d.Normal(lib.zeros(2, 6), 1.0), 1), [d.ReshapeTransform((6,), (2, 3)), d.ExpTransform()]
         ),
         d.TransformedDistribution(d.Normal(lib.zeros(2, 6), 1.0), [d.CorrCholeskyTransform()]),
         d.TransformedDistribution(normal, []),
@@ -386,10 +358,7 @@ def test_transformed_distributions(i, torch):
     close(mine.sample((5,)), x)
     value = mytorch.tensor(x.numpy())
     close(mine.log_prob(value), theirs.log_prob(x), rtol=1e-9)
-    assert (tuple(mine.batch_shape), tuple(mine.event_shape)) == (
-        tuple(theirs.batch_shape),
-        tuple(theirs.event_shape),
-    )
+    assert (tuple(mine.batch_shape), tuple(mine.event_shape)) == (tuple(theirs.batch_shape), tuple(theirs.event_shape))
     assert repr(mine.support) == repr(theirs.support)
     wide, wider = mine.expand((4, *mine.batch_shape)), theirs.expand((4, *theirs.batch_shape))
     close(wide.log_prob(value.unsqueeze(1)), wider.log_prob(x.unsqueeze(1)), rtol=1e-9)
@@ -424,10 +393,7 @@ def test_triangles(diag, torch):
     theirs = torch.distributions.utils.tril_matrix_to_vec(torch.tensor(m), diag)
     close(mine, theirs)
     if diag <= 0:
-        close(
-            D.utils.vec_to_tril_matrix(mine, diag),
-            torch.distributions.utils.vec_to_tril_matrix(theirs, diag),
-        )
+        close(D.utils.vec_to_tril_matrix(mine, diag), torch.distributions.utils.vec_to_tril_matrix(theirs, diag))
     with pytest.raises(ValueError, match="outside"):
         D.utils.tril_matrix_to_vec(mytorch.tensor(m), 4)
     with pytest.raises(ValueError, match="cannot be expressed"):

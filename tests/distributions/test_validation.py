@@ -24,10 +24,7 @@ BAD_PARAMETERS = {
     "Binomial": ({"total_count": -1.0, "probs": 0.5}, "total_count"),
     "NegativeBinomial": ({"total_count": 1.0, "probs": 1.0}, "probs"),
     "StudentT": ({"df": -1.0}, "df"),
-    "MultivariateNormal": (
-        {"loc": [0.0, 0.0], "covariance_matrix": [[1.0, 2.0], [2.0, 1.0]]},
-        "covariance_matrix",
-    ),
+    "MultivariateNormal": ({"loc": [0.0, 0.0], "covariance_matrix": [[1.0, 2.0], [2.0, 1.0]]}, "covariance_matrix"),
     "LKJCholesky": ({"dim": 3, "concentration": -1.0}, "concentration"),
     "Weibull": ({"scale": -1.0, "concentration": 1.0}, "scale"),
     "VonMises": ({"loc": 0.0, "concentration": 0.0}, "concentration"),
@@ -51,13 +48,7 @@ def test_bad_parameters(name, torch):
         getattr(D, name)(**_made(mytorch, values), validate_args=True)
     with pytest.raises(ValueError, match="Expected parameter") as theirs:
         getattr(torch.distributions, name)(**_made(torch, values), validate_args=True)
-    if name not in (
-        "Beta",
-        "Uniform",
-        "Weibull",
-        "StudentT",
-        "LKJCholesky",
-    ):  # a part's message there, or bounds
+    if name not in ("Beta", "Uniform", "Weibull", "StudentT", "LKJCholesky"):  # a part's message there, or bounds
         assert _words(str(mine.value)) == _words(str(theirs.value))
 
 
@@ -90,9 +81,7 @@ def test_values_outside_of_the_support(name, values, value, torch):
         d = getattr(lib.distributions, name)(**_made(lib, values))
         with pytest.raises(ValueError, match="to be within the support") as caught:
             d.log_prob(lib.tensor(value))
-        messages.append(
-            re.sub(r"\(?\w+\(.*?\) of the|of the distribution.*", "", _words(str(caught.value)))
-        )
+        messages.append(re.sub(r"\(?\w+\(.*?\) of the|of the distribution.*", "", _words(str(caught.value))))
     if name != "Beta":  # whose parameters PyTorch does not show
         assert messages[0] == messages[1]
     if name != "Categorical":  # whose index would be out of range
@@ -260,7 +249,5 @@ def test_imports_of_families_by_programs_for_pytorch():
         "assert Normal is N and m.MultivariateNormal; print('ok')"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60)
     assert done.stdout.strip() == "ok", done.stderr

@@ -109,7 +109,12 @@ def test_mixing_is_refused():
         mytorch.ones(3, device=ONE) + mytorch.ones(3, device="cuda:0")
     with pytest.raises(RuntimeError, match="generator"):
         mytorch.rand(3, device=ONE, generator=mytorch.Generator("cuda:0"))
-    for call in (lambda: mytorch.zeros(2, device="cuda:2"), lambda: mytorch.zeros(2).cuda(5), lambda: cuda.set_device(2), lambda: cuda.device(3)):
+    for call in (
+        lambda: mytorch.zeros(2, device="cuda:2"),
+        lambda: mytorch.zeros(2).cuda(5),
+        lambda: cuda.set_device(2),
+        lambda: cuda.device(3),
+    ):
         with pytest.raises(RuntimeError, match="2 GPUs are visible"):
             call()
     assert (mytorch.ones(3, device=ONE) * mytorch.tensor(2.0)).tolist() == [2.0] * 3  # a number may join any
@@ -218,7 +223,20 @@ class Net(nn.Module):
         return self.head(self.layer(self.rnn(x)[0]))
 
 
-OPTIMIZERS = ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop", "ASGD", "Adafactor"]
+OPTIMIZERS = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Adagrad",
+    "RMSprop",
+    "Adadelta",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "Rprop",
+    "ASGD",
+    "Adafactor",
+]
 
 
 def _train(model, device, optimizer, steps=3):

@@ -118,7 +118,10 @@ def test_running_out_of_memory_says_so_and_can_be_survived(ask):
     pool = cupy_ns().get_default_memory_pool()
     cuda.empty_cache()
     pool.set_limit(size=pool.total_bytes() + 4096)
-    with pytest.raises(cuda.OutOfMemoryError, match=r"CUDA out of memory. Out of memory allocating [\d,]+ bytes .*arrays of this process use .*smaller batch"):
+    with pytest.raises(
+        cuda.OutOfMemoryError,
+        match=r"CUDA out of memory. Out of memory allocating [\d,]+ bytes .*arrays of this process use .*smaller batch",
+    ):
         work()
     pool.set_limit(size=0)
     assert (zeros(1) + 1).sum().item() == N

@@ -137,7 +137,11 @@ def test_into_given_memory(waiting):
     with waiting():
         static.copy_(host, non_blocking=True)
     assert static.tolist() == [0.0, 1.0, 2.0, 3.0]
-    for there in (mytorch.zeros(4), mytorch.zeros(4, dtype=mytorch.float64).pin_memory(), mytorch.zeros(2, 4).pin_memory()):
+    for there in (
+        mytorch.zeros(4),
+        mytorch.zeros(4, dtype=mytorch.float64).pin_memory(),
+        mytorch.zeros(2, 4).pin_memory(),
+    ):
         there.copy_(static, non_blocking=True)  # not page-locked, of another dtype or shape: waits
         assert (there.double() == mytorch.arange(4.0).double()).all()
 

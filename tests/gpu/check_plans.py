@@ -92,7 +92,10 @@ def test_what_the_library_lacks(fresh, monkeypatch):
     x, x64 = rand(4, 8)
     w, w64 = rand(3, 8)
     monkeypatch.setattr(library, "unsupported", (2,))
-    with pytest.raises(cublas.Unsupported, match=r"no algorithm \(CUBLAS_STATUS_NOT_SUPPORTED, 0 results\) for float32 \(4, 8\) @ \(8, 3\)"):
+    with pytest.raises(
+        cublas.Unsupported,
+        match=r"no algorithm \(CUBLAS_STATUS_NOT_SUPPORTED, 0 results\) for float32 \(4, 8\) @ \(8, 3\)",
+    ):
         cublas.linear(x, w, activation="relu")
     library.why = None
     with pytest.raises(cublas.Unsupported):
@@ -113,7 +116,9 @@ def test_a_status_has_a_name(fresh):
     cublas.matmul(x, x.T)
     plan = next(iter(cublas._plans.values()))
     plan.algorithms[0].algorithm[0] = 7
-    with pytest.raises(RuntimeError, match=r"cublasLtMatmul returned CUBLAS_STATUS_INVALID_VALUE for float32 \(4, 8\) @ \(8, 4\)"):
+    with pytest.raises(
+        RuntimeError, match=r"cublasLtMatmul returned CUBLAS_STATUS_INVALID_VALUE for float32 \(4, 8\) @ \(8, 4\)"
+    ):
         cublas.matmul(x, x.T)
     assert "no algorithm" in library.why
     library.why = None

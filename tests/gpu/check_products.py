@@ -93,7 +93,10 @@ def _strided(draw, shape):
     order = draw.permutation(len(shape))
     steps = draw.choice([1, 1, 1, 1, 2, -1], len(shape))
     x = np.asarray(draw.standard_normal([shape[i] * 2 + 1 for i in order])).astype(np.float32)
-    cut = tuple({1: slice(1, n + 1), 2: slice(1, 2 * n + 1, 2), -1: slice(n, 0, -1)}[int(s)] for n, s in zip(shape, steps, strict=True))
+    cut = tuple(
+        {1: slice(1, n + 1), 2: slice(1, 2 * n + 1, 2), -1: slice(n, 0, -1)}[int(s)]
+        for n, s in zip(shape, steps, strict=True)
+    )
     back = tuple(np.argsort(order))
     return xp.asarray(x).transpose(back)[cut], x.transpose(back)[cut].astype(np.float64)
 
@@ -104,7 +107,12 @@ def test_any_strides(seed):
     for _ in range(100):
         batch = list(draw.choice([1, 2, 3], draw.integers(0, 4)))
         m, n, k = draw.choice([1, 2, 5, 8], 3)
-        shapes = [[1 if draw.random() < 0.25 else b for b in batch][draw.integers(0, len(batch) + 1) * (draw.random() < 0.3) :] for _ in range(2)]
+        shapes = [
+            [1 if draw.random() < 0.25 else b for b in batch][
+                draw.integers(0, len(batch) + 1) * (draw.random() < 0.3) :
+            ]
+            for _ in range(2)
+        ]
         (a, a64), (b, b64) = _strided(draw, [*shapes[0], m, k]), _strided(draw, [*shapes[1], k, n])
         want = a64 @ b64
         near(cublas.matmul(a, b), want)
@@ -136,7 +144,11 @@ def test_batches(shapes, dtype):
         near(cublas.matmul(flipped(a, (0, 1)), b), want, 2)
         near(cublas.matmul(a, b, flipped(xp.empty(want.shape, a.dtype), (0, 1))), want, 2)
     if a.ndim > 3:
-        near(cublas.matmul(flipped(a, (1, 2)), flipped(b, (0, 1)), flipped(xp.empty(want.shape, a.dtype), (1, 2))), want, 2)
+        near(
+            cublas.matmul(flipped(a, (1, 2)), flipped(b, (0, 1)), flipped(xp.empty(want.shape, a.dtype), (1, 2))),
+            want,
+            2,
+        )
 
 
 @pytest.mark.parametrize("batch", [(2, 3), (20, 18)])
@@ -273,7 +285,9 @@ def test_weight_gradients(dtype):
 @pytest.mark.parametrize("bias", [True, False])
 def test_layer(bias, dtype):
     """nn.functional.linear forward and backward."""
-    (x, x64), (w, w64), (b, b64), (g, g64) = (rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24)))
+    (x, x64), (w, w64), (b, b64), (g, g64) = (
+        rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24))
+    )
     leaves = [mytorch.tensor(a).requires_grad_() for a in ((x, w, b) if bias else (x, w))]
     out = F.linear(*leaves, fused=True)
     out.backward(mytorch.tensor(g))
@@ -286,10 +300,14 @@ def test_layer(bias, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", ["relu", "relu_squared", "silu", "gelu"])
 def test_layer_with_activation(activation, dtype):
-    (x, x64), (w, w64), (b, b64), (g, g64) = (rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24)))
+    (x, x64), (w, w64), (b, b64), (g, g64) = (
+        rand(*shape, dtype=dtype) for shape in ((3, 5, 16), (24, 16), (24,), (3, 5, 24))
+    )
     leaves = [mytorch.tensor(a).requires_grad_() for a in (x, w, b)]
     twins = [mytorch.tensor(a, device="cpu").requires_grad_() for a in (x64, w64, b64)]
-    out, want = (F.linear(*these, act_func=activation, fused=fused) for these, fused in ((leaves, True), (twins, False)))
+    out, want = (
+        F.linear(*these, act_func=activation, fused=fused) for these, fused in ((leaves, True), (twins, False))
+    )
     out.backward(mytorch.tensor(g))
     want.backward(mytorch.tensor(g64, device="cpu"))
     near(out.detach()._data._array, want.detach().numpy(), 2)

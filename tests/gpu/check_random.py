@@ -23,7 +23,9 @@ DRAWS = {
     "normal": lambda **k: mytorch.normal(mytorch.arange(9.0, **_device(k)), 2.0, **_generator(k)),
     "multinomial": lambda **k: mytorch.ones(4, 30, **_device(k)).multinomial(20, **_generator(k)),
     "poisson": lambda **k: mytorch.poisson(mytorch.full((40,), 5.0, **_device(k)), **_generator(k)),
-    "binomial": lambda **k: mytorch.binomial(mytorch.full((40,), 9.0, **_device(k)), mytorch.full((40,), 0.4, **_device(k)), **_generator(k)),
+    "binomial": lambda **k: mytorch.binomial(
+        mytorch.full((40,), 9.0, **_device(k)), mytorch.full((40,), 0.4, **_device(k)), **_generator(k)
+    ),
 }
 
 
@@ -146,7 +148,9 @@ def test_checkpointing_draws_the_same_again(reentrant, reseed):
 
 
 def test_vmap_with_the_same_randomness():
-    out = mytorch.func.vmap(lambda x: x * 0 + mytorch.rand(3, device="cuda"), randomness="same")(mytorch.ones(4, 3, device="cuda"))
+    out = mytorch.func.vmap(lambda x: x * 0 + mytorch.rand(3, device="cuda"), randomness="same")(
+        mytorch.ones(4, 3, device="cuda")
+    )
     assert (out == out[0]).all()
 
 
@@ -223,7 +227,9 @@ def test_uniform_numbers_are_spread_evenly():
         x = mytorch.rand(N, device="cuda", dtype=dtype).cpu().double().numpy()
         assert x.min() >= 0
         assert x.max() < 1
-        assert _chi_square(np.bincount((x * kinds).astype(int), minlength=kinds), N / kinds) < 120  # 63 degrees: 1 in 10^5
+        assert (
+            _chi_square(np.bincount((x * kinds).astype(int), minlength=kinds), N / kinds) < 120
+        )  # 63 degrees: 1 in 10^5
     x = mytorch.empty(N, device="cuda").uniform_(-2, 3).cpu().numpy()
     assert -2 <= x.min() < x.max() < 3
     assert abs(x.mean() - 0.5) < 0.04

@@ -38,7 +38,9 @@ def classifier(model, x, y, **options):
 
 
 def gpt2(**options):
-    model = GPT2(GPT2Config(vocab_size=33, context_length=8, num_layers=2, num_heads=2, embed_dim=16, **options)).to("cuda")
+    model = GPT2(GPT2Config(vocab_size=33, context_length=8, num_layers=2, num_heads=2, embed_dim=16, **options)).to(
+        "cuda"
+    )
     x, y = whole(33, 2, 8), whole(33, 2, 8)
     return classifier(model, x, y)
 
@@ -160,7 +162,21 @@ def test_autocast_does_not_wait(precision):
         step(cast, model, optimizer)
 
 
-OPTIMIZERS = ["SGD", "Adam", "AdamW", "Lion", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop", "ASGD", "Muon"]
+OPTIMIZERS = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Lion",
+    "RMSprop",
+    "Adagrad",
+    "Adadelta",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "Rprop",
+    "ASGD",
+    "Muon",
+]
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

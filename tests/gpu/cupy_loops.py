@@ -61,7 +61,12 @@ def as_cupy(name, inputs, result):
     """NumPy's result of the function in CuPy's dtype."""
     if name == "where":
         inputs = [np.False_, *inputs[1:]]
-    if name not in TABLE or not inputs or any(x is None or isinstance(x, (list, tuple)) for x in inputs) or all(map(_weak, inputs)):
+    if (
+        name not in TABLE
+        or not inputs
+        or any(x is None or isinstance(x, (list, tuple)) for x in inputs)
+        or all(map(_weak, inputs))
+    ):
         return result
     out = loop_for(name, inputs)[1]
     if isinstance(result, tuple):

@@ -16,7 +16,15 @@ import numpy as np
 
 _Words = ctypes.c_uint64 * 8
 SUCCESS, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 0, 7, 14, 15
-STATUS = {0: "SUCCESS", 1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED"}
+STATUS = {
+    0: "SUCCESS",
+    1: "NOT_INITIALIZED",
+    3: "ALLOC_FAILED",
+    7: "INVALID_VALUE",
+    13: "EXECUTION_FAILED",
+    14: "INTERNAL_ERROR",
+    15: "NOT_SUPPORTED",
+}
 DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16)}
 COMBINATIONS = {  # (compute type, scale type) -> dtypes of (A and B, C and D)
     (68, 0): {(0, 0), (2, 2), (2, 0), (14, 14), (14, 0)},
@@ -91,7 +99,9 @@ class FakeCublasLt:
             setattr(self, name, ctypes.CFUNCTYPE(i, *arguments)(self._guarded(name)))
         self.cublasLtGetStatusName = ctypes.CFUNCTYPE(ctypes.c_void_p, i)(self._status_name)
         self.cublasLtGetVersion = ctypes.CFUNCTYPE(z)(lambda: 130000)
-        self.names = {code: ctypes.create_string_buffer(f"CUBLAS_STATUS_{name}".encode()) for code, name in STATUS.items()}
+        self.names = {
+            code: ctypes.create_string_buffer(f"CUBLAS_STATUS_{name}".encode()) for code, name in STATUS.items()
+        }
 
     def _guarded(self, name):
         function = getattr(self, "_" + name.removeprefix("cublasLt"))
@@ -123,7 +133,10 @@ class FakeCublasLt:
 
     def _get(self, handle, kind):
         thing = self.objects.get(handle)
-        need(thing is not None and (thing is kind or getattr(thing, "table", None) is kind), f"{handle} is no live object of that kind")
+        need(
+            thing is not None and (thing is kind or getattr(thing, "table", None) is kind),
+            f"{handle} is no live object of that kind",
+        )
         return thing
 
     def _Create(self, at):
@@ -168,12 +181,23 @@ class FakeCublasLt:
         """m, n, k of the column-major product, after what the documentation asks of the layouts."""
         a, b, c, d = layouts
         for x in layouts:
-            need(x.order == 0 and x.rows > 0 and x.cols > 0 and x.ld >= x.rows, f"rows {x.rows}, cols {x.cols}, ld {x.ld}")
+            need(
+                x.order == 0 and x.rows > 0 and x.cols > 0 and x.ld >= x.rows,
+                f"rows {x.rows}, cols {x.cols}, ld {x.ld}",
+            )
             need(x.batch == d.batch >= 1 and x.stride >= 0, "batch counts differ")
-        need(d.batch == 1 or d.stride >= d.ld * (d.cols - 1) + d.rows or 0 < d.stride < d.ld, "the results of a batch overlap")
+        need(
+            d.batch == 1 or d.stride >= d.ld * (d.cols - 1) + d.rows or 0 < d.stride < d.ld,
+            "the results of a batch overlap",
+        )
         need((c.type, c.rows, c.cols, c.ld, c.stride) == (d.type, d.rows, d.cols, d.ld, d.stride), "C differs from D")
-        need(a.type == b.type and (a.type, d.type) in COMBINATIONS[desc.compute, desc.scale], "data types", NOT_SUPPORTED)
-        need(desc.transa in (0, 1) and desc.transb in (0, 1) and desc.transc == 0 and desc.pointer_mode == 0, "operations")
+        need(
+            a.type == b.type and (a.type, d.type) in COMBINATIONS[desc.compute, desc.scale], "data types", NOT_SUPPORTED
+        )
+        need(
+            desc.transa in (0, 1) and desc.transb in (0, 1) and desc.transc == 0 and desc.pointer_mode == 0,
+            "operations",
+        )
         m, k = (a.cols, a.rows) if desc.transa else (a.rows, a.cols)
         inner, n = (b.cols, b.rows) if desc.transb else (b.rows, b.cols)
         need(k == inner and (m, n) == (d.rows, d.cols), f"({m}, {k}) times ({inner}, {n}) is not ({d.rows}, {d.cols})")
@@ -211,7 +235,25 @@ class FakeCublasLt:
         strides = [s * dtype.itemsize for s in (layout.stride, 1, layout.ld)]
         return np.lib.stride_tricks.as_strided(bits, (layout.batch, layout.rows, layout.cols), strides)
 
-    def _Matmul(self, handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algo, workspace, size, stream):
+    def _Matmul(
+        self,
+        handle,
+        desc,
+        alpha,
+        a,
+        a_layout,
+        b,
+        b_layout,
+        beta,
+        c,
+        c_layout,
+        d,
+        d_layout,
+        algo,
+        workspace,
+        size,
+        stream,
+    ):
         self._get(handle, "handle")
         desc = self._get(desc, DESC)
         layouts = [self._get(x, LAYOUT) for x in (a_layout, b_layout, c_layout, d_layout)]

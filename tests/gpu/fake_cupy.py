@@ -72,7 +72,9 @@ def check(*inputs, result=None):
         return
     if isinstance(result, (tuple, list)) and all(_is_view(r, wrong[0]._a) for r in result):
         return
-    raise ValueError(f"Array device must be same as the current device: array device = {wrong[0]._device} while current = {_current}")
+    raise ValueError(
+        f"Array device must be same as the current device: array device = {wrong[0]._device} while current = {_current}"
+    )
 
 
 def _is_view(a, of):
@@ -214,7 +216,9 @@ def waits(what):
         raise HiddenWait(what)
     catch_up()
     if _tape is not None:
-        raise CaptureRefused(f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing ({what})")
+        raise CaptureRefused(
+            f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing ({what})"
+        )
 
 
 class _Graph:
@@ -382,12 +386,18 @@ class ndarray:
     flags = property(lambda self: _Flags(self._a))
     data = property(_Memory)
     T = property(lambda self: wrap(self._a.T))
-    real = property(lambda self: wrap(self._a.real), lambda self, v: run(lambda: setattr(self._a, "real", unwrap(v)), mutates=True))
-    imag = property(lambda self: wrap(self._a.imag), lambda self, v: run(lambda: setattr(self._a, "imag", unwrap(v)), mutates=True))
+    real = property(
+        lambda self: wrap(self._a.real), lambda self, v: run(lambda: setattr(self._a, "real", unwrap(v)), mutates=True)
+    )
+    imag = property(
+        lambda self: wrap(self._a.imag), lambda self, v: run(lambda: setattr(self._a, "imag", unwrap(v)), mutates=True)
+    )
     __cuda_array_interface__ = property(lambda self: {**self._a.__array_interface__, "version": 3})
 
     def __array__(self, *args, **kwargs):
-        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
+        )
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if ufunc.__name__ not in NAMES["functions"][""]:
@@ -397,7 +407,12 @@ class ndarray:
         check(inputs, out)
         raw = unwrap(list(inputs))
         typed = method == "__call__" and out is None and "dtype" not in kwargs
-        result = run(lambda: (as_cupy(ufunc.__name__, raw, ufunc(*raw, **kwargs)) if typed else getattr(ufunc, method)(*raw, **kwargs)), mutates=out is not None)
+        result = run(
+            lambda: (
+                as_cupy(ufunc.__name__, raw, ufunc(*raw, **kwargs)) if typed else getattr(ufunc, method)(*raw, **kwargs)
+            ),
+            mutates=out is not None,
+        )
         if out is None:
             return wrap(result)
         return out[0] if len(out) == 1 else out
@@ -421,7 +436,10 @@ class ndarray:
             typed = name in TABLE and "dtype" not in kwargs and "out" not in kwargs
             mutates = name in ("fill", "sort", "partition", "put") or "out" in kwargs
             check(self if mutates else (), args, kwargs)
-            result = run(lambda: as_cupy(name, [self._a], method(*raw, **named)) if typed else method(*raw, **named), mutates=mutates)
+            result = run(
+                lambda: as_cupy(name, [self._a], method(*raw, **named)) if typed else method(*raw, **named),
+                mutates=mutates,
+            )
             check(self, args, kwargs, result=result)
             return wrap(result)
 
@@ -456,7 +474,9 @@ class ndarray:
     def __getitem__(self, index):
         check(index)
         index = _index(index)
-        if any(isinstance(i, np.ndarray) and i.dtype == bool for i in (index if isinstance(index, tuple) else (index,))):
+        if any(
+            isinstance(i, np.ndarray) and i.dtype == bool for i in (index if isinstance(index, tuple) else (index,))
+        ):
             waits("a mask as an index")
         items = index if isinstance(index, tuple) else (index,)
         if not any(isinstance(i, (np.ndarray, list)) for i in items) and Ellipsis not in items:
@@ -533,8 +553,19 @@ def _operator(name):
         in_place = name.startswith("__i") and name != "__invert__"
         plain = name.strip("_") if name.strip("_") in OPERATORS else name.strip("_")[1:]
         inputs = [self._a, *raw] if name == f"__{plain}__" else [*raw, self._a]
-        typed = plain in OPERATORS and not in_place and all(isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) for x in raw)
-        result = run(lambda: as_cupy(OPERATORS[plain], inputs, getattr(self._a, name)(*raw)) if typed else getattr(self._a, name)(*raw), mutates=in_place)
+        typed = (
+            plain in OPERATORS
+            and not in_place
+            and all(isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) for x in raw)
+        )
+        result = run(
+            lambda: (
+                as_cupy(OPERATORS[plain], inputs, getattr(self._a, name)(*raw))
+                if typed
+                else getattr(self._a, name)(*raw)
+            ),
+            mutates=in_place,
+        )
         if in_place:
             return self
         return result if result is NotImplemented else wrap(result)
@@ -542,9 +573,7 @@ def _operator(name):
     return forward
 
 
-for _name in (
-    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
-):
+for _name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
     for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
         setattr(ndarray, _form, _operator(_form))
 for _name in "lt le gt ge eq ne neg pos abs invert divmod rdivmod".split():
@@ -558,6 +587,8 @@ def cublas():
 
 
 SORTS = ("sort", "argsort", "lexsort", "msort", "partition", "argpartition", "unique", "sort_complex", "isin")
+
+
 def _through_where(own):
     """clip, tril and triu have no loop for bfloat16, and give float32."""
     return lambda x, *args, **kwargs: own(x.astype(np.float32) if x.dtype.kind == "V" else x, *args, **kwargs)
@@ -610,7 +641,11 @@ class _Functions(types.ModuleType):
             raise AttributeError(name)
         if name not in self._table:
             found = getattr(self._numpy, name, None)
-            if isinstance(found, type) or isinstance(found, (float, type(None))) and name in ("newaxis", "pi", "inf", "nan", "e"):
+            if (
+                isinstance(found, type)
+                or isinstance(found, (float, type(None)))
+                and name in ("newaxis", "pi", "inf", "nan", "e")
+            ):
                 return found
             raise AttributeError(f"module 'cupy' has no attribute {name!r}")
         own = STRICT.get(name, lambda function: function)(getattr(self._numpy, name))
@@ -628,7 +663,9 @@ class _Functions(types.ModuleType):
                 cublas()
             if name in ("concatenate", "stack", "hstack", "vstack") and len(args[0]) > 8:
                 refuse_copy("H2D")  # a table of addresses
-            if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (name == "where" and len(args) == 1):
+            if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (
+                name == "where" and len(args) == 1
+            ):
                 waits(name)
             if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "asanyarray"):
                 blocking = kwargs.pop("blocking", False)
@@ -642,7 +679,10 @@ class _Functions(types.ModuleType):
                 host = own(*args, **kwargs)
                 if _tape is not None or blocking:
                     waits("a copy from the host")
-                elif isinstance(args[0], np.ndarray) and (memory := _pinned_at(host.__array_interface__["data"][0])) is not None:
+                elif (
+                    isinstance(args[0], np.ndarray)
+                    and (memory := _pinned_at(host.__array_interface__["data"][0])) is not None
+                ):
                     there = np.empty_like(host)  # straight from where the caller may write next
                     _later(memory, lambda: np.copyto(there, host))
                     return ndarray(there)
@@ -655,7 +695,14 @@ class _Functions(types.ModuleType):
                 check(args, kwargs)
             else:
                 list(_arrays_in((args, kwargs)))  # copies that were put off
-            result = run(lambda: as_cupy(name, raw[:count] if len(raw) >= count else [], own(*raw, **named)) if typed else own(*raw, **named), mutates)
+            result = run(
+                lambda: (
+                    as_cupy(name, raw[:count] if len(raw) >= count else [], own(*raw, **named))
+                    if typed
+                    else own(*raw, **named)
+                ),
+                mutates,
+            )
             check(args, kwargs, result=result)
             return out if isinstance(out, ndarray) else wrap(result)
 
@@ -688,7 +735,9 @@ class _Generator:
         draw = getattr(self._g, name)
         if self._device != _current:
             raise ValueError("a generator is used while another device is current")
-        return lambda *args, **kwargs: check(args, kwargs) or wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
+        return lambda *args, **kwargs: (
+            check(args, kwargs) or wrap(np.asarray(draw(*unwrap(list(args)), **unwrap(kwargs))))
+        )
 
 
 class _Stream(_Current):
@@ -722,7 +771,9 @@ class _Stream(_Current):
     def matches(self):
         """Refuse a stream of another device than the current one."""
         if self.device_id not in (-1, _current):
-            raise RuntimeError(f"This stream was created on device {self.device_id}, but the current device is {_current}")
+            raise RuntimeError(
+                f"This stream was created on device {self.device_id}, but the current device is {_current}"
+            )
 
     def __enter__(self):
         self.matches()
@@ -773,7 +824,9 @@ def _at(interface):
         start = owner._a.__array_interface__["data"][0]
         if start <= address < start + max(owner._a.nbytes, 1):
             memory = owner._a.reshape(-1).view(np.uint8)[address - start :]
-            found = np.ndarray(interface["shape"], np.dtype(interface["typestr"]), memory, strides=interface.get("strides"))
+            found = np.ndarray(
+                interface["shape"], np.dtype(interface["typestr"]), memory, strides=interface.get("strides")
+            )
             return ndarray(found)
     raise ValueError("no array lies at the address of this __cuda_array_interface__")
 
@@ -830,8 +883,15 @@ def install(devices=None):
     module.asnumpy = _asnumpy
     module.linalg = _Functions("cupy.linalg", tables["linalg"], np.linalg)
     module.fft = _Functions("cupy.fft", tables["fft"], np.fft)
-    module.lib = types.SimpleNamespace(stride_tricks=_Strides("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks))
-    module.random = types.SimpleNamespace(default_rng=_Generator, Generator=lambda bits: _Generator(bits), XORWOW=lambda seed=None: seed, Philox4x3210=lambda seed=None: seed)
+    module.lib = types.SimpleNamespace(
+        stride_tricks=_Strides("cupy.lib.stride_tricks", tables["lib.stride_tricks"], np.lib.stride_tricks)
+    )
+    module.random = types.SimpleNamespace(
+        default_rng=_Generator,
+        Generator=lambda bits: _Generator(bits),
+        XORWOW=lambda seed=None: seed,
+        Philox4x3210=lambda seed=None: seed,
+    )
     module.from_dlpack = _from_dlpack
     fake_pool.current = lambda: _current
     pool, pinned = fake_pool.DefaultPool(), fake_pool.MemoryPool()
@@ -866,7 +926,16 @@ def install(devices=None):
     cupyx.scipy = types.SimpleNamespace(special=special)
     nccl = types.ModuleType("cupy.cuda.nccl")
     nccl.available = False  # and no attribute of cupy.cuda until it is imported
-    sys.modules.update({"cupy": module, "cupy.cuda": cuda, "cupy.cuda.nccl": nccl, "cupyx": cupyx, "cupyx.scipy": types.ModuleType("cupyx.scipy"), "cupyx.scipy.special": special})
+    sys.modules.update(
+        {
+            "cupy": module,
+            "cupy.cuda": cuda,
+            "cupy.cuda.nccl": nccl,
+            "cupyx": cupyx,
+            "cupyx.scipy": types.ModuleType("cupyx.scipy"),
+            "cupyx.scipy.special": special,
+        }
+    )
     return module
 
 

@@ -24,7 +24,9 @@ def prepare(check):
     fake_cublaslt.install()
     rng = np.random.default_rng(0)
     cp.random.standard_normal = lambda size=None, dtype=float: fake_cupy.wrap(rng.standard_normal(size).astype(dtype))
-    cp.random.randint = lambda low, high=None, size=None, dtype=int: fake_cupy.wrap(rng.integers(low, high, size, dtype))
+    cp.random.randint = lambda low, high=None, size=None, dtype=int: fake_cupy.wrap(
+        rng.integers(low, high, size, dtype)
+    )
     cp.cuda.get_elapsed_time = lambda start, end: 1.0
     check.BASE.update(vocab_size=48, context_length=8)
     check.SMALL.update(vocab_size=32, context_length=8)
@@ -59,5 +61,7 @@ def _torch_without_a_gpu():
     torch.cuda.Event = _Event
     torch.cuda.synchronize = torch.cuda.reset_peak_memory_stats = lambda device=None: None
     torch.cuda.max_memory_allocated = lambda device=None: 1 << 30
-    attention.sdpa_kernel = functools.wraps(attention.sdpa_kernel)(lambda backends, set_priority=False: contextlib.nullcontext())
+    attention.sdpa_kernel = functools.wraps(attention.sdpa_kernel)(
+        lambda backends, set_priority=False: contextlib.nullcontext()
+    )
     torch.compile = functools.partial(torch.compile, backend="eager")

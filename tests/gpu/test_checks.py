@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-RUNS = [(f"check_{name}.py", kernels) for name in ("random", "devices", "pinned", "sync", "cupy") for kernels in ("plain", "interpreter")]
+RUNS = [
+    (f"check_{name}.py", kernels)
+    for name in ("random", "devices", "pinned", "sync", "cupy")
+    for kernels in ("plain", "interpreter")
+]
 
 
 @pytest.mark.cpu_only
@@ -21,6 +25,18 @@ def test_over_the_stand_in(name, kernels):
         if importlib.util.find_spec("triton") is None:
             pytest.skip("Triton is not installed")
         environment["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, "-m", "pytest", "-q", "--stand-in", "--tb=short", "-p", "no:cacheprovider", "-W", "ignore", str(HERE / name)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--stand-in",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+        str(HERE / name),
+    ]
     done = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

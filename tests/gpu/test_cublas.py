@@ -16,7 +16,17 @@ HERE = Path(__file__).parent
 
 
 def run(*files, **environment):
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", *(str(HERE / f) for f in files)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "ignore",
+        "-p",
+        "no:cacheprovider",
+        *(str(HERE / f) for f in files),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
@@ -63,7 +73,10 @@ def test_attributes_of_the_library(path):
         for attribute, value in attributes.items():
             assert get(handle, attribute, None, 0, ctypes.byref(written)) == 0
             assert written.value == ctypes.sizeof(value), f"{what} {attribute} has {written.value} bytes"
-            assert getattr(library, what + "SetAttribute")(handle, attribute, ctypes.byref(value), ctypes.sizeof(value)) == 0
+            assert (
+                getattr(library, what + "SetAttribute")(handle, attribute, ctypes.byref(value), ctypes.sizeof(value))
+                == 0
+            )
             back = type(value)()
             assert get(handle, attribute, ctypes.byref(back), ctypes.sizeof(back), ctypes.byref(written)) == 0
             assert back.value == value.value
@@ -80,6 +93,10 @@ def test_attributes_of_the_library(path):
     for kind in cublas._TYPES.values():
         check("cublasLtMatrixLayout", (kind, 5, 7, 6), {0: u32(kind), 2: u64(5), 3: u64(7), 4: i64(6), **batch})
     alignments = {attribute: u32(16) for attribute in cublas.PREF_ALIGNMENTS}
-    check("cublasLtMatmulPreference", (), {cublas.PREF_WORKSPACE: u64(32 << 20), cublas.PREF_REDUCTIONS: u32(2), **alignments})
+    check(
+        "cublasLtMatmulPreference",
+        (),
+        {cublas.PREF_WORKSPACE: u64(32 << 20), cublas.PREF_REDUCTIONS: u32(2), **alignments},
+    )
     library.cublasLtGetStatusName.restype = ctypes.c_char_p
     assert library.cublasLtGetStatusName(cublas.NOT_SUPPORTED) == b"CUBLAS_STATUS_NOT_SUPPORTED"

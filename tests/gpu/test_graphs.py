@@ -93,7 +93,9 @@ def test_a_captured_step_trains_like_an_eager_one(name):
     assert mine["param_groups"] == theirs["param_groups"]
     for number, state in mine["state"].items():
         for key, value in state.items():
-            np.testing.assert_allclose(theirs["state"][number][key].cpu().numpy(), value.cpu().numpy(), rtol=2e-3, atol=2e-6)
+            np.testing.assert_allclose(
+                theirs["state"][number][key].cpu().numpy(), value.cpu().numpy(), rtol=2e-3, atol=2e-6
+            )
 
 
 def test_the_graph_replays_instead_of_calling():
@@ -183,7 +185,7 @@ def test_changed_options_are_captured_anew():
         F.cross_entropy(net(x), y).backward()
         optimizer.step()
 
-    (x, y), = batches(1)
+    ((x, y),) = batches(1)
     for _ in range(4):
         step(x, y)
     assert len(calls) == 2
@@ -245,7 +247,13 @@ def test_mixed_precision_with_a_scaler(dtype):
         for i, (x, y) in enumerate(batches(10)):
             factor = mytorch.tensor(float("inf") if i == poison else 1.0)
             loss = call(x, y, factor)
-            trace.append((min(loss.item(), 1e9), scaler.get_scale(), *(s["step"].item() for s in list(optimizer.state_dict()["state"].values())[:1])))
+            trace.append(
+                (
+                    min(loss.item(), 1e9),
+                    scaler.get_scale(),
+                    *(s["step"].item() for s in list(optimizer.state_dict()["state"].values())[:1]),
+                )
+            )
         return trace, [p.detach().cpu().numpy() for p in net.parameters()]
 
     (want, weights), (got, twins) = run(False), run(True)
@@ -333,7 +341,7 @@ def test_an_optimizer_that_counts_on_the_host_is_refused():
         F.cross_entropy(net(x), y).backward()
         optimizer.step()
 
-    (x, y), = batches(1)
+    ((x, y),) = batches(1)
     step(x, y)
     with pytest.raises(CaptureError, match="step of Adagrad.*Adam, AdamW, SGD and Lion"):
         step(x, y)
@@ -376,7 +384,7 @@ def test_graph_objects():
 def test_the_first_step_of_an_optimizer_can_not_be_captured():
     net = model()
     optimizer = optim.AdamW(net.parameters())
-    (x, y), = batches(1)
+    ((x, y),) = batches(1)
     F.cross_entropy(net(x), y).backward()
     with pytest.raises(CaptureError, match="first step of AdamW"), graph(CUDAGraph()):
         optimizer.step()
@@ -418,7 +426,6 @@ def test_steps_outside_of_the_capture_go_on():
     np.testing.assert_allclose(losses, [w[0] for w in want], rtol=2e-5)
 
 
-
 def test_memory_of_graphs_is_counted():
     x = mytorch.ones(1 << 16)
     g = CUDAGraph()
@@ -426,7 +433,9 @@ def test_memory_of_graphs_is_counted():
     with graph(g):
         y = (x + 1) * 2
     held = mytorch.cuda.memory_allocated() - before
-    assert held >= 1.9 * x.nbytes  # (the capture collects garbage first) y, and x + 1, whose memory is the graph's alone
+    assert (
+        held >= 1.9 * x.nbytes
+    )  # (the capture collects garbage first) y, and x + 1, whose memory is the graph's alone
     assert mytorch.cuda.memory_reserved() >= mytorch.cuda.memory_allocated()
     del y, g
     assert mytorch.cuda.memory_allocated() < before + x.nbytes

@@ -20,7 +20,17 @@ RUNS = [
     ("cuda", ("nn", "optim")),
     ("cuda", ("autograd", "models/test_generation.py", "programs")),
     ("cuda", ("tensors", "utils", "data/test_loader.py")),
-    ("cuda", ("test_amp.py", "test_serialization.py", "test_parity_gpt2.py", "test_printing.py", "accelerate/test_accelerator.py", "vision/test_datasets.py")),
+    (
+        "cuda",
+        (
+            "test_amp.py",
+            "test_serialization.py",
+            "test_parity_gpt2.py",
+            "test_printing.py",
+            "accelerate/test_accelerator.py",
+            "vision/test_datasets.py",
+        ),
+    ),
     ("cuda:1", ("test_ops.py", "optim", "autograd")),  # while cuda:0 is the current GPU
 ]
 
@@ -45,7 +55,18 @@ def test_graphs_over_the_stand_in():
 
 @pytest.mark.gpu
 def test_graphs_on_a_gpu():
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--device", "cuda", "--tb=short", str(TESTS / "gpu" / "test_graphs.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "ignore",
+        "--device",
+        "cuda",
+        "--tb=short",
+        str(TESTS / "gpu" / "test_graphs.py"),
+    ]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -74,13 +74,18 @@ def test_values_of_another_width():
     check((1, 2, 33, 24), (1, 2, 65, 24), width_v=40)
 
 
-@pytest.mark.parametrize(("lengths", "causal"), [((5, 200), False), ((200, 5), False), ((140, 70), True), ((70, 140), True), ((1, 130), False)])
+@pytest.mark.parametrize(
+    ("lengths", "causal"),
+    [((5, 200), False), ((200, 5), False), ((140, 70), True), ((70, 140), True), ((1, 130), False)],
+)
 def test_other_key_length(lengths, causal):
     check((1, 2, lengths[0], 16), (1, 2, lengths[1], 16), "fp16", causal=causal, scale=0.3)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize(("window", "causal"), [((40, 0), True), ((3, 2), False), ((-1, 70), False), ((90, -1), False), ((0, 0), False)])
+@pytest.mark.parametrize(
+    ("window", "causal"), [((40, 0), True), ((3, 2), False), ((-1, 70), False), ((90, -1), False), ((0, 0), False)]
+)
 def test_window(window, causal, dtype):
     check((1, 1, 205, 16), (1, 1, 205, 16), dtype, window=window, causal=causal)
     check((1, 1, 300, 16), (1, 1, 40, 16), dtype, window=window, causal=causal)

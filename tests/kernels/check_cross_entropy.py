@@ -64,7 +64,9 @@ def test_probabilities_as_targets(rows, classes, weighted, smoothing, reduction,
     losses = (u * (lse - x64)).sum(1)
     scale = g64.reshape(-1, 1) if reduction == "none" else g64 / (rows if reduction == "mean" else 1)
     target, w = dev(target), None if w is None else dev(w)
-    out, kept, mass = cross_entropy_soft.forward(xp, x, target, weight=w, label_smoothing=smoothing, reduction=reduction)
+    out, kept, mass = cross_entropy_soft.forward(
+        xp, x, target, weight=w, label_smoothing=smoothing, reduction=reduction
+    )
     near(out, losses if reduction == "none" else np.asarray(losses.sum() / (rows if reduction == "mean" else 1)))
     gx, gt = cross_entropy_soft.vjp(g, x, target, w, smoothing, reduction, kept, mass, (True, True), xp)
     near(gx, (np.exp(x64 - lse) * u.sum(1, keepdims=True) - u) * scale)
@@ -85,7 +87,9 @@ def test_the_gradient_in_the_place_of_the_logits(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize(("reduction", "smoothing", "softcap", "weighted"), [("mean", 0.0, None, False), ("sum", 0.1, 5.0, True)])
+@pytest.mark.parametrize(
+    ("reduction", "smoothing", "softcap", "weighted"), [("mean", 0.0, None, False), ("sum", 0.1, 5.0, True)]
+)
 def test_linear_cross_entropy(reduction, smoothing, softcap, weighted, dtype):
     x, x64 = rand(37, 19, dtype=dtype)
     w, w64 = rand(53, 19, dtype=dtype)

@@ -52,7 +52,10 @@ def test_activation(kind, dtype):
     g, g64 = rand(2, 5, 35, dtype=dtype)
     a64, b64 = both64[..., :35], both64[..., 35:]
     near(activation.gated(xp, both, kind=kind), f(a64) * b64)
-    near(activation.gated_backward(xp, g, both, kind=kind), np.concatenate([g64 * b64 * _slope(f, a64), g64 * f(a64)], -1))
+    near(
+        activation.gated_backward(xp, g, both, kind=kind),
+        np.concatenate([g64 * b64 * _slope(f, a64), g64 * f(a64)], -1),
+    )
 
 
 def test_ops_of_activation():

@@ -52,7 +52,9 @@ def test_adamw(options, dtypes):
     assert COMPILE_ONLY or all((a == b).all() for a, b in zip(p, before, strict=True))
 
 
-@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.3}]
+)
 def test_sgd(options):
     (p, g), (p64, g64) = columns("fp32", "fp32")
     buffers = [dev(np.zeros(s, np.float32)) for s in SIZES]

@@ -34,11 +34,17 @@ def test_softmax(shape, dtype):
     near(softmax.vjp(g, x, out, x.ndim - 1, xp)[0], p * (g64 - (g64 * p).sum(-1, keepdims=True)))
     out = log_softmax.forward(xp, x, dim=x.ndim - 1)
     near(out, np.log(p))
-    near(log_softmax.vjp(g, x, dev(np.log(p).astype(x.dtype)), x.ndim - 1, xp)[0], g64 - p * g64.sum(-1, keepdims=True), 4)
+    near(
+        log_softmax.vjp(g, x, dev(np.log(p).astype(x.dtype)), x.ndim - 1, xp)[0],
+        g64 - p * g64.sum(-1, keepdims=True),
+        4,
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("shape", "dim"), [((5, 1), 0), ((2, 3, 65), 1), ((3, 300, 130), 1), ((9001, 3), 0), ((2, 3, 4, 5), 2)])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5, 1), 0), ((2, 3, 65), 1), ((3, 300, 130), 1), ((9001, 3), 0), ((2, 3, 4, 5), 2)]
+)
 def test_softmax_along_another_axis(shape, dim, dtype):
     x, x64 = rand(*shape, dtype=dtype)
     g, g64 = rand(*shape, dtype=dtype)
@@ -95,7 +101,10 @@ def test_norms(rows, width, dtype):
     got = rms_norm.vjp(g, x, w, [x.shape, w.shape], r, width, (True, True), xp)
     near(got[0], rstd * (u - h * (u * h).mean(-1, keepdims=True)), 2)
     near(got[1], (g64 * h).sum(0))
-    assert layer_norm.vjp(g, x, None, None, [x.shape, None, None], m, r, width, (True, False, False), xp)[1:] == (None, None)
+    assert layer_norm.vjp(g, x, None, None, [x.shape, None, None], m, r, width, (True, False, False), xp)[1:] == (
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("width", [65, 9001, 17003])
@@ -115,7 +124,10 @@ def test_residual_norm(width):
 
 
 @pytest.mark.parametrize("width", [65, 768, 9001])
-@pytest.mark.parametrize(("dtype", "stream", "out"), [("bf16", "fp32", "bf16"), ("fp16", "fp32", "fp16"), ("fp32", "fp32", "fp32"), ("bf16", "fp16", "fp32")])
+@pytest.mark.parametrize(
+    ("dtype", "stream", "out"),
+    [("bf16", "fp32", "bf16"), ("fp16", "fp32", "fp16"), ("fp32", "fp32", "fp32"), ("bf16", "fp16", "fp32")],
+)
 def test_a_branch_added_to_a_stream(dtype, stream, out, width):
     x, x64 = rand(7, width, dtype=dtype)
     r, r64 = rand(7, width, dtype=stream, shift=1)
@@ -139,7 +151,9 @@ def test_a_branch_added_to_a_stream(dtype, stream, out, width):
         for have, one in zip(got, (gx, gx, (g64 * h).sum(0), g64.sum(0)), strict=True):
             near(have, one, 2)
     assert got[0].dtype == x.dtype or stream == "fp16"
-    alone = add_layer_norm.vjp((more, None), total, w, b, shapes, dtypes, mean, scale, width, (True,) * 4, xp)  # the norm was not used
+    alone = add_layer_norm.vjp(
+        (more, None), total, w, b, shapes, dtypes, mean, scale, width, (True,) * 4, xp
+    )  # the norm was not used
     near(alone[0], more64)
     assert alone[2:] == (None, None)
     rstd = 1 / np.sqrt((s64 * s64).mean(-1, keepdims=True) + 1e-5)

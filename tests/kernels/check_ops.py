@@ -15,7 +15,9 @@ if COMPILE_ONLY:
     pytest.skip("needs results", allow_module_level=True)
 
 FUSED = {
-    name: op.kernels["cuda"].path for name, op in RECORDS.items() if "cuda" in op.kernels and op.kernels["cuda"].path.startswith("mytorch.kernels.triton")
+    name: op.kernels["cuda"].path
+    for name, op in RECORDS.items()
+    if "cuda" in op.kernels and op.kernels["cuda"].path.startswith("mytorch.kernels.triton")
 }
 
 
@@ -55,15 +57,29 @@ CALLS = {
     "silu": (lambda x, fused: F.silu(x, fused=fused), [(3, 5)]),
     "softmax": (lambda x, fused: F.softmax(x, -1, fused=fused), [(3, 5)]),
     "log_softmax": (lambda x, fused: F.log_softmax(x, -1, fused=fused), [(3, 5)]),
-    "layer_norm": (lambda x, w, b, fused: F.layer_norm(x, (2, 5), w.reshape(2, 5), b.reshape(2, 5), fused=fused), [(4, 2, 5), (10,), (10,)]),
-    "rms_norm": (lambda x, w, fused: F.rms_norm(x, (5,), w, fused=fused), [(4, 5), (5,)]),
-    "cross_entropy": (lambda x, fused: mytorch.ops.loss.cross_entropy(x, _target, label_smoothing=0.1, fused=fused), [(5, 7)]),
-    "cross_entropy_soft": (
-        lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(x, t, weight=_weights, label_smoothing=0.1, fused=fused), [(5, 7), (5, 7)],
+    "layer_norm": (
+        lambda x, w, b, fused: F.layer_norm(x, (2, 5), w.reshape(2, 5), b.reshape(2, 5), fused=fused),
+        [(4, 2, 5), (10,), (10,)],
     ),
-    "cross_entropy_soft of each": (lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(x, t, reduction="none", fused=fused), [(5, 7), (5, 7)]),
+    "rms_norm": (lambda x, w, fused: F.rms_norm(x, (5,), w, fused=fused), [(4, 5), (5,)]),
+    "cross_entropy": (
+        lambda x, fused: mytorch.ops.loss.cross_entropy(x, _target, label_smoothing=0.1, fused=fused),
+        [(5, 7)],
+    ),
+    "cross_entropy_soft": (
+        lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(
+            x, t, weight=_weights, label_smoothing=0.1, fused=fused
+        ),
+        [(5, 7), (5, 7)],
+    ),
+    "cross_entropy_soft of each": (
+        lambda x, t, fused: mytorch.ops.loss._cross_entropy_soft(x, t, reduction="none", fused=fused),
+        [(5, 7), (5, 7)],
+    ),
     "scaled_dot_product_attention": (
-        lambda q, k, v, m, fused: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True, window=(4, 2), fused=fused),
+        lambda q, k, v, m, fused: F.scaled_dot_product_attention(
+            q, k, v, m, enable_gqa=True, window=(4, 2), fused=fused
+        ),
         [(2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (9, 9)],
     ),
     "scaled_dot_product_attention grouped": (
@@ -72,38 +88,71 @@ CALLS = {
     ),
     "softmax across": (lambda x, fused: F.softmax(x, 1, fused=fused), [(3, 5, 4)]),
     "log_softmax across": (lambda x, fused: F.log_softmax(x, 0, fused=fused), [(3, 5)]),
-    "masked_softmax": (lambda x, m, fused: mytorch.ops.activation._masked_softmax(x, m, causal=True, fused=fused), [(2, 3, 5, 7), (3, 1, 7)]),
-    "masked_softmax plain": (lambda x, fused: mytorch.ops.activation._masked_softmax(x, _table[:, :5] > 0.5, fused=fused), [(1, 2, 1, 2, 5, 5)]),
-    "add_layer_norm": (lambda x, r, w, b, fused: _joined(N._add_layer_norm(x, r, w, b, width=5, fused=fused)), [(4, 5), (4, 5), (5,), (5,)]),
-    "add_rms_norm": (lambda x, r, w, fused: _joined(N._add_rms_norm(x, r, w, width=5, eps=1e-5, fused=fused)), [(4, 5), (4, 5), (5,)]),
-    "add_rms_norm half used": (lambda x, r, fused: N._add_rms_norm(x, r, width=5, eps=1e-5, fused=fused)[1], [(4, 5), (4, 5)]),
+    "masked_softmax": (
+        lambda x, m, fused: mytorch.ops.activation._masked_softmax(x, m, causal=True, fused=fused),
+        [(2, 3, 5, 7), (3, 1, 7)],
+    ),
+    "masked_softmax plain": (
+        lambda x, fused: mytorch.ops.activation._masked_softmax(x, _table[:, :5] > 0.5, fused=fused),
+        [(1, 2, 1, 2, 5, 5)],
+    ),
+    "add_layer_norm": (
+        lambda x, r, w, b, fused: _joined(N._add_layer_norm(x, r, w, b, width=5, fused=fused)),
+        [(4, 5), (4, 5), (5,), (5,)],
+    ),
+    "add_rms_norm": (
+        lambda x, r, w, fused: _joined(N._add_rms_norm(x, r, w, width=5, eps=1e-5, fused=fused)),
+        [(4, 5), (4, 5), (5,)],
+    ),
+    "add_rms_norm half used": (
+        lambda x, r, fused: N._add_rms_norm(x, r, width=5, eps=1e-5, fused=fused)[1],
+        [(4, 5), (4, 5)],
+    ),
     "gated": (lambda x, y, fused: mytorch.ops.gated._gated(x, y, gate="silu", fused=fused), [(3, 5), (3, 5)]),
     "gated halves": (lambda x, fused: mytorch.ops.gated._gated(x, gate="gelu_tanh", fused=fused), [(2, 3, 6)]),
     "embedding": (lambda w, fused: F.embedding(_target, w, padding_idx=2, fused=fused), [(7, 3)]),
-    "convolution": (lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused), [(2, 3, 6, 5), (4, 3, 3, 3), (4,)]),
+    "convolution": (
+        lambda x, w, b, fused: F.conv2d(x, w, b, stride=2, padding=1, fused=fused),
+        [(2, 3, 6, 5), (4, 3, 3, 3), (4,)],
+    ),
     "convolution_input": (
-        lambda x, w, b, fused: F.conv_transpose2d(x, w, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(1, 2), fused=fused),
+        lambda x, w, b, fused: F.conv_transpose2d(
+            x, w, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(1, 2), fused=fused
+        ),
         [(2, 4, 5, 3), (4, 3, 3, 2), (6,)],
     ),
-    "convolution_input 1d": (lambda x, w, fused: F.conv_transpose1d(x, w, stride=2, fused=fused), [(3, 4, 7), (4, 3, 5)]),
+    "convolution_input 1d": (
+        lambda x, w, fused: F.conv_transpose1d(x, w, stride=2, fused=fused),
+        [(3, 4, 7), (4, 3, 5)],
+    ),
     "convolution in groups": (
-        lambda x, w, fused: F.conv1d(x, w, padding="same", dilation=3, groups=3, fused=fused), [(2, 6, 11), (9, 2, 4)],
+        lambda x, w, fused: F.conv1d(x, w, padding="same", dilation=3, groups=3, fused=fused),
+        [(2, 6, 11), (9, 2, 4)],
     ),
     "convolution padded": (
-        lambda x, w, fused: F.conv2d(F.pad(x, (2, 1, 1, 1), mode="reflect"), w, stride=(1, 3), dilation=2, fused=fused), [(1, 3, 7, 9), (5, 3, 2, 3)],
+        lambda x, w, fused: F.conv2d(F.pad(x, (2, 1, 1, 1), mode="reflect"), w, stride=(1, 3), dilation=2, fused=fused),
+        [(1, 3, 7, 9), (5, 3, 2, 3)],
     ),
     "linear_cross_entropy": (
         lambda x, w, b, fused: F.linear_cross_entropy(x, w, _target, linear_bias=b, ignore_index=3, fused=fused),
         [(5, 6), (7, 6), (7,)],
     ),
     "group_norm": (
-        lambda x, w, b, fused: mytorch.ops.normalization._group_norm(x, w, b, num_groups=2, fused=fused), [(3, 4, 2, 3), (4,), (4,)],
+        lambda x, w, b, fused: mytorch.ops.normalization._group_norm(x, w, b, num_groups=2, fused=fused),
+        [(3, 4, 2, 3), (4,), (4,)],
     ),
     "relu_squared": (lambda x, fused: mytorch.ops.activation._relu_squared(x, fused=fused), [(3, 5)]),
-    "rotary": (lambda x, fused: mytorch.ops.rotary.rotary(x, cos=_table.cos()._data._array, sin=_table.sin()._data._array, fused=fused), [(2, 3, 5, 6)]),
+    "rotary": (
+        lambda x, fused: mytorch.ops.rotary.rotary(
+            x, cos=_table.cos()._data._array, sin=_table.sin()._data._array, fused=fused
+        ),
+        [(2, 3, 5, 6)],
+    ),
     **{
         f"linear_activation {name}": (
-            lambda x, w, b, fused, name=name: mytorch.ops.linear_activation.linear_activation(x, w, b, activation=name, fused=fused),
+            lambda x, w, b, fused, name=name: mytorch.ops.linear_activation.linear_activation(
+                x, w, b, activation=name, fused=fused
+            ),
             [(2, 4, 5), (3, 5), (3,)],
         )
         for name in mytorch.ops.linear_activation.ACTIVATIONS
@@ -185,7 +234,9 @@ def test_attention_with_dropout_and_its_second_derivative():
 def test_a_small_gpt2_trains():
     from mytorch.models.gpt2 import GPT2, GPT2Config
 
-    model = GPT2(GPT2Config(vocab_size=33, context_length=16, num_layers=1, num_heads=2, embed_dim=16, dropout_p=0.1)).to(DEVICE)
+    model = GPT2(
+        GPT2Config(vocab_size=33, context_length=16, num_layers=1, num_heads=2, embed_dim=16, dropout_p=0.1)
+    ).to(DEVICE)
     optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
     x = mytorch.randint(0, 33, (2, 16), device=DEVICE)
     losses = []
@@ -259,7 +310,10 @@ def test_clipping_and_unscaling_together(together):
 
 
 def test_the_last_layer_in_half_precision():
-    x, w = mytorch.randn(40, 16, device=DEVICE, requires_grad=True), mytorch.randn(33, 16, device=DEVICE, requires_grad=True)
+    x, w = (
+        mytorch.randn(40, 16, device=DEVICE, requires_grad=True),
+        mytorch.randn(33, 16, device=DEVICE, requires_grad=True),
+    )
     target = mytorch.randint(0, 33, (40,), device=DEVICE)
     results = []
     for fused in (None, False):

@@ -49,6 +49,15 @@ def test_normal(shape, dtype):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_integers(shape):
-    for low, span in ((0, 1), (-5, 10), (0, 50304), (2**31, 2**31), (3 * 2**30, 3 * 2**30), (-(2**40), 2**41 + 3), (-(2**63), 2**63 + 5), (-(2**63), 2**64)):
+    for low, span in (
+        (0, 1),
+        (-5, 10),
+        (0, 50304),
+        (2**31, 2**31),
+        (3 * 2**30, 3 * 2**30),
+        (-(2**40), 2**41 + 3),
+        (-(2**63), 2**63 + 5),
+        (-(2**63), 2**64),
+    ):
         made, want = pair("integers", (77, 3), 4, shape, low, span)
         assert made.tobytes() == want.tobytes(), (low, span)

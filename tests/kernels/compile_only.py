@@ -45,7 +45,10 @@ def launch(kernel, grid, *args, **options):
     key = (kernel.fn.__qualname__, kernel.fn.__module__, str(signature), str(constants), str(attributes), str(choices))
     if key not in COMPILED:
         source = ASTSource(kernel, signature, constants, attributes)
-        COMPILED[key] = (kernel.fn.__module__ + "." + kernel.fn.__name__, triton.compile(source, target=TARGET, options=choices))
+        COMPILED[key] = (
+            kernel.fn.__module__ + "." + kernel.fn.__name__,
+            triton.compile(source, target=TARGET, options=choices),
+        )
 
 
 home.launch = launch
@@ -61,7 +64,9 @@ def resources():
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(compiled.asm["cubin"])
             file.flush()
-            text = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+            text = subprocess.run(
+                [tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
+            ).stdout
         registers, local = (int(re.search(rf"{word}:(\d+)", text)[1]) for word in ("REG", "STACK"))
         rows.append((name, registers, local, compiled.metadata.shared, compiled.metadata.num_warps))
     return rows

@@ -37,7 +37,13 @@ def note(number):
     grid = tuple((ctypes.c_uint * 3).in_dll(library, "grid"))
     threads = ctypes.c_uint.in_dll(library, "threads").value
     stream = ctypes.c_uint64.in_dll(library, "stream").value
-    return (ctypes.c_char * 512).in_dll(library, "name").value.decode(), grid, threads, stream, list(parameters[:number])
+    return (
+        (ctypes.c_char * 512).in_dll(library, "name").value.decode(),
+        grid,
+        threads,
+        stream,
+        list(parameters[:number]),
+    )
 
 
 def as_float(bits):
@@ -52,9 +58,20 @@ def check(x, out, hint, n, stride, call, eps, expected, times=3):
         home.launch(mixed, (5, 2), x, out, hint, n, stride, call, eps, BLOCK=64, ADD=True, num_warps=2)
         assert launches.value == before + 1
         called, grid, threads, stream, got = note(len(expected))
-        assert (called, grid, threads, stream) == ("mixed", (5, 2, 1), 64, cp.cuda.get_current_stream().ptr), (called, grid, threads, stream)
+        assert (called, grid, threads, stream) == ("mixed", (5, 2, 1), 64, cp.cuda.get_current_stream().ptr), (
+            called,
+            grid,
+            threads,
+            stream,
+        )
         for bits, (kind, value) in zip(got, expected, strict=True):
-            seen = bits if kind == "i64" else as_float(bits) if kind == "f32" else np.uint32(bits & 0xFFFFFFFF).view(np.int32).item()
+            seen = (
+                bits
+                if kind == "i64"
+                else as_float(bits)
+                if kind == "f32"
+                else np.uint32(bits & 0xFFFFFFFF).view(np.int32).item()
+            )
             assert seen == value, (turn, kind, seen, value)
 
 
@@ -92,10 +109,37 @@ def main():
     for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
         with stream:
             check(array, half, None, 48, 1, 7, 0.5, [at["array"], at["half"], ("i32", 48), ("i32", 7), ("f32", 0.5)])
-            check(array, half, None, 64, 3, 1, 0.25, [at["array"], at["half"], ("i32", 64), ("i32", 3), ("i32", 1), ("f32", 0.25)])
-            check(half, array, array, 49, 16, 32, 0.5, [at["half"], at["array"], at["array"], ("i32", 49), ("i32", 16), ("i32", 32), ("f32", 0.5)])
+            check(
+                array,
+                half,
+                None,
+                64,
+                3,
+                1,
+                0.25,
+                [at["array"], at["half"], ("i32", 64), ("i32", 3), ("i32", 1), ("f32", 0.25)],
+            )
+            check(
+                half,
+                array,
+                array,
+                49,
+                16,
+                32,
+                0.5,
+                [at["half"], at["array"], at["array"], ("i32", 49), ("i32", 16), ("i32", 32), ("f32", 0.5)],
+            )
             check(odd, array, None, 1, 1, 5, 2.0, [at["odd"], at["array"], ("i32", 5), ("f32", 2.0)])
-            check(array, odd, None, 1 << 33, 1, -3, 2.0, [at["array"], at["odd"], ("i64", 1 << 33), ("i32", -3), ("f32", 2.0)])
+            check(
+                array,
+                odd,
+                None,
+                1 << 33,
+                1,
+                -3,
+                2.0,
+                [at["array"], at["odd"], ("i64", 1 << 33), ("i32", -3), ("f32", 2.0)],
+            )
     specialised_as_triton_does(array)
     assert home.why_not() is None
     print(triton.__version__, launches.value, "launches")

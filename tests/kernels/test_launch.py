@@ -36,7 +36,9 @@ class Kernel:
     def __getitem__(self, grid):
         def run(*args, **options):
             self.compiled.append((grid, args, options))
-            return SimpleNamespace(run=lambda *a: self.started.append(a), function="function", packed_metadata="metadata")
+            return SimpleNamespace(
+                run=lambda *a: self.started.append(a), function="function", packed_metadata="metadata"
+            )
 
         return run
 
@@ -68,13 +70,24 @@ def test_later_launches_go_straight_to_the_compiled_kernel(card):
 
 
 @pytest.mark.parametrize(
-    "change", [{"x": Array(1028, np.float16)}, {"x": Array(1024, np.float32)}, {"x": None}, {"n": 1}, {"n": 49}, {"n": 1 << 33}, {"BLOCK": 128}]
+    "change",
+    [
+        {"x": Array(1028, np.float16)},
+        {"x": Array(1024, np.float32)},
+        {"x": None},
+        {"n": 1},
+        {"n": 49},
+        {"n": 1 << 33},
+        {"BLOCK": 128},
+    ],
 )
 def test_what_triton_specialises_on_is_compiled_anew(card, change):
     kernel = Kernel()
     base = {"x": Array(1024, np.float16), "n": 48, "BLOCK": 64}
     for values in (base, base | change, base, base | change):
-        home.launch(kernel, (1,), values["x"], Array(2048, np.float32), values["n"], 0.5, BLOCK=values["BLOCK"], FLAG=False)
+        home.launch(
+            kernel, (1,), values["x"], Array(2048, np.float32), values["n"], 0.5, BLOCK=values["BLOCK"], FLAG=False
+        )
     assert len(kernel.compiled) == 2
     assert len(kernel.started) == 2
 
@@ -169,7 +182,17 @@ def test_through_tritons_own_driver(tmp_path):
 
     here = Path(__file__).parent
     include = Path(triton.__file__).parent / "backends/nvidia/include"
-    library = ["gcc", "-shared", "-fPIC", "-I", include, "-Wl,-soname,libcuda.so.1", "-o", tmp_path / "libcuda.so.1", here / "fake_libcuda.c"]
+    library = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        "-I",
+        include,
+        "-Wl,-soname,libcuda.so.1",
+        "-o",
+        tmp_path / "libcuda.so.1",
+        here / "fake_libcuda.c",
+    ]
     subprocess.run(library, check=True, capture_output=True)
     paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(here.parents[1])}
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

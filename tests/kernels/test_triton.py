@@ -27,10 +27,24 @@ def version(package):
 
 
 def run(files, *options, **environment):
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "ignore",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        *options,
+    ]
     files = [str(HERE / f) for f in files]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run([*command, *files], capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580)
+    done = subprocess.run(
+        [*command, *files], capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -88,5 +102,7 @@ def test_attention_compiles_for_an_h200():
         "shared = max(memory for _, _, _, memory, _ in compile_only.resources())\n"
         "assert shared <= 227 * 1024, shared\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE.parents[1], timeout=580)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE.parents[1], timeout=580
+    )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -67,7 +67,9 @@ HALF = {
         for how in ("", "_transpose")
         for d in (1, 2, 3)
     },
-    "attention": lambda L, x, y: L.nn.functional.scaled_dot_product_attention(*(t.reshape(1, 1, 4, 4) for t in (x, y, y))),
+    "attention": lambda L, x, y: L.nn.functional.scaled_dot_product_attention(
+        *(t.reshape(1, 1, 4, 4) for t in (x, y, y))
+    ),
     "LSTMCell": lambda L, x, y: L.nn.LSTMCell(4, 4, device="cuda")(x)[1],
     "GRUCell": lambda L, x, y: L.nn.GRUCell(4, 4, device="cuda")(x),
     "RNNCell": lambda L, x, y: L.nn.RNNCell(4, 4, device="cuda")(x),
@@ -145,7 +147,9 @@ WIDEST = {
     "vdot": lambda L, x, y: L.vdot(x.select(0, 0), y.select(0, 0)),
     "inner": lambda L, x, y: L.inner(x, y),
     "tensordot": lambda L, x, y: L.tensordot(x, y, 1),
-    "grid_sample": lambda L, x, y: L.nn.functional.grid_sample(x.reshape(1, 1, 4, 4), y.reshape(1, 2, 4, 2), align_corners=False),
+    "grid_sample": lambda L, x, y: L.nn.functional.grid_sample(
+        x.reshape(1, 1, 4, 4), y.reshape(1, 2, 4, 2), align_corners=False
+    ),
     "index_put": lambda L, x, y: x.index_put((classes(L),), y),
     "scatter_add": lambda L, x, y: L.scatter_add(x, 0, places(L), y),
     "cat": lambda L, x, y: L.cat([x, y]),
@@ -157,7 +161,22 @@ WIDEST = {
 }
 
 AS_GIVEN = {
-    **plain("mean", "std", "amax", "sqrt", "sin", "cos", "tanh", "sigmoid", "exp2", "erf", "relu", "logit", "nansum", "trace"),
+    **plain(
+        "mean",
+        "std",
+        "amax",
+        "sqrt",
+        "sin",
+        "cos",
+        "tanh",
+        "sigmoid",
+        "exp2",
+        "erf",
+        "relu",
+        "logit",
+        "nansum",
+        "trace",
+    ),
     **{name: one(name) for name in ("gelu", "silu", "elu", "mish", "glu", "logsigmoid", "hardswish", "dropout")},
     "logcumsumexp": lambda L, x, y: L.logcumsumexp(x, 0),
     "batch_norm": one("batch_norm", None, None, training=True),
@@ -168,7 +187,11 @@ AS_GIVEN = {
     "embedding": lambda L, x, y: L.nn.functional.embedding(classes(L), x),
 }
 
-TABLE = [(kind, name) for kind, calls in (("half", HALF), ("single", SINGLE), ("widest", WIDEST), ("given", AS_GIVEN)) for name in calls]
+TABLE = [
+    (kind, name)
+    for kind, calls in (("half", HALF), ("single", SINGLE), ("widest", WIDEST), ("given", AS_GIVEN))
+    for name in calls
+]
 CALLS = {"half": HALF, "single": SINGLE, "widest": WIDEST, "given": AS_GIVEN}
 GIVEN = [(True, True), (False, False), (True, False), (False, True)]  # whether x and y are in half precision
 
@@ -206,7 +229,16 @@ def pytorch_autocast(torch, half):
         torch.clear_autocast_cache()
 
 
-WITHOUT_A_GPU = {"LSTMCell", "GRUCell", "RNNCell", "LSTM", "GRU", "RNN", "MultiheadAttention", "grid_sample"}  # PyTorch can't
+WITHOUT_A_GPU = {
+    "LSTMCell",
+    "GRUCell",
+    "RNNCell",
+    "LSTM",
+    "GRU",
+    "RNN",
+    "MultiheadAttention",
+    "grid_sample",
+}  # PyTorch can't
 
 
 @pytest.mark.parametrize(("kind", "name"), [row for row in TABLE if row[1] not in WITHOUT_A_GPU])
@@ -259,7 +291,9 @@ def test_a_weight_is_cast_once_in_a_block_and_gets_one_gradient(casts):
     assert casts.count(((5, 5), "bfloat16")) == 2
 
     w = layer.weight.detach().bfloat16().requires_grad_()
-    F.linear(F.linear(x.bfloat16(), w), w).float().sum().backward()  # both gradients are summed in bfloat16, as in PyTorch
+    F.linear(
+        F.linear(x.bfloat16(), w), w
+    ).float().sum().backward()  # both gradients are summed in bfloat16, as in PyTorch
     np.testing.assert_array_equal(layer.weight.grad.cpu().numpy(), w.grad.float().cpu().numpy())
 
 
@@ -344,7 +378,11 @@ def test_a_kernel_reads_half_precision_and_writes_float32(name, half, casts):
     dtype = getattr(mytorch, half)
     results = []
     for fused in (True, False):
-        x = mytorch.tensor(np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32), device="cuda").to(dtype).requires_grad_()
+        x = (
+            mytorch.tensor(np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32), device="cuda")
+            .to(dtype)
+            .requires_grad_()
+        )
         casts.clear()
         with autocast(dtype):
             out = FOLDED[name](x, fused)
@@ -358,9 +396,13 @@ def test_a_kernel_reads_half_precision_and_writes_float32(name, half, casts):
     exact = FOLDED[name](upcast, False)
     exact.backward(g)
     for out, grad in results:
-        tolerance = {"atol": 2e-2, "rtol": 2e-2} if name.startswith("add") else {"atol": 2e-6, "rtol": 2e-6}  # whose sum is in half
+        tolerance = (
+            {"atol": 2e-2, "rtol": 2e-2} if name.startswith("add") else {"atol": 2e-6, "rtol": 2e-6}
+        )  # whose sum is in half
         np.testing.assert_allclose(out, exact.detach().cpu().numpy(), **tolerance)
-        np.testing.assert_allclose(grad, upcast.grad.cpu().numpy(), atol=0.04 if half == "bfloat16" else 0.005, rtol=0.02)
+        np.testing.assert_allclose(
+            grad, upcast.grad.cpu().numpy(), atol=0.04 if half == "bfloat16" else 0.005, rtol=0.02
+        )
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -379,7 +421,9 @@ def test_gpt2_under_autocast_casts_weights_alone(half, casts):
         assert loss.dtype is mytorch.float32
         if policy is None:
             shapes = [shape for shape, _ in casts]
-            assert sorted(shapes) == sorted(tuple(p.shape) for n, p in model.named_parameters() if p.ndim == 2 and "wpe" not in n)
+            assert sorted(shapes) == sorted(
+                tuple(p.shape) for n, p in model.named_parameters() if p.ndim == 2 and "wpe" not in n
+            )
         with mytorch.fused(policy):
             loss.backward()
         assert all(p.grad.dtype is mytorch.float32 for p in model.parameters())

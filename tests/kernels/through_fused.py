@@ -118,7 +118,9 @@ class _AttentionAlone(nn.Module):
 
 def kernels():
     """The records that have a Triton kernel."""
-    return {name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")}
+    return {
+        name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")
+    }
 
 
 def test_every_kernel_has_a_public_function_that_takes_fused():
@@ -173,13 +175,18 @@ UNABLE = {
     "heads": lambda: F.scaled_dot_product_attention(*(floats(1, 2, 3, 300) for _ in "qkv"), fused=True),
     "no kernel": lambda: F.relu(floats(3), fused=True),
     "in place": lambda: nn.ReLU(inplace=True, fused=True)(floats(3).detach()),
-    "the last layer": lambda: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), reduction="none", fused=True),
+    "the last layer": lambda: F.linear_cross_entropy(
+        floats(4, 6), floats(5, 6), classes(5, 4), reduction="none", fused=True
+    ),
 }
 
 
 @pytest.mark.parametrize("name", UNABLE)
 def test_what_no_kernel_can_do_is_said_once(name):
-    with pytest.warns(UserWarning, match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel does not take)"):
+    with pytest.warns(
+        UserWarning,
+        match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel does not take)",
+    ):
         UNABLE[name]()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "fused=True")
@@ -196,7 +203,9 @@ def test_the_cpu_says_where_it_has_no_kernel():
     }  # fmt: skip
     for name, call in cpu.items():
         core._warned.clear()
-        with pytest.warns(UserWarning, match="fused=True: .* uses the reference because there is no kernel for the CPU") as found:
+        with pytest.warns(
+            UserWarning, match="fused=True: .* uses the reference because there is no kernel for the CPU"
+        ) as found:
             call()
         assert len([w for w in found if "numba is not installed" not in str(w.message)]) == 1, name
     assert not LAUNCHED

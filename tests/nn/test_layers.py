@@ -148,7 +148,9 @@ def test_losses_of_several_tensors(torch):
             + f.cosine_similarity(a, b, dim=-1).sum()
             + f.pairwise_distance(a, c).sum()
             + f.normalize(a, dim=1).sum()
-            + f.binary_cross_entropy_with_logits(a, lib.tensor(var).clamp(max=1), pos_weight=lib.tensor([1.0, 2.0, 3.0, 4.0]).double())
+            + f.binary_cross_entropy_with_logits(
+                a, lib.tensor(var).clamp(max=1), pos_weight=lib.tensor([1.0, 2.0, 3.0, 4.0]).double()
+            )
         )
         total.backward()
         return [total.item(), *(np.asarray(t.grad) for t in (a, b, c))]
@@ -166,7 +168,11 @@ def test_ctc(torch):
         for lib in (mytorch, torch):
             a = lib.tensor(x, requires_grad=True)
             loss = lib.nn.functional.ctc_loss(
-                a.log_softmax(-1), lib.tensor(targets), lib.tensor([12, 10, 7]), lib.tensor([3, 4, 1]), reduction=reduction
+                a.log_softmax(-1),
+                lib.tensor(targets),
+                lib.tensor([12, 10, 7]),
+                lib.tensor([3, 4, 1]),
+                reduction=reduction,
             )
             loss.sum().backward()
             results.append((loss.detach().numpy(), np.asarray(a.grad)))

@@ -56,7 +56,11 @@ def test_equal_seeds_give_pytorchs_weights(torch):
 def test_repr_is_pytorchs(torch):
     def build(n):
         return n.Sequential(
-            n.Linear(2, 3), n.ReLU(), n.ModuleList([n.Linear(3, 3), n.Linear(3, 3), n.GELU()]), n.Flatten(), n.Embedding(4, 5, padding_idx=1)
+            n.Linear(2, 3),
+            n.ReLU(),
+            n.ModuleList([n.Linear(3, 3), n.Linear(3, 3), n.GELU()]),
+            n.Flatten(),
+            n.Embedding(4, 5, padding_idx=1),
         )
 
     assert repr(build(nn)) == repr(build(torch.nn))
@@ -86,7 +90,9 @@ def test_state_dict_round_trip_and_exchange_with_torch(torch):
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
     mine.init_from_torch(theirs)
     x = np.random.randn(5, 3).astype(np.float32)
-    np.testing.assert_allclose(mine(mytorch.tensor(x)).numpy(force=True), theirs(torch.tensor(x)).detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        mine(mytorch.tensor(x)).numpy(force=True), theirs(torch.tensor(x)).detach().numpy(), atol=1e-5
+    )
     other = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     assert repr(other.load_state_dict(mine.state_dict())) == "<All keys matched successfully>"
     for p, q in zip(mine.parameters(), other.parameters(), strict=True):

@@ -21,7 +21,9 @@ def both(torch, *arrays):
 
 
 def same(mine, theirs, **tolerance):
-    np.testing.assert_allclose(mine.numpy(force=True), theirs.detach().numpy(), **{"rtol": 1e-8, "atol": 1e-10, **tolerance})
+    np.testing.assert_allclose(
+        mine.numpy(force=True), theirs.detach().numpy(), **{"rtol": 1e-8, "atol": 1e-10, **tolerance}
+    )
 
 
 def same_gradients(outs, inputs, modules=()):
@@ -134,7 +136,9 @@ def test_lazy(text, shape, torch):
     modules = _made(text, torch)
     assert repr(modules[0]) == repr(modules[1])
     assert list(modules[0].state_dict()) == list(modules[1].state_dict())
-    assert [mytorch.nn.parameter.is_lazy(p) for p in modules[0].parameters()] == [torch.nn.parameter.is_lazy(p) for p in modules[1].parameters()]
+    assert [mytorch.nn.parameter.is_lazy(p) for p in modules[0].parameters()] == [
+        torch.nn.parameter.is_lazy(p) for p in modules[1].parameters()
+    ]
     x = RNG.standard_normal(shape).astype(np.float32)
     copies = [copy.deepcopy(modules[0]), pickle.loads(pickle.dumps(modules[0]))]
     inputs = both(torch, x)
@@ -220,14 +224,23 @@ def test_linear_cross_entropy(torch):
     x, w, b, t = RNG.standard_normal((9, 4)), RNG.standard_normal((6, 4)), RNG.standard_normal(6), RNG.integers(0, 6, 9)
     factors = RNG.random(6)
     for reduction in ("mean", "sum", "none"):
-        for options in (None, {}, {"batch_chunk_size": 4, "chunking_method": None}, {"chunking_method": "aspect_ratio:2"}):
+        for options in (
+            None,
+            {},
+            {"batch_chunk_size": 4, "chunking_method": None},
+            {"chunking_method": "aspect_ratio:2"},
+        ):
             for more in ({}, {"ignore_index": int(t[0])}, {"weight": factors}):
                 inputs = both(torch, x, w, b, t)
                 outs = []
                 for lib, (xx, ww, bb, tt) in zip((mytorch, torch), inputs, strict=True):
                     made = None if options is None else lib.nn.LinearCrossEntropyOptions(**options)
                     extra = {k: lib.tensor(v) if k == "weight" else v for k, v in more.items()}
-                    outs.append(lib.nn.functional.linear_cross_entropy(xx, ww, tt, linear_bias=bb, reduction=reduction, options=made, **extra))
+                    outs.append(
+                        lib.nn.functional.linear_cross_entropy(
+                            xx, ww, tt, linear_bias=bb, reduction=reduction, options=made, **extra
+                        )
+                    )
                 same_gradients(outs, inputs)
     for made in ({}, {"out_features": (2, 3), "bias": True, "label_smoothing": 0.1}):
         modules = []
@@ -255,7 +268,12 @@ def test_multi_head_attention_forward(batched, options, torch):
     w, b, o, ob = (rng.standard_normal(s) * 0.5 for s in ((3 * E, E), 3 * E, (E, E), E))
     biases = [rng.standard_normal((1, 1, E)) for _ in "kv"] if options.pop("bias_kv", False) else [None, None]
     kind = options.pop("mask", None)
-    mask = {None: None, "float": rng.standard_normal((L, S)), "bool": np.arange(S) > np.arange(L)[:, None] + 1, "heads": rng.standard_normal((N * H, L, S))}[kind]
+    mask = {
+        None: None,
+        "float": rng.standard_normal((L, S)),
+        "bool": np.arange(S) > np.arange(L)[:, None] + 1,
+        "heads": rng.standard_normal((N * H, L, S)),
+    }[kind]
     padding = rng.standard_normal((N, S)) if kind == "heads" else np.arange(S) >= np.array([5, 4, 3])[:N, None]
     padding = padding if options.pop("padding", False) else None
     separate = options.pop("separate", False)
@@ -267,7 +285,9 @@ def test_multi_head_attention_forward(batched, options, torch):
     arrays = both(torch, q, k, v, w, b, *biases, o, ob, mask, padding, *static)
     outs, ws = [], []
     for lib, (qq, kk, vv, ww, bb, bk, bv, oo, oob, m, p, sk, sv) in zip((mytorch, torch), arrays, strict=True):
-        parts = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), ww.chunk(3), strict=True)) if separate else {}
+        parts = (
+            dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), ww.chunk(3), strict=True)) if separate else {}
+        )
         out, weights = lib.nn.functional.multi_head_attention_forward(
             qq, kk, vv, E, H, None if separate else ww, bb, bk, bv, zero, 0.0, oo, oob, attn_mask=m, key_padding_mask=p,
             use_separate_proj_weight=separate, static_k=sk, static_v=sv, **parts, **options,
@@ -297,13 +317,17 @@ CALLS = {
 @pytest.mark.filterwarnings("ignore:.*nn.functional.upsample.*deprecated:UserWarning")
 def test_function(name, torch):
     inputs = both(torch, RNG.standard_normal((4, 6, 5)))
-    same_gradients([CALLS[name](lib.nn.functional, given[0]) for lib, given in zip((mytorch, torch), inputs, strict=True)], inputs)
+    same_gradients(
+        [CALLS[name](lib.nn.functional, given[0]) for lib, given in zip((mytorch, torch), inputs, strict=True)], inputs
+    )
 
 
 def test_constant_pad_nd(torch):
     x = RNG.standard_normal((3, 4))
     for widths in ((1, 2), (1, -1, 0, 2)):
-        same(mytorch.constant_pad_nd(mytorch.tensor(x), widths, 1.5), torch.constant_pad_nd(torch.tensor(x), widths, 1.5))
+        same(
+            mytorch.constant_pad_nd(mytorch.tensor(x), widths, 1.5), torch.constant_pad_nd(torch.tensor(x), widths, 1.5)
+        )
 
 
 def test_grouped_mm():
@@ -332,7 +356,10 @@ def test_older_names(torch):
             lib.nn.init.normal(lib.empty(2))
 
 
-@pytest.mark.parametrize("options", [{}, {"std": 0.02}, {"mean": 1.0, "std": 2.0, "a": 0.0, "b": 3.0}, {"a": 2.0, "b": 3.0}, {"a": -0.1, "b": 0.1}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"std": 0.02}, {"mean": 1.0, "std": 2.0, "a": 0.0, "b": 3.0}, {"a": 2.0, "b": 3.0}, {"a": -0.1, "b": 0.1}],
+)
 @pytest.mark.parametrize("shape", [(5,), (40, 30)])
 def test_trunc_normal_draws_as_pytorch(options, shape, torch):
     results = []
@@ -354,7 +381,13 @@ LOSS_CALLS = {
 @pytest.mark.parametrize("text", LOSS_CALLS)
 def test_loss_by_position_and_name(text, torch):
     rng = np.random.default_rng(2)
-    kinds = {"x": rng.standard_normal((4, 3)), "s": rng.choice([-1.0, 1.0], (4, 3)), "r": rng.choice([-1.0, 1.0], 4), "c": rng.integers(0, 3, 4), "p": rng.random((4, 3)) + 0.1}
+    kinds = {
+        "x": rng.standard_normal((4, 3)),
+        "s": rng.choice([-1.0, 1.0], (4, 3)),
+        "r": rng.choice([-1.0, 1.0], 4),
+        "c": rng.integers(0, 3, 4),
+        "p": rng.random((4, 3)) + 0.1,
+    }
     arrays = [kinds[k] + (0 if k != "x" else 0.1 * i) for i, k in enumerate(LOSS_CALLS[text])]
     inputs = both(torch, *arrays)
     losses = [eval(f"nn.{text}", {"nn": lib.nn}) for lib in (mytorch, torch)]
@@ -390,7 +423,13 @@ def test_parts_that_subclasses_replace(torch):
 
         lib.manual_seed(0)
         x = lib.tensor(RNG.standard_normal((2, 3, 5, 5)) * 0 + 1, dtype=lib.float32).cumsum(-1)
-        results.append([Standardised(3, 4, 3, padding=1, padding_mode="circular")(x), Plain(5, 1, 8)(x[0]), AnyNorm(3)(x[..., None])])
+        results.append(
+            [
+                Standardised(3, 4, 3, padding=1, padding_mode="circular")(x),
+                Plain(5, 1, 8)(x[0]),
+                AnyNorm(3)(x[..., None]),
+            ]
+        )
     for mine, theirs in zip(*results, strict=True):
         same(mine, theirs, rtol=1e-4, atol=1e-5)
 

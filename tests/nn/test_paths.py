@@ -16,14 +16,31 @@ def test_modules_of_pytorch_are_found(torch):
     import pkgutil
 
     missing = []
-    internal = {"_ConvTransposeMixin", "_LinearWithBias", "Node", "_WrappedHook", "_LazyProtocol", "_AutoDefault", "_CircularPadNd", "_ReflectionPadNd", "_ReplicationPadNd", "_AdaptiveMaxPoolNd", "_AdaptiveAvgPoolNd"}
+    internal = {
+        "_ConvTransposeMixin",
+        "_LinearWithBias",
+        "Node",
+        "_WrappedHook",
+        "_LazyProtocol",
+        "_AutoDefault",
+        "_CircularPadNd",
+        "_ReflectionPadNd",
+        "_ReplicationPadNd",
+        "_AdaptiveMaxPoolNd",
+        "_AdaptiveAvgPoolNd",
+    }
     for info in pkgutil.iter_modules(torch.nn.modules.__path__):
         if info.name in ("_functions", "utils", "linear_cross_entropy"):
             continue
         theirs = importlib.import_module(f"torch.nn.modules.{info.name}")
         mine = importlib.import_module(f"mytorch.nn.modules.{info.name}")
         for name, value in vars(theirs).items():
-            if inspect.isclass(value) and value.__module__ == theirs.__name__ and name not in internal and not hasattr(mine, name):
+            if (
+                inspect.isclass(value)
+                and value.__module__ == theirs.__name__
+                and name not in internal
+                and not hasattr(mine, name)
+            ):
                 missing.append(f"{info.name}.{name}")
     assert not missing
 
@@ -67,10 +84,16 @@ def test_sdpa_kernel():
         pass
 
 
-@pytest.mark.parametrize(("d", "options"), [(1, {"stride": 2, "padding": 1}), (2, {"groups": 2, "dilation": (1, 2)}), (3, {"padding": (0, 1, 1)})])
+@pytest.mark.parametrize(
+    ("d", "options"),
+    [(1, {"stride": 2, "padding": 1}), (2, {"groups": 2, "dilation": (1, 2)}), (3, {"padding": (0, 1, 1)})],
+)
 def test_gradients_of_convolutions(d, options, torch):
     rng = np.random.default_rng(0)
-    x, w = rng.standard_normal((2, 4, *(7, 6, 5)[:d])), rng.standard_normal((6, 4 // options.get("groups", 1), *(3, 2, 2)[:d]))
+    x, w = (
+        rng.standard_normal((2, 4, *(7, 6, 5)[:d])),
+        rng.standard_normal((6, 4 // options.get("groups", 1), *(3, 2, 2)[:d])),
+    )
     out = getattr(torch.nn.functional, f"conv{d}d")(torch.tensor(x), torch.tensor(w), **options)
     g = rng.standard_normal(tuple(out.shape))
     for which, arguments in (("input", lambda t: (x.shape, t(w), t(g))), ("weight", lambda t: (t(x), w.shape, t(g)))):
@@ -89,8 +112,12 @@ def _record(lib):
         module.register_module_forward_pre_hook(lambda m, a: log.append(f"pre {type(m).__name__} {len(a)}")),
         module.register_module_forward_hook(lambda m, a, o: log.append(f"forward {type(m).__name__}")),
         module.register_module_forward_hook(lambda m, a, k, o: log.append(f"kwargs {sorted(k)}"), with_kwargs=True),
-        module.register_module_full_backward_pre_hook(lambda m, g: log.append(f"backward pre {type(m).__name__} {len(g)}")),
-        module.register_module_full_backward_hook(lambda m, gi, go: log.append(f"backward {type(m).__name__} {len(gi)} {len(go)}")),
+        module.register_module_full_backward_pre_hook(
+            lambda m, g: log.append(f"backward pre {type(m).__name__} {len(g)}")
+        ),
+        module.register_module_full_backward_hook(
+            lambda m, gi, go: log.append(f"backward {type(m).__name__} {len(gi)} {len(go)}")
+        ),
         module.register_module_parameter_registration_hook(lambda m, n, p: log.append(f"param {n}")),
         module.register_module_buffer_registration_hook(lambda m, n, b: log.append(f"buffer {n}")),
         module.register_module_module_registration_hook(lambda m, n, c: log.append(f"module {n}")),
@@ -118,7 +145,9 @@ def test_hooks_of_all_modules(torch):
 def test_registration_hooks_may_replace(torch):
     for lib in (mytorch, torch):
         module = importlib.import_module(f"{lib.__name__}.nn.modules.module")
-        with module.register_module_parameter_registration_hook(lambda m, n, p, lib=lib: lib.nn.Parameter(p.detach() * 0)):
+        with module.register_module_parameter_registration_hook(
+            lambda m, n, p, lib=lib: lib.nn.Parameter(p.detach() * 0)
+        ):
             layer = lib.nn.Linear(2, 2)
             layer.weight = lib.nn.Parameter(lib.ones(2, 2))
         assert (layer.weight == 0).all()
@@ -164,14 +193,27 @@ def test_containers(kind, statement, torch):
 def test_parameter_dict(statement, torch):
     results = []
     for lib in (mytorch, torch):
-        names = {"c": lib.nn.ParameterDict({"b": lib.ones(2), "a": lib.nn.Parameter(lib.zeros(1, 2))}), "t": lib.ones(3), "v": None}
+        names = {
+            "c": lib.nn.ParameterDict({"b": lib.ones(2), "a": lib.nn.Parameter(lib.zeros(1, 2))}),
+            "t": lib.ones(3),
+            "v": None,
+        }
         error = ""
         try:
             exec(statement, names)
         except Exception as e:
             error = type(e).__name__
         c = names["c"] if hasattr(names["c"], "state_dict") else lib.nn.ParameterDict(names["c"])
-        results.append((list(c.keys()), list(c.state_dict()), [type(v).__name__ for v in c.values()], len(c), repr(c).replace("mytorch", "torch"), error))
+        results.append(
+            (
+                list(c.keys()),
+                list(c.state_dict()),
+                [type(v).__name__ for v in c.values()],
+                len(c),
+                repr(c).replace("mytorch", "torch"),
+                error,
+            )
+        )
     mine, theirs = results
     assert mine[:4] == theirs[:4]
     assert mine[5] == theirs[5]
@@ -200,16 +242,35 @@ def test_module_methods(call, torch):
         try:
             value = eval(call, {"m": m, "nn": nn, "lib": lib})
         except Exception as e:
-            value, error = None, f"{type(e).__name__}: {e}".replace("mytorch", "torch").replace("torch.nn.module.", "torch.nn.modules.module.")
+            value, error = (
+                None,
+                f"{type(e).__name__}: {e}".replace("mytorch", "torch").replace(
+                    "torch.nn.module.", "torch.nn.modules.module."
+                ),
+            )
         shown = repr(value) if not callable(value) else repr(value) if isinstance(value, nn.Module) else ""
-        results.append((shown.replace("mytorch", "torch"), [(k, tuple(v.shape), str(v.dtype).partition(".")[2]) for k, v in m.state_dict().items()], error))
+        results.append(
+            (
+                shown.replace("mytorch", "torch"),
+                [(k, tuple(v.shape), str(v.dtype).partition(".")[2]) for k, v in m.state_dict().items()],
+                error,
+            )
+        )
     mine, theirs = results
     assert mine[:2] == theirs[:2]
     assert mine[2].partition(":")[0] == theirs[2].partition(":")[0], (mine[2], theirs[2])
 
 
 def test_printing(torch):
-    for text in ("Dropout(0.2, inplace=True)", "Transformer(8, 2, 1, 1, 16, batch_first=True)", "MultiheadAttention(4, 2)", "ParameterList([3, 'x'])", "CrossMapLRN2d(3)", "FractionalMaxPool2d(2, 3)", "GRU(2, 3)"):
+    for text in (
+        "Dropout(0.2, inplace=True)",
+        "Transformer(8, 2, 1, 1, 16, batch_first=True)",
+        "MultiheadAttention(4, 2)",
+        "ParameterList([3, 'x'])",
+        "CrossMapLRN2d(3)",
+        "FractionalMaxPool2d(2, 3)",
+        "GRU(2, 3)",
+    ):
         assert repr(eval(f"nn.{text}", {"nn": mytorch.nn})) == repr(eval(f"nn.{text}", {"nn": torch.nn}))
 
 
@@ -231,8 +292,12 @@ def test_extra_state_and_state_dict_hooks(torch):
         net[0].count = 7
         net.register_state_dict_pre_hook(lambda m, p, k, log=log: log.append(("pre", p, k)))
         net[0].register_state_dict_post_hook(lambda m, s, p, meta, log=log: log.append(("post", p, sorted(s))))
-        net[0].register_load_state_dict_pre_hook(lambda m, s, p, *rest, log=log: log.append(("load", type(m).__name__, p, len(rest))))
-        net.register_load_state_dict_post_hook(lambda m, keys, log=log: log.append(("loaded", keys.missing_keys, keys.unexpected_keys)))
+        net[0].register_load_state_dict_pre_hook(
+            lambda m, s, p, *rest, log=log: log.append(("load", type(m).__name__, p, len(rest)))
+        )
+        net.register_load_state_dict_post_hook(
+            lambda m, keys, log=log: log.append(("loaded", keys.missing_keys, keys.unexpected_keys))
+        )
         state = net.state_dict()
         net[0].count = 1
         net.load_state_dict(state)

@@ -37,7 +37,11 @@ def test_the_op_equals_its_parts(name, used):
         return (total**3).sum() * (used != "norm") + (normed**3).sum() * (used != "sum")
 
     def alone(total, normed):
-        return {"sum": lambda: (total**3).sum(), "norm": lambda: (normed**3).sum(), "both": lambda: loss(total, normed)}[used]()
+        return {
+            "sum": lambda: (total**3).sum(),
+            "norm": lambda: (normed**3).sum(),
+            "both": lambda: loss(total, normed),
+        }[used]()
 
     found = []
     for make in (op, parts):
@@ -84,7 +88,10 @@ def test_dtypes_of_sum_and_norm():
     for op in (F.add_layer_norm, F.add_rms_norm):
         assert [t.dtype for t in op(half, single, (6,))] == [mytorch.float32] * 2
         assert [t.dtype for t in op(half, half, (6,))] == [mytorch.float16] * 2
-        assert [t.dtype for t in op(half, half.bfloat16(), (6,), dtype="bfloat16")] == [mytorch.float32, mytorch.bfloat16]
+        assert [t.dtype for t in op(half, half.bfloat16(), (6,), dtype="bfloat16")] == [
+            mytorch.float32,
+            mytorch.bfloat16,
+        ]
 
 
 def test_what_is_refused():
@@ -120,6 +127,11 @@ def test_rows_in_which_nothing_counts_give_zeros():
 def test_gated_layers(torch):
     x = mytorch.randn(3, 8)
     a, b = x.chunk(2, -1)
-    for layer, gate in ((nn.SwiGLU(), F.silu), (nn.GEGLU(), F.gelu), (nn.ReGLU(), F.relu), (nn.GEGLU("tanh"), lambda x: F.gelu(x, "tanh"))):
+    for layer, gate in (
+        (nn.SwiGLU(), F.silu),
+        (nn.GEGLU(), F.gelu),
+        (nn.ReGLU(), F.relu),
+        (nn.GEGLU("tanh"), lambda x: F.gelu(x, "tanh")),
+    ):
         np.testing.assert_allclose(layer(x).numpy(), (gate(a) * b).numpy(), rtol=1e-6)
     assert repr(nn.GEGLU("tanh")) == "GEGLU(approximate='tanh')"

@@ -33,16 +33,29 @@ def compare(mine, theirs, torch, call, *arrays, tol=1e-9):
         leaves = [lib.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
         layer.zero_grad()
         outs = [o for o in flatten(call(lib, layer, *leaves)) if o.dtype in (mytorch.float64, torch.float64)]
-        loss = sum((o * lib.tensor(np.random.default_rng(i).standard_normal(tuple(o.shape)))).sum() for i, o in enumerate(outs))
+        loss = sum(
+            (o * lib.tensor(np.random.default_rng(i).standard_normal(tuple(o.shape)))).sum() for i, o in enumerate(outs)
+        )
         loss.backward()
         grads = [np.asarray(t.grad) for t in leaves if t.grad is not None]
-        results.append([*(o.detach().numpy() for o in outs), *grads, *(np.asarray(p.grad) for p in layer.parameters() if p.grad is not None)])
+        results.append(
+            [
+                *(o.detach().numpy() for o in outs),
+                *grads,
+                *(np.asarray(p.grad) for p in layer.parameters() if p.grad is not None),
+            ]
+        )
     assert len(results[0]) == len(results[1])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=tol)
 
 
-OPTIONS = [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True, "bias": False}, {"num_layers": 2, "dropout": 0.0}]
+OPTIONS = [
+    {},
+    {"num_layers": 2, "bidirectional": True},
+    {"batch_first": True, "bias": False},
+    {"num_layers": 2, "dropout": 0.0},
+]
 
 
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
@@ -65,7 +78,12 @@ def test_layers(name, options, torch):
 def test_relu_and_projection(torch):
     x = np.random.randn(T, N, I)
     compare(*pair(torch, lambda nn: nn.RNN(I, H, nonlinearity="relu")), torch, lambda lib, layer, a: layer(a), x)
-    compare(*pair(torch, lambda nn: nn.LSTM(I, H, proj_size=2, num_layers=2, bidirectional=True)), torch, lambda lib, layer, a: layer(a), x)
+    compare(
+        *pair(torch, lambda nn: nn.LSTM(I, H, proj_size=2, num_layers=2, bidirectional=True)),
+        torch,
+        lambda lib, layer, a: layer(a),
+        x,
+    )
 
 
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
@@ -118,7 +136,15 @@ def test_multihead_attention(torch):
                 lambda lib, layer, a, b, c, n=need: layer(a, b, c, lib.tensor(padding), n, lib.tensor(mask), False), q, k, v,
             )  # fmt: skip
     mine, theirs = pair(torch, lambda nn: nn.MultiheadAttention(8, 4, kdim=6, vdim=3, batch_first=True))
-    compare(mine, theirs, torch, lambda lib, layer, a, b, c: layer(a, b, c), np.random.randn(2, 5, 8), np.random.randn(2, 7, 6), np.random.randn(2, 7, 3))
+    compare(
+        mine,
+        theirs,
+        torch,
+        lambda lib, layer, a, b, c: layer(a, b, c),
+        np.random.randn(2, 5, 8),
+        np.random.randn(2, 7, 6),
+        np.random.randn(2, 7, 3),
+    )
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -126,7 +152,9 @@ def test_multihead_attention(torch):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_transformer(norm_first, activation, torch):
     def build(nn):
-        return nn.Transformer(8, 2, 2, 2, 16, dropout=0.0, activation=activation, norm_first=norm_first, batch_first=True)
+        return nn.Transformer(
+            8, 2, 2, 2, 16, dropout=0.0, activation=activation, norm_first=norm_first, batch_first=True
+        )
 
     mine, theirs = pair(torch, build)
     src, tgt = np.random.randn(2, 6, 8), np.random.randn(2, 5, 8)
@@ -145,4 +173,11 @@ def test_transformer_encoder_with_padding(torch):
 
     mine, theirs = pair(torch, build)
     padding = np.array([[False] * 4 + [True] * 2, [False] * 6])
-    compare(mine, theirs, torch, lambda lib, layer, a: layer(a, src_key_padding_mask=lib.tensor(padding)), np.random.randn(2, 6, 8), tol=1e-8)
+    compare(
+        mine,
+        theirs,
+        torch,
+        lambda lib, layer, a: layer(a, src_key_padding_mask=lib.tensor(padding)),
+        np.random.randn(2, 6, 8),
+        tol=1e-8,
+    )

@@ -185,7 +185,9 @@ def test_parametrization_of_several_tensors(torch):
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
-@pytest.mark.parametrize("kind", ["weight_norm", "weight_norm(dim=None)", "spectral_norm", "spectral_norm(n_power_iterations=2)"])
+@pytest.mark.parametrize(
+    "kind", ["weight_norm", "weight_norm(dim=None)", "spectral_norm", "spectral_norm(n_power_iterations=2)"]
+)
 def test_hook_normalisations(kind, layer, torch):
     name, _, options = kind.partition("(")
     options = eval(f"dict({options}") if options else {}
@@ -226,8 +228,10 @@ def test_fusion(text, norm, shape):
     if text.startswith("Linear"):
         fuse = nn.utils.fuse_linear_bn_eval
     else:
+
         def fuse(layer, bn):
             return nn.utils.fuse_conv_bn_eval(layer, bn, transpose=text.startswith("ConvT"))
+
     with pytest.raises(AssertionError, match="only for eval"):
         fuse(layer, bn)
     bn.eval()
@@ -243,7 +247,9 @@ PRUNINGS = [
 
 
 @pytest.mark.parametrize("first", PRUNINGS)
-@pytest.mark.parametrize("second", ["identity(m, 'weight')", "l1_unstructured(m, 'weight', 0.25)", "ln_structured(m, 'weight', 1, 1, 0)"])
+@pytest.mark.parametrize(
+    "second", ["identity(m, 'weight')", "l1_unstructured(m, 'weight', 0.25)", "ln_structured(m, 'weight', 1, 1, 0)"]
+)
 def test_pruning(first, second, torch):
     pair = _pair("Linear(6, 4)", torch)
     for lib, module in zip((mytorch, torch), pair, strict=True):

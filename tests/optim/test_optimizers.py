@@ -36,7 +36,12 @@ def _pair(torch, name, options, fused=None):
     mine = [mytorch.nn.Parameter(mytorch.tensor(v)) for v in values]
     theirs = [torch.nn.Parameter(torch.tensor(v)) for v in values]
     extra = {} if fused is None or name not in ("SGD", "Adam", "AdamW") else {"fused": fused}
-    return mine, theirs, getattr(mytorch.optim, name)(mine, **options, **extra), getattr(torch.optim, name)(theirs, **options)
+    return (
+        mine,
+        theirs,
+        getattr(mytorch.optim, name)(mine, **options, **extra),
+        getattr(torch.optim, name)(theirs, **options),
+    )
 
 
 def _give(mine, theirs, torch):
@@ -178,9 +183,25 @@ SCHEDULES = [
     ("CosineAnnealingLR", {"T_max": 10, "eta_min": 0.01}),
     ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2}),
     ("OneCycleLR", {"max_lr": 0.4, "total_steps": 45, "cycle_momentum": False}),
-    ("OneCycleLR", {"max_lr": 0.4, "total_steps": 45, "three_phase": True, "anneal_strategy": "linear", "cycle_momentum": False}),
-    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.3, "step_size_up": 4, "step_size_down": 6, "mode": "triangular2", "cycle_momentum": False}),
-    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.3, "step_size_up": 4, "mode": "exp_range", "gamma": 0.9, "cycle_momentum": False}),
+    (
+        "OneCycleLR",
+        {"max_lr": 0.4, "total_steps": 45, "three_phase": True, "anneal_strategy": "linear", "cycle_momentum": False},
+    ),
+    (
+        "CyclicLR",
+        {
+            "base_lr": 0.01,
+            "max_lr": 0.3,
+            "step_size_up": 4,
+            "step_size_down": 6,
+            "mode": "triangular2",
+            "cycle_momentum": False,
+        },
+    ),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.3, "step_size_up": 4, "mode": "exp_range", "gamma": 0.9, "cycle_momentum": False},
+    ),
     ("LambdaLR", {"lr_lambda": lambda e: 0.95**e}),
     ("MultiplicativeLR", {"lr_lambda": lambda e: 0.95}),
 ]

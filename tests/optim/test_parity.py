@@ -37,7 +37,9 @@ REAL = [r for r in RULES if r[0] not in ("Adafactor", "Muon")]
 
 def _twins(name, options, shapes, dtype=np.float32, named=False):
     rng = np.random.default_rng(0)
-    first = [rng.standard_normal(s) + (1j * rng.standard_normal(s) if np.dtype(dtype).kind == "c" else 0) for s in shapes]
+    first = [
+        rng.standard_normal(s) + (1j * rng.standard_normal(s) if np.dtype(dtype).kind == "c" else 0) for s in shapes
+    ]
     made = []
     for L in (torch, mytorch):
         ps = [L.nn.Parameter(L.tensor(np.asarray(x).astype(dtype))) for x in first]
@@ -83,9 +85,14 @@ def test_complex_parameters(name, options):
     made = _twins(name, options, [(4, 3), (5,)], np.complex64)
     _steps(made, 5)
     _compare(made, 1e-4, 1e-5)
-    kinds = [
-        {k: np.asarray(_host(v)).dtype.kind for k, v in s.items()} for s in (made[0][1].state_dict()["state"][0], made[1][1].state_dict()["state"].get(0, {}))
-    ] if made[0][1].state_dict()["state"] else [0, 0]
+    kinds = (
+        [
+            {k: np.asarray(_host(v)).dtype.kind for k, v in s.items()}
+            for s in (made[0][1].state_dict()["state"][0], made[1][1].state_dict()["state"].get(0, {}))
+        ]
+        if made[0][1].state_dict()["state"]
+        else [0, 0]
+    )
     assert kinds[0] == kinds[1]
 
 
@@ -100,7 +107,10 @@ def test_state_dict_has_pytorchs_layout(name, options, named):
 
     def layout(state):
         return {
-            i: [(k, str(v.dtype).split(".")[-1], tuple(v.shape)) if hasattr(v, "dtype") else (k, type(v)) for k, v in s.items()]
+            i: [
+                (k, str(v.dtype).split(".")[-1], tuple(v.shape)) if hasattr(v, "dtype") else (k, type(v))
+                for k, v in s.items()
+            ]
             for i, s in state.items()
         }
 
@@ -140,7 +150,9 @@ def test_copies_and_pickles_go_on_alike(name, options):
 
 @pytest.mark.parametrize("name", sorted({n for n, _ in RULES} | {"LBFGS", "SparseAdam"}))
 def test_signatures_agree(name):
-    theirs, mine = (list(inspect.signature(getattr(L.optim, name).__init__).parameters.values()) for L in (torch, mytorch))
+    theirs, mine = (
+        list(inspect.signature(getattr(L.optim, name).__init__).parameters.values()) for L in (torch, mytorch)
+    )
     mine = [p for p in mine if p.name not in ("beta1", "beta2")]  # MyTorch's names, besides PyTorch's
     assert [(p.name, p.default, p.kind) for p in mine] == [(p.name, p.default, p.kind) for p in theirs]
 
@@ -373,7 +385,9 @@ def test_sparse_adam_refuses_dense_gradients_and_steps_rows():
     for L in (torch, mytorch):
         p = L.nn.Parameter(L.ones(3, 2))
         p.grad = L.ones(3, 2)
-        with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"):
+        with pytest.raises(
+            RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"
+        ):
             L.optim.SparseAdam([p]).step()
     q = torch.nn.Parameter(torch.ones(4, 2))
     theirs = torch.optim.SparseAdam([q], lr=0.1)
@@ -393,7 +407,9 @@ def test_sparse_adam_refuses_dense_gradients_and_steps_rows():
 def test_swalr(strategy, epochs):
     seen = []
     for L in (torch, mytorch):
-        o = L.optim.SGD([{"params": [L.nn.Parameter(L.ones(1))]}, {"params": [L.nn.Parameter(L.ones(1))], "lr": 0.5}], lr=0.1)
+        o = L.optim.SGD(
+            [{"params": [L.nn.Parameter(L.ones(1))]}, {"params": [L.nn.Parameter(L.ones(1))], "lr": 0.5}], lr=0.1
+        )
         s = L.optim.swa_utils.SWALR(o, [0.05, 0.7], anneal_epochs=epochs, anneal_strategy=strategy)
         log = [s.get_last_lr()]
         for _ in range(5):
@@ -488,7 +504,9 @@ def test_lbfgs_walks_pytorchs_path(search, dtype):
     np.testing.assert_allclose(_host(states[1]["d"]), _host(states[0]["d"]), rtol=1e-5, atol=1e-9)
     again = mytorch.optim.LBFGS(made[1][0], history_size=5)
     again.load_state_dict(made[0][1].state_dict())
-    np.testing.assert_allclose(_host(again.state[made[1][0][0]]["old_dirs"][2]), _host(states[0]["old_dirs"][2]), rtol=1e-6)
+    np.testing.assert_allclose(
+        _host(again.state[made[1][0][0]]["old_dirs"][2]), _host(states[0]["old_dirs"][2]), rtol=1e-6
+    )
 
 
 def test_lbfgs_refuses_groups_and_other_searches():

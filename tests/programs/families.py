@@ -73,7 +73,9 @@ def gpt(torch):
 
     decay = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-2, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-2, betas=(0.9, 0.95)
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: min(1.0, (s + 1) / 5))
     return train(torch, model, loss_of, optimizer, scheduler=schedule, clip=1.0)
 
@@ -100,7 +102,11 @@ def llama(torch):
             self.q, self.o = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
             self.k, self.v = nn.Linear(dim, kv * self.hd, bias=False), nn.Linear(dim, kv * self.hd, bias=False)
             self.n1, self.n2 = RMS(dim), RMS(dim)
-            self.w1, self.w2, self.w3 = nn.Linear(dim, 32, bias=False), nn.Linear(32, dim, bias=False), nn.Linear(dim, 32, bias=False)
+            self.w1, self.w2, self.w3 = (
+                nn.Linear(dim, 32, bias=False),
+                nn.Linear(32, dim, bias=False),
+                nn.Linear(dim, 32, bias=False),
+            )
 
         def forward(self, x, freqs):
             B, T, _ = x.shape
@@ -202,7 +208,13 @@ def vae(torch):
     class VAE(nn.Module):
         def __init__(self):
             super().__init__()
-            self.enc, self.mu, self.var, self.dec1, self.dec2 = nn.Linear(20, 16), nn.Linear(16, 4), nn.Linear(16, 4), nn.Linear(4, 16), nn.Linear(16, 20)
+            self.enc, self.mu, self.var, self.dec1, self.dec2 = (
+                nn.Linear(20, 16),
+                nn.Linear(16, 4),
+                nn.Linear(16, 4),
+                nn.Linear(4, 16),
+                nn.Linear(16, 20),
+            )
 
         def forward(self, x, eps):
             h = F.relu(self.enc(x))
@@ -215,7 +227,9 @@ def vae(torch):
 
     def loss_of(model, step):
         recon, mu, logvar = model(x, torch.from_numpy(data((16, 4), step)))
-        return F.binary_cross_entropy(recon, x, reduction="sum") - 0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+        return F.binary_cross_entropy(recon, x, reduction="sum") - 0.5 * torch.sum(
+            1 + logvar - mu.pow(2) - logvar.exp()
+        )
 
     return train(torch, model, loss_of, torch.optim.Adam(model.parameters(), lr=1e-3))
 
@@ -252,7 +266,12 @@ def lstm_language_model(torch):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.emb, self.rnn, self.gru, self.out = nn.Embedding(12, 8), nn.LSTM(8, 16, num_layers=2, batch_first=True), nn.GRU(16, 8, batch_first=True), nn.Linear(8, 12)
+            self.emb, self.rnn, self.gru, self.out = (
+                nn.Embedding(12, 8),
+                nn.LSTM(8, 16, num_layers=2, batch_first=True),
+                nn.GRU(16, 8, batch_first=True),
+                nn.Linear(8, 12),
+            )
 
         def forward(self, x, state):
             h, state = self.rnn(self.emb(x), state)
@@ -294,7 +313,12 @@ def transformer_seq2seq(torch):
     model = Model()
     s, t = torch.from_numpy(classes((4, 7), 12, 1)), torch.from_numpy(classes((4, 6), 12, 2))
     loss_fn = nn.CrossEntropyLoss(ignore_index=0)
-    return train(torch, model, lambda m, _: loss_fn(m(s, t[:, :-1]).reshape(-1, 12), t[:, 1:].reshape(-1)), torch.optim.NAdam(model.parameters(), lr=2e-3))
+    return train(
+        torch,
+        model,
+        lambda m, _: loss_fn(m(s, t[:, :-1]).reshape(-1, 12), t[:, 1:].reshape(-1)),
+        torch.optim.NAdam(model.parameters(), lr=2e-3),
+    )
 
 
 def policy_gradient(torch):
@@ -375,7 +399,9 @@ def vision_transformer_with_einops(torch):
             self.patch = nn.Linear(48, 16)
             self.cls = nn.Parameter(torch.zeros(1, 1, 16))
             self.pos = nn.Parameter(torch.zeros(1, 5, 16))
-            layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+            layer = nn.TransformerEncoderLayer(
+                16, 2, 32, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            )
             self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
             self.head = nn.Linear(16, 3)
 
@@ -386,7 +412,9 @@ def vision_transformer_with_einops(torch):
 
     model = ViT()
     x, y = torch.from_numpy(data((6, 3, 8, 8))), torch.from_numpy(classes(6, 3))
-    return train(torch, model, lambda m, s: nn.functional.cross_entropy(m(x), y), torch.optim.RAdam(model.parameters(), lr=1e-2))
+    return train(
+        torch, model, lambda m, s: nn.functional.cross_entropy(m(x), y), torch.optim.RAdam(model.parameters(), lr=1e-2)
+    )
 
 
 FAMILIES = [

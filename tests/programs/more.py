@@ -43,7 +43,12 @@ def swin_windows(torch):
 
     model = nn.Sequential(Block(0), Block(1), Merge(), nn.Flatten(), nn.Linear(64, 3))
     x, y = torch.from_numpy(data((4, 4, 4, 8))), torch.from_numpy(classes(4, 3))
-    return train(torch, model, lambda m, s: F.cross_entropy(m(x), y), torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.05))
+    return train(
+        torch,
+        model,
+        lambda m, s: F.cross_entropy(m(x), y),
+        torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.05),
+    )
 
 
 def diffusion_with_ema(torch):
@@ -62,7 +67,12 @@ def diffusion_with_ema(torch):
     class Denoiser(nn.Module):
         def __init__(self):
             super().__init__()
-            self.time, self.first, self.norm, self.last = nn.Linear(8, 32), nn.Conv2d(1, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.Conv2d(16, 1, 3, padding=1)
+            self.time, self.first, self.norm, self.last = (
+                nn.Linear(8, 32),
+                nn.Conv2d(1, 16, 3, padding=1),
+                nn.GroupNorm(4, 16),
+                nn.Conv2d(16, 1, 3, padding=1),
+            )
 
         def forward(self, x, t):
             rates = torch.exp(torch.arange(4) * -(math.log(10000) / 3))
@@ -128,7 +138,10 @@ def vq_vae(torch):
         def __init__(self):
             super().__init__()
             self.enc = nn.Sequential(nn.Conv2d(3, 8, 4, 2, 1), nn.ReLU(True), nn.Conv2d(8, 4, 3, 1, 1))
-            self.vq, self.dec = Quantizer(8, 4), nn.Sequential(nn.ConvTranspose2d(4, 8, 4, 2, 1), nn.ReLU(True), nn.Conv2d(8, 3, 3, 1, 1))
+            self.vq, self.dec = (
+                Quantizer(8, 4),
+                nn.Sequential(nn.ConvTranspose2d(4, 8, 4, 2, 1), nn.ReLU(True), nn.Conv2d(8, 3, 3, 1, 1)),
+            )
 
         def forward(self, x):
             loss, z, perplexity = self.vq(self.enc(x))
@@ -136,7 +149,9 @@ def vq_vae(torch):
 
     model = Model()
     x = torch.rand(4, 3, 8, 8) - 0.5
-    return train(torch, model, lambda m, s: m(x), torch.optim.Adam(model.parameters(), lr=1e-3)) + model.vq.used.tolist()
+    return (
+        train(torch, model, lambda m, s: m(x), torch.optim.Adam(model.parameters(), lr=1e-3)) + model.vq.used.tolist()
+    )
 
 
 def normalizing_flow(torch):
@@ -160,7 +175,11 @@ def normalizing_flow(torch):
             P, L, U = torch.linalg.lu(torch.linalg.qr(torch.randn(2, 2))[0])
             self.register_buffer("P", P)
             self.register_buffer("sign", torch.sign(U.diagonal()))
-            self.L, self.U, self.log_s = nn.Parameter(L), nn.Parameter(torch.triu(U, 1)), nn.Parameter(torch.log(torch.abs(U.diag())))
+            self.L, self.U, self.log_s = (
+                nn.Parameter(L),
+                nn.Parameter(torch.triu(U, 1)),
+                nn.Parameter(torch.log(torch.abs(U.diag()))),
+            )
 
         def forward(self, x):
             lower = torch.tril(self.L, diagonal=-1) + torch.eye(2)
@@ -242,11 +261,15 @@ def graph_attention(torch):
         def forward(self, x):
             n, h = x.size(0), self.lin(x).view(x.size(0), 2, -1)
             e = F.leaky_relu((h * self.a).sum(-1).index_select(0, src) + (h * self.b).sum(-1).index_select(0, dst), 0.2)
-            top = torch.full((n, 2), float("-inf")).scatter_reduce_(0, dst[:, None].expand_as(e), e, reduce="amax", include_self=False)
+            top = torch.full((n, 2), float("-inf")).scatter_reduce_(
+                0, dst[:, None].expand_as(e), e, reduce="amax", include_self=False
+            )
             e = (e - top[dst].detach()).exp()
             e = e / (torch.zeros(n, 2).index_add_(0, dst, e)[dst] + 1e-16)
             message = h[src] * e.unsqueeze(-1)
-            return torch.zeros(n, 2, h.size(-1)).scatter_add_(0, dst.view(-1, 1, 1).expand_as(message), message).flatten(1)
+            return (
+                torch.zeros(n, 2, h.size(-1)).scatter_add_(0, dst.view(-1, 1, 1).expand_as(message), message).flatten(1)
+            )
 
     model = nn.Sequential(GAT(6, 8), nn.ELU(), GAT(16, 3), nn.Linear(6, 3))
     x, y = torch.from_numpy(data((20, 6))), torch.from_numpy(classes(20, 3))
@@ -408,7 +431,12 @@ def fourier_operator(torch):
     class FNO(nn.Module):
         def __init__(self):
             super().__init__()
-            self.lift, self.spectral, self.skip, self.out = nn.Linear(2, 6), Spectral(6, 2), nn.Conv2d(6, 6, 1), nn.Linear(6, 1)
+            self.lift, self.spectral, self.skip, self.out = (
+                nn.Linear(2, 6),
+                Spectral(6, 2),
+                nn.Conv2d(6, 6, 1),
+                nn.Linear(6, 1),
+            )
 
         def forward(self, x):
             grid = torch.linspace(0, 1, x.shape[1]).reshape(1, -1, 1, 1).repeat([x.shape[0], 1, x.shape[2], 1])

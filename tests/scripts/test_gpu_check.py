@@ -13,17 +13,41 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_check  # noqa: E402
 
-FIGURES = {"versions": 10, "ceilings": 5, "kernels": 80, "products": 70, "blocks": 12, "train": 2, "train-captured": 2, "torch": 60, "torch-train": 6}
+FIGURES = {
+    "versions": 10,
+    "ceilings": 5,
+    "kernels": 80,
+    "products": 70,
+    "blocks": 12,
+    "train": 2,
+    "train-captured": 2,
+    "torch": 60,
+    "torch-train": 6,
+}
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "torch"])
+@pytest.mark.parametrize(
+    "sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "torch"]
+)
 def test_rehearsal(sections, tmp_path):
     """All sections: `python benchmarks/gpu_check.py --rehearse`, which takes two minutes."""
     pytest.importorskip("torch" if sections == "torch" else "triton")
     file = tmp_path / "gpu.json"
-    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks/gpu_check.py"), "--rehearse", "--sections", sections, "--output", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=500)
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(ROOT / "benchmarks/gpu_check.py"),
+        "--rehearse",
+        "--sections",
+        sections,
+        "--output",
+        str(file),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=500
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stderr, done.stderr
     assert "targets: " in done.stdout

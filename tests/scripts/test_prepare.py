@@ -26,7 +26,11 @@ TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 
 def run(script, *args, **env):
     return subprocess.run(
-        [sys.executable, str(ROOT / script), *map(str, args)], capture_output=True, text=True, env={**os.environ, **env}, timeout=120
+        [sys.executable, str(ROOT / script), *map(str, args)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
     )
 
 
@@ -45,7 +49,15 @@ def test_prepare_text_round_trip(tmp_path):
 def test_prepare_shakespeare_from_a_local_copy(tmp_path):
     source = tmp_path / "input.txt"
     source.write_text(TEXT)
-    done = run("prepare_data/prepare_shakespeare.py", "--input_file", source, "--path_to_save", tmp_path / "out", "--test_split_pct", 0.2)
+    done = run(
+        "prepare_data/prepare_shakespeare.py",
+        "--input_file",
+        source,
+        "--path_to_save",
+        tmp_path / "out",
+        "--test_split_pct",
+        0.2,
+    )
     assert done.returncode == 0, done.stderr
     assert "vocab size" in done.stdout
     assert read_header(tmp_path / "out" / "val.bin")[1] == len(TEXT) - int(len(TEXT) * 0.8)
@@ -162,9 +174,16 @@ def test_tokenizers(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [([], "no target given"), (["mars"], "Unknown argument mars"), (["demo", "--nonsense"], "Unknown argument --nonsense"), (["owt"], "There is no")],
+    [
+        ([], "no target given"),
+        (["mars"], "Unknown argument mars"),
+        (["demo", "--nonsense"], "Unknown argument --nonsense"),
+        (["owt"], "There is no"),
+    ],
 )
 def test_train_script_refuses_and_explains(arguments, words, tmp_path):
-    done = subprocess.run(["bash", str(ROOT / "train_gpt2.sh"), *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(
+        ["bash", str(ROOT / "train_gpt2.sh"), *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
     assert done.returncode == 1
     assert words in done.stderr

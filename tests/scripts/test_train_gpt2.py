@@ -254,7 +254,9 @@ def test_flags_of_the_model_reach_it(data, monkeypatch):
     seen = []
     monkeypatch.setattr(train_gpt2, "GPT2", lambda config: seen.append(config) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        train(data, fused=True, use_bias=True, dropout_p=0.25, enable_gradient_checkpointing=True, activation="gelu_tanh")
+        train(
+            data, fused=True, use_bias=True, dropout_p=0.25, enable_gradient_checkpointing=True, activation="gelu_tanh"
+        )
     (config,) = seen
     assert (config.fused, config.use_bias, config.dropout_p) == (True, True, 0.25)
     assert config.gradient_checkpointing
@@ -265,7 +267,9 @@ def test_flags_of_the_model_reach_it(data, monkeypatch):
 def test_missing_data_and_checkpoints_are_named(data, tmp_path):
     def failing(*argv):
         command = [sys.executable, str(ROOT / "train_gpt2.py"), *map(str, argv)]
-        found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
         assert found.returncode == 1
         assert "Traceback" not in found.stderr
         return found.stderr
@@ -358,7 +362,9 @@ def test_the_newest_checkpoint_is_found_or_the_named_one(data, project):
 
 def test_an_unknown_character_in_the_prompt_ends_with_a_sentence(project):
     command = [sys.executable, str(ROOT / "inference_gpt2.py"), str(project), "--prompt", "Ω"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert found.returncode == 1
     assert found.stderr.startswith("inference_gpt2.py: the tokenizer's 15 characters don't include")
 

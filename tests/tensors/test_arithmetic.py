@@ -47,12 +47,16 @@ def test_every_pair_of_dtypes(torch, symbol, first, second):
     run = OPERATORS[symbol]
     for other in ([1, 1, 1], 1):
         try:
-            theirs = run(torch.tensor([1, 2, 1]).to(getattr(torch, first)), torch.tensor(other).to(getattr(torch, second)))
+            theirs = run(
+                torch.tensor([1, 2, 1]).to(getattr(torch, first)), torch.tensor(other).to(getattr(torch, second))
+            )
         except (RuntimeError, TypeError):
             continue
         if theirs.dtype is torch.complex32:
             continue
-        ours = run(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, first)), mytorch.tensor(other).to(getattr(mytorch, second)))
+        ours = run(
+            mytorch.tensor([1, 2, 1]).to(getattr(mytorch, first)), mytorch.tensor(other).to(getattr(mytorch, second))
+        )
         same(theirs, ours, exactly="16" not in first + second)
 
 
@@ -84,12 +88,16 @@ def test_integers_by_zero(torch, name):
         assert getattr(library, name)(library.tensor([], dtype=library.int64), 0).numel() == 0
 
 
-@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"])
+@pytest.mark.parametrize(
+    "name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"]
+)
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "bool"])
 def test_what_a_dtype_has_not(torch, name, dtype):
     try:
         getattr(torch, name)(*[torch.ones(2, dtype=getattr(torch, dtype))] * 2)
     except RuntimeError as error:
         if dtype != "bool" or name == "sub":  # NumPy takes bools for small integers
-            with pytest.raises(RuntimeError, match="Subtraction" if "Subtraction" in str(error) else f'"{name}".*{dtype}'):
+            with pytest.raises(
+                RuntimeError, match="Subtraction" if "Subtraction" in str(error) else f'"{name}".*{dtype}'
+            ):
                 getattr(mytorch, name)(*[mytorch.ones(2, dtype=getattr(mytorch, dtype))] * 2)

@@ -58,7 +58,13 @@ Point = namedtuple("Point", "x y")
 
 
 def test_trees_agree_with_pytorchs():
-    tree = {"a": [1, (2, 3)], "b": OrderedDict(c=Point(4, [5])), "d": deque([6], maxlen=3), "e": None, "f": defaultdict(list, g=[7])}
+    tree = {
+        "a": [1, (2, 3)],
+        "b": OrderedDict(c=Point(4, [5])),
+        "d": deque([6], maxlen=3),
+        "e": None,
+        "f": defaultdict(list, g=[7]),
+    }
     theirs, mine = torch.utils._pytree, utils._pytree
     leaves, spec = mine.tree_flatten(tree)
     assert leaves == theirs.tree_flatten(tree)[0] == mine.tree_leaves(tree)
@@ -67,7 +73,11 @@ def test_trees_agree_with_pytorchs():
     double = lambda x: None if x is None else x * 2  # noqa: E731
     assert mine.tree_map(double, tree) == theirs.tree_map(double, tree)
     assert mine.tree_map(lambda a, b: (a, b), [1, {"k": 2}], [3, {"k": 4}]) == [(1, 3), {"k": (2, 4)}]
-    assert mine.tree_map_only(int, lambda x: -x, [1, "a"]) == theirs.tree_map_only(int, lambda x: -x, [1, "a"]) == [-1, "a"]
+    assert (
+        mine.tree_map_only(int, lambda x: -x, [1, "a"])
+        == theirs.tree_map_only(int, lambda x: -x, [1, "a"])
+        == [-1, "a"]
+    )
     assert mine.tree_all(lambda x: x > 0, [1, 2])
     assert mine.tree_any(lambda x: x > 1, [1, 2])
     assert mine.tree_leaves([(1, 2), 3], is_leaf=lambda x: isinstance(x, tuple)) == [(1, 2), 3]
@@ -101,7 +111,9 @@ def test_report_of_the_machine():
     text = utils.collect_env.get_pretty_env_info()
     assert f"mytorch version: {mytorch.__version__}" in text
     assert f"numpy=={np.__version__}" in text
-    done = subprocess.run([sys.executable, "-m", "mytorch.utils.collect_env"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mytorch.utils.collect_env"], capture_output=True, text=True, check=True
+    )
     assert "python version" in done.stdout
 
 

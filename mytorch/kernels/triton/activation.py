@@ -109,7 +109,9 @@ def _gated_forward(a_ptr, b_ptr, out_ptr, a_stride, b_stride, width, KIND: tl.co
 
 
 @triton.jit
-def _gated_backward(g_ptr, a_ptr, b_ptr, ga_ptr, gb_ptr, a_stride, b_stride, g_stride, width, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _gated_backward(
+    g_ptr, a_ptr, b_ptr, ga_ptr, gb_ptr, a_stride, b_stride, g_stride, width, KIND: tl.constexpr, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < width
@@ -132,7 +134,17 @@ def apply_backward(xp, g, x, kind):
     """The gradient of x."""
     flat = contiguous(xp, x)
     gx = xp.empty_like(flat)
-    launch(_backward, (cdiv(x.size, BLOCK),), contiguous(xp, g), flat, gx, x.size, KIND=KINDS[kind], BLOCK=BLOCK, num_warps=4)
+    launch(
+        _backward,
+        (cdiv(x.size, BLOCK),),
+        contiguous(xp, g),
+        flat,
+        gx,
+        x.size,
+        KIND=KINDS[kind],
+        BLOCK=BLOCK,
+        num_warps=4,
+    )
     return gx
 
 

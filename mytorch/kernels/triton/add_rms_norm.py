@@ -19,7 +19,9 @@ def pays(input, residual, weight=None, *, width, eps, dtype=None):
 
 def forward(xp, input, residual, weight=None, *, width, eps, dtype=None):
     """input + residual and its RMS norm, with rstd kept."""
-    out, total, _, rstd = norm.forward(xp, input, weight, width=width, eps=eps, rms=True, residual=residual, dtype=dtype)
+    out, total, _, rstd = norm.forward(
+        xp, input, weight, width=width, eps=eps, rms=True, residual=residual, dtype=dtype
+    )
     return total, out, rstd
 
 

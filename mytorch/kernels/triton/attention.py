@@ -86,7 +86,9 @@ def _mask(s, mask_ptr, rows, cols, length_q, length_k, left, right, mask_q, mask
 
 
 @triton.jit
-def _key_range(first, length_k, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+def _key_range(
+    first, length_k, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr
+):
     """For BM queries from `first` on: the first key seen, where the blocks seen by all begin and end, the last key + 1."""
     low = 0
     full_low = 0
@@ -103,7 +105,9 @@ def _key_range(first, length_k, left, right, BM: tl.constexpr, BN: tl.constexpr,
 
 
 @triton.jit
-def _query_range(first, length_q, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+def _query_range(
+    first, length_q, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr
+):
     """The same for BN keys from `first` on: ranges of queries."""
     low = 0
     full_low = 0
@@ -133,7 +137,22 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, 
         s = dot(q, tl.trans(k), None, PRECISION)
         if not FOLD:
             s *= scale
-        s = _mask(s, mask_ptr, rows[:, None], cols[None, :], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        s = _mask(
+            s,
+            mask_ptr,
+            rows[:, None],
+            cols[None, :],
+            length_q,
+            length_k,
+            left,
+            right,
+            mask_q,
+            mask_k,
+            RIM,
+            LEFT,
+            RIGHT,
+            MASK,
+        )
         if FOLD:  # the factor joins the subtraction below in one instruction
             higher = tl.maximum(peak, tl.max(s, axis=1) * scale)
         else:
@@ -199,7 +218,11 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
         True, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
     empty = total == 0.0
     acc = acc * (kept_scale / tl.where(empty, 1.0, total))[:, None]
-    tl.store(lse_ptr + above.to(tl.int64) * length_q + rows, tl.where(empty, float("inf"), peak + tl.log2(total)), mask=rows < length_q)
+    tl.store(
+        lse_ptr + above.to(tl.int64) * length_q + rows,
+        tl.where(empty, float("inf"), peak + tl.log2(total)),
+        mask=rows < length_q,
+    )
     cols = tl.arange(0, BV)
     at = out_ptr + batch * o_b + head * o_h + rows[:, None].to(tl.int64) * o_row + cols[None, :]
     tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (cols[None, :] < width_v))
@@ -216,8 +239,12 @@ def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, g_b, g_h, g_r
     time = row % length
     cols = tl.arange(0, BV)[None, :]
     inside = (row < count)[:, None] & (cols < width)
-    g = tl.load(g_ptr + (batch * g_b + head * g_h + time * g_row)[:, None] + cols, mask=inside, other=0.0).to(tl.float32)
-    out = tl.load(out_ptr + (batch * o_b + head * o_h + time * o_row)[:, None] + cols, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(g_ptr + (batch * g_b + head * g_h + time * g_row)[:, None] + cols, mask=inside, other=0.0).to(
+        tl.float32
+    )
+    out = tl.load(out_ptr + (batch * o_b + head * o_h + time * o_row)[:, None] + cols, mask=inside, other=0.0).to(
+        tl.float32
+    )
     tl.store(delta_ptr + row, tl.sum(g * out, axis=1), mask=row < count)
 
 
@@ -233,7 +260,22 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
         rows = start + tl.arange(0, BM)
         q = _tile(q_ptr, rows, q_row, tl.arange(0, BD), length_q, width, RIM, EVEN)
         s = dot(k, tl.trans(q), None, PRECISION) * scale
-        s = _mask(s, mask_ptr, rows[None, :], cols[:, None], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        s = _mask(
+            s,
+            mask_ptr,
+            rows[None, :],
+            cols[:, None],
+            length_q,
+            length_k,
+            left,
+            right,
+            mask_q,
+            mask_k,
+            RIM,
+            LEFT,
+            RIGHT,
+            MASK,
+        )
         if RIM:
             lse = tl.load(lse_ptr + rows, mask=rows < length_q, other=float("inf"))
             delta = tl.load(delta_ptr + rows, mask=rows < length_q, other=0.0)
@@ -324,7 +366,22 @@ def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, s
         k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
         v = _tile(v_ptr, cols, v_row, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
         s = dot(q, tl.trans(k), None, PRECISION) * scale
-        s = _mask(s, mask_ptr, rows[:, None], cols[None, :], length_q, length_k, left, right, mask_q, mask_k, RIM, LEFT, RIGHT, MASK)
+        s = _mask(
+            s,
+            mask_ptr,
+            rows[:, None],
+            cols[None, :],
+            length_q,
+            length_k,
+            left,
+            right,
+            mask_q,
+            mask_k,
+            RIM,
+            LEFT,
+            RIGHT,
+            MASK,
+        )
         p = tl.exp2(s - lse[:, None])
         gp = dot(g, tl.trans(v), None, PRECISION)
         if DROP:
@@ -408,10 +465,18 @@ def _candidates(kernel, depth, wide):
         if depth <= 64:
             default = _options(32, 64, 8, 2) if kernel == "keys" else _options(64, 32, 8, 2)
         elif depth == 128:
-            default = {"forward": _options(32, 64, 8, 1), "keys": _options(16, 64, 8, 2), "queries": _options(32, 32, 8, 2)}[kernel]
+            default = {
+                "forward": _options(32, 64, 8, 1),
+                "keys": _options(16, 64, 8, 2),
+                "queries": _options(32, 32, 8, 2),
+            }[kernel]
         else:
             default = _options(16, 16, 8, 1)
-        return {"none": [default], "medium": [_options(32, 32, 8, 1)], "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)]}
+        return {
+            "none": [default],
+            "medium": [_options(32, 32, 8, 1)],
+            "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)],
+        }
     size = max(depth, 64)
     if kernel == "forward":
         default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[size]
@@ -420,7 +485,9 @@ def _candidates(kernel, depth, wide):
     elif kernel == "keys":
         default = {64: _options(64, 64, 4, 3), 128: _options(32, 128, 8, 2), 256: _options(64, 32, 8, 2)}[size]
         medium = [_options(64, 128, 8, 2), _options(64, 64, 4, 2), _options(64, 128, 8, 3), _options(32, 128, 4, 3)]
-        large = [_options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)]
+        large = [
+            _options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)
+        ]
     else:
         default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 2)}[size]
         medium = [_options(64, 64, 4, 3), _options(64, 64, 4, 2), _options(64, 128, 4, 3), _options(128, 64, 8, 3)]
@@ -546,7 +613,22 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
 
 
-def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False, window=None, scale=None, dropout=None, needs=(True,) * 4):
+def run_backward(
+    xp,
+    g,
+    query,
+    key,
+    value,
+    out,
+    lse,
+    mask=None,
+    *,
+    causal=False,
+    window=None,
+    scale=None,
+    dropout=None,
+    needs=(True,) * 4,
+):
     """The gradients of query, key, value, and of a float mask if it is wanted: None where not."""
     q, k, v, g, o = (_four(xp, x) for x in (query, key, value, g, out))
     if g.dtype != q.dtype:
@@ -556,7 +638,15 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     batch, heads, length, _ = q.shape
     delta = xp.empty(q.shape[:3], "float32")
-    shared = (*own.mask_strides, *own.window, own.scale * 1.4426950408889634, own.scale, own.call, own.limit, own.kept_scale)
+    shared = (
+        *own.mask_strides,
+        *own.window,
+        own.scale * 1.4426950408889634,
+        own.scale,
+        own.call,
+        own.limit,
+        own.kept_scale,
+    )
     gq = gk = gv = gs = None
     joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
@@ -625,7 +715,20 @@ def mask(p, state, call, shape, dtype):
     out = xp.empty(shape, dtype)
     length_q, length_k = shape[-2:]
     grid = (math.prod(shape[:-2]), cdiv(length_q, 64), cdiv(length_k, 64))
-    launch(_keep_mask, grid, out, state, length_q, length_k, call, threshold(p), 0.0 if p >= 1.0 else 1.0 / (1.0 - p), BM=64, BN=64, num_warps=4)
+    launch(
+        _keep_mask,
+        grid,
+        out,
+        state,
+        length_q,
+        length_k,
+        call,
+        threshold(p),
+        0.0 if p >= 1.0 else 1.0 / (1.0 - p),
+        BM=64,
+        BN=64,
+        num_warps=4,
+    )
     return out
 
 
@@ -666,5 +769,17 @@ def vjp(g, query, key, value, mask, out, lse, keep, causal, window, scale, needs
     """The gradients of query, key, value and mask."""
     dropout = None if keep is None else keep.arguments
     return run_backward(
-        xp, g, query, key, value, out, lse, mask, causal=causal, window=window, scale=scale, dropout=dropout, needs=needs
+        xp,
+        g,
+        query,
+        key,
+        value,
+        out,
+        lse,
+        mask,
+        causal=causal,
+        window=window,
+        scale=scale,
+        dropout=dropout,
+        needs=needs,
     )

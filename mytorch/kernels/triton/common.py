@@ -70,7 +70,14 @@ def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
     reading it. Seven rounds pass BigCrush (Salmon et al., 2011).
     """
     zero = counter * 0
-    return tl.philox(seed, counter.to(tl.uint32), (zero + call).to(tl.uint32), (zero + stream).to(tl.uint32), zero.to(tl.uint32), rounds)
+    return tl.philox(
+        seed,
+        counter.to(tl.uint32),
+        (zero + call).to(tl.uint32),
+        (zero + stream).to(tl.uint32),
+        zero.to(tl.uint32),
+        rounds,
+    )
 
 
 def threshold(p):

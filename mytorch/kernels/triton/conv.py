@@ -53,7 +53,12 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * outs + cols, mask=cols < outs, other=0.0).to(tl.float32)[None, :]
-    at = out_ptr + ((sample * groups + group) * outs)[:, None] * (out_h * out_w) + cols[None, :] * (out_h * out_w) + spot[:, None]
+    at = (
+        out_ptr
+        + ((sample * groups + group) * outs)[:, None] * (out_h * out_w)
+        + cols[None, :] * (out_h * out_w)
+        + spot[:, None]
+    )
     tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < outs)[None, :])
 
 
@@ -90,7 +95,12 @@ def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w,
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * ins + cols, mask=cols < ins, other=0.0).to(tl.float32)[None, :]
-    at = gx_ptr + ((sample * groups + group) * ins)[:, None] * (height * width) + cols[None, :] * (height * width) + spot[:, None]
+    at = (
+        gx_ptr
+        + ((sample * groups + group) * ins)[:, None] * (height * width)
+        + cols[None, :] * (height * width)
+        + spot[:, None]
+    )
     tl.store(at, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
 
 
@@ -114,12 +124,23 @@ def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups
         inner = start + tl.arange(0, BK)  # (n, y, x) of the output
         sample = (inner // (out_h * out_w)).to(tl.int64)
         spot = inner % (out_h * out_w)
-        at = g_ptr + ((sample * groups + group) * outs)[None, :] * (out_h * out_w) + rows[:, None] * (out_h * out_w) + spot[None, :]
+        at = (
+            g_ptr
+            + ((sample * groups + group) * outs)[None, :] * (out_h * out_w)
+            + rows[:, None] * (out_h * out_w)
+            + spot[None, :]
+        )
         a = tl.load(at, mask=(rows < outs)[:, None] & (inner < end)[None, :], other=0.0)
         y = (spot // out_w * stride_y)[:, None] + down[None, :]
         x = (spot % out_w * stride_x)[:, None] + along[None, :]
         seen = (inner < end)[:, None] & (cols < deep)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        at = x_ptr + ((sample * groups + group) * ins)[:, None] * (height * width) + channel[None, :] * (height * width) + y * width + x
+        at = (
+            x_ptr
+            + ((sample * groups + group) * ins)[:, None] * (height * width)
+            + channel[None, :] * (height * width)
+            + y * width
+            + x
+        )
         b = tl.load(at, mask=seen, other=0.0)
         acc = dot(a, b, acc, PRECISION)
     at = part_ptr + ((piece * groups + group).to(tl.int64) * outs + rows)[:, None] * deep + cols[None, :]
@@ -170,7 +191,16 @@ class _Geometry:
 
     def key(self, dtype):
         """What tiles are chosen by."""
-        return (dtype.name, power_of_2(self.samples), *self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
+        return (
+            dtype.name,
+            power_of_2(self.samples),
+            *self.spatial,
+            *self.kernel,
+            *self.stride,
+            self.groups,
+            self.ins,
+            self.outs,
+        )
 
 
 def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
@@ -185,7 +215,19 @@ def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
 
     def attempt(tile):
         grid = (cdiv(rows, tile["BM"]) * cdiv(geo.outs, tile["BN"]), groups)
-        launch(_forward, grid, x, w, bias, out, *geo.sizes, *geo.steps, BIAS=bias is not None, **geo.constants(x.dtype), **tile)
+        launch(
+            _forward,
+            grid,
+            x,
+            w,
+            bias,
+            out,
+            *geo.sizes,
+            *geo.steps,
+            BIAS=bias is not None,
+            **geo.constants(x.dtype),
+            **tile,
+        )
 
     if out.size:
         attempt(tuned(_forward, geo.key(x.dtype), _tiles(geo.outs, x.dtype.itemsize == 4), attempt))
@@ -204,7 +246,19 @@ def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
 
     def attempt(tile):
         grid = (cdiv(rows, tile["BM"]) * cdiv(geo.ins, tile["BN"]), groups)
-        launch(_input, grid, g, w, bias, gx, *geo.sizes, *geo.steps, BIAS=bias is not None, **geo.constants(g.dtype), **tile)
+        launch(
+            _input,
+            grid,
+            g,
+            w,
+            bias,
+            gx,
+            *geo.sizes,
+            *geo.steps,
+            BIAS=bias is not None,
+            **geo.constants(g.dtype),
+            **tile,
+        )
 
     if gx.size:
         attempt(tuned(_input, geo.key(g.dtype), _tiles(geo.ins, g.dtype.itemsize == 4), attempt))
@@ -227,7 +281,16 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
         per_piece = cdiv(cdiv(rows, pieces), tile["BK"]) * tile["BK"]
         parts = xp.empty((pieces, g.shape[1] * deep), "float32")
         launch(
-            _weight, (tiles, groups, pieces), g, x, parts, *geo.sizes, *geo.steps, per_piece, **geo.constants(x.dtype), **tile
+            _weight,
+            (tiles, groups, pieces),
+            g,
+            x,
+            parts,
+            *geo.sizes,
+            *geo.steps,
+            per_piece,
+            **geo.constants(x.dtype),
+            **tile,
         )
         found[:] = [parts]
 

@@ -26,7 +26,9 @@ residuals = ("lse", "total")
 
 
 @triton.jit
-def _row_lse(x_ptr, weight_ptr, classes, AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):
+def _row_lse(
+    x_ptr, weight_ptr, classes, AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr
+):
     """The log-sum-exp of a row, and with SMOOTH the (weighted) sum of its logits. AGAIN: the row will be read again."""
     # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
     cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -52,7 +54,19 @@ def _row_lse(x_ptr, weight_ptr, classes, AGAIN: tl.constexpr, WEIGHT: tl.constex
 
 
 @triton.jit
-def _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr):
+def _row_loss(
+    x_ptr,
+    weight_ptr,
+    target,
+    kept,
+    lse,
+    linear,
+    classes,
+    smoothing,
+    weight_sum,
+    WEIGHT: tl.constexpr,
+    SMOOTH: tl.constexpr,
+):
     """A row's loss, 0 if it is not counted."""
     index = tl.where(kept, target, 0)
     picked = tl.load(x_ptr + index).to(tl.float32)
@@ -80,7 +94,9 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, 
     cols = tl.arange(0, BLOCK)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
-        x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+        x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(
+            tl.float32
+        )
         p = tl.exp2((x - lse) * LOG2E)
         if SMOOTH:
             w = 1.0
@@ -118,7 +134,9 @@ def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride, classes, ignore_index
     loss = _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
     tl.store(loss_ptr + row, loss)
     tl.debug_barrier()  # the target's logit is read before it is written over
-    _row_gradient(x_ptr, x_ptr, weight_ptr, target, kept, lse, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)
+    _row_gradient(
+        x_ptr, x_ptr, weight_ptr, target, kept, lse, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK
+    )
 
 
 @triton.jit
@@ -180,7 +198,18 @@ def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, 
 def count(xp, target, weight, ignore_index):
     """What the mean divides by: the number, or the weight, of the targets that count; float32, 0-d."""
     total = xp.empty((), "float32")
-    launch(_count, (1,), target, weight, total, target.size, ignore_index, WEIGHT=weight is not None, BLOCK=1024, num_warps=4)
+    launch(
+        _count,
+        (1,),
+        target,
+        weight,
+        total,
+        target.size,
+        ignore_index,
+        WEIGHT=weight is not None,
+        BLOCK=1024,
+        num_warps=4,
+    )
     return total
 
 
@@ -248,4 +277,8 @@ def vjp(g, input, target, weight, ignore_index, label_smoothing, reduction, lse,
     weight = None if weight is None else contiguous(xp, weight)
     into = xp.empty_like(logits)
     weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
-    return (rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, into),)
+    return (
+        rows_backward(
+            xp, g, logits, target, weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, into
+        ),
+    )

@@ -54,7 +54,17 @@ def apply(xp, x, p, state, call):
     flat = contiguous(xp, x)
     out = xp.empty_like(flat)
     launch(
-        _dropout, (cdiv(x.size, 4 * BLOCK),), flat, out, state, call, threshold(p), 1.0 / (1.0 - p), x.size, BLOCK=BLOCK, num_warps=4
+        _dropout,
+        (cdiv(x.size, 4 * BLOCK),),
+        flat,
+        out,
+        state,
+        call,
+        threshold(p),
+        1.0 / (1.0 - p),
+        x.size,
+        BLOCK=BLOCK,
+        num_warps=4,
     )
     return out
 

@@ -21,7 +21,11 @@ def _forward(weight_ptr, index_ptr, out_ptr, width, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     for start in range(0, width, BLOCK):
         inside = start + cols < width
-        tl.store(out_ptr + row * width + start + cols, tl.load(weight_ptr + source * width + start + cols, mask=inside), mask=inside)
+        tl.store(
+            out_ptr + row * width + start + cols,
+            tl.load(weight_ptr + source * width + start + cols, mask=inside),
+            mask=inside,
+        )
 
 
 @triton.jit
@@ -110,5 +114,7 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
                COUNTS=scale_grad_by_freq, **blocks)  # fmt: skip
         return (out,)
     out = xp.zeros(shape, "float32")
-    launch(_backward, (rows.size,), g, rows, counts, out, shape[1], padding, COUNTS=scale_grad_by_freq, **_block(shape[1]))
+    launch(
+        _backward, (rows.size,), g, rows, counts, out, shape[1], padding, COUNTS=scale_grad_by_freq, **_block(shape[1])
+    )
     return (out.astype(g.dtype, copy=False),)

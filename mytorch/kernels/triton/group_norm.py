@@ -22,7 +22,9 @@ def forward(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=No
     """Each group centred and scaled, then each channel; with mean and rstd kept."""
     inner = math.prod(input.shape[2:])
     width = input.shape[1] // num_groups * inner
-    out, _, mean, rstd = norm.forward(xp, input, weight, bias, width=width, eps=eps, groups=num_groups, inner=inner, dtype=dtype)
+    out, _, mean, rstd = norm.forward(
+        xp, input, weight, bias, width=width, eps=eps, groups=num_groups, inner=inner, dtype=dtype
+    )
     return out, mean, rstd
 
 

@@ -48,9 +48,13 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         TypeError: dtypes that the kernels don't take.
     """
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"linear_cross_entropy: reduction must be 'mean' or 'sum', got {reduction!r}; its gradients are made in forward.")
+        raise ValueError(
+            f"linear_cross_entropy: reduction must be 'mean' or 'sum', got {reduction!r}; its gradients are made in forward."
+        )
     if not is_float(input, weight, bias, class_weight):
-        raise TypeError(f"linear_cross_entropy: expected float32, float16 or bfloat16, got {input.dtype} and {weight.dtype}.")
+        raise TypeError(
+            f"linear_cross_entropy: expected float32, float16 or bfloat16, got {input.dtype} and {weight.dtype}."
+        )
     rows, classes = input.shape[0], weight.shape[0]
     chunk = chunk or chunk_rows(rows, classes, input.dtype.itemsize)
     target = contiguous(xp, target)

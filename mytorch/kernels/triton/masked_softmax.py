@@ -6,7 +6,9 @@ from .softmax import masked, run_backward
 
 def accepts(input, mask=None, *, causal=False, dtype=None):
     """Floats, with a bool or float mask."""
-    return is_float(input) and input.ndim > 0 and input.size > 0 and (mask is None or mask.dtype == bool or is_float(mask))
+    return (
+        is_float(input) and input.ndim > 0 and input.size > 0 and (mask is None or mask.dtype == bool or is_float(mask))
+    )
 
 
 def pays(input, mask=None, *, causal=False, dtype=None):

@@ -79,7 +79,12 @@ def _candidates(tall, short, wide):
         default = _options(64, 64, 64, 4, 3)
     else:
         default = _options(128, 128, 64, 8, 3)
-    medium = [_options(128, 128, 64, 8, 3), _options(256, 128, 64, 8, 3), _options(128, 128, 64, 4, 4), _options(64, 128, 64, 4, 4)]
+    medium = [
+        _options(128, 128, 64, 8, 3),
+        _options(256, 128, 64, 8, 3),
+        _options(128, 128, 64, 4, 4),
+        _options(64, 128, 64, 4, 4),
+    ]
     large = [_options(bm, bn, bk, w, s) for bm in (64, 128, 256) for bn in (64, 128, 256) for bk in (32, 64, 128)
              for w in (4, 8) for s in (3, 4) if bm * bn <= 128 * 256]  # fmt: skip
     return {"none": [default], "medium": medium, "max": large}
@@ -156,4 +161,3 @@ def linear_backward(xp, g, x, weight, inner=None, activation=None, needs=(True, 
     gw = product(xp, g2.T, x2, dtype=weight.dtype) if needs[1] else None
     gb = add_up(xp, g2, bias_dtype or weight.dtype) if needs[2] else None
     return gx, gw, gb
-

@@ -328,7 +328,18 @@ def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decou
     )  # fmt: skip
 
 
-def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0, half=False):
+def sgd(
+    table,
+    state,
+    momentum=0.0,
+    dampening=0.0,
+    weight_decay=0.0,
+    *,
+    nesterov=False,
+    maximize=False,
+    lr_scale=1.0,
+    half=False,
+):
     """One SGD step of a table of p, g[, momentum_buffer][, a 16-bit copy of p]; arguments as adamw and optim.SGD."""
     launch(
         _sgd, (table.count,), table.table, table.pieces, state, float(lr_scale), float(momentum), 1.0 - dampening,
@@ -349,9 +360,28 @@ def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, l
 def norm(table, state, max_norm=None, which=1):
     """Put the joint 2-norm of column `which` into the state, and with max_norm the factor that clips it."""
     parts = table.xp.empty(max(table.count, 1), "float32")
-    launch(_squares, (table.count,), table.table, table.pieces, parts, G=table.type(which), ARRAYS=table.arrays, WHICH=which, ALIGNED=table.aligned, **_BLOCKS)
     launch(
-        _finish_norm, (1,), parts, state, table.count, float(max_norm or 0.0), CLIP=max_norm is not None, BLOCK=1024, num_warps=4
+        _squares,
+        (table.count,),
+        table.table,
+        table.pieces,
+        parts,
+        G=table.type(which),
+        ARRAYS=table.arrays,
+        WHICH=which,
+        ALIGNED=table.aligned,
+        **_BLOCKS,
+    )
+    launch(
+        _finish_norm,
+        (1,),
+        parts,
+        state,
+        table.count,
+        float(max_norm or 0.0),
+        CLIP=max_norm is not None,
+        BLOCK=1024,
+        num_warps=4,
     )
 
 

@@ -66,7 +66,9 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
         mean = tl.zeros((ROWS, 1), tl.float32)
         squares = tl.zeros((ROWS, 1), tl.float32)
         done = 0
-        for start in range(0, width, BLOCK):  # a block's mean and squared deviations join those so far (Chan et al., 1979)
+        for start in range(
+            0, width, BLOCK
+        ):  # a block's mean and squared deviations join those so far (Chan et al., 1979)
             inside = (row < rows) & (start + cols < width)
             x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
             if ADD:
@@ -247,7 +249,11 @@ def _add_up(parts_ptr, out_ptr, count, width, per_piece, ROWS: tl.constexpr, BLO
         row = start + tl.arange(0, ROWS)[:, None]
         place = row.to(tl.int64) * width + cols
         total += tl.load(parts_ptr + place, mask=(row < end) & (cols < width), other=0.0).to(tl.float32)
-    tl.store(out_ptr + piece * width + cols, tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty), mask=cols < width)
+    tl.store(
+        out_ptr + piece * width + cols,
+        tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty),
+        mask=cols < width,
+    )
 
 
 def add_up(xp, parts, dtype):
@@ -256,7 +262,18 @@ def add_up(xp, parts, dtype):
     if count > 1024:
         pieces = min(cdiv(count, 128), 128)
         sums = xp.empty((pieces, width), "float32")
-        launch(_add_up, (cdiv(width, 64), pieces), parts, sums, count, width, cdiv(count, pieces), ROWS=16, BLOCK=64, num_warps=4)
+        launch(
+            _add_up,
+            (cdiv(width, 64), pieces),
+            parts,
+            sums,
+            count,
+            width,
+            cdiv(count, pieces),
+            ROWS=16,
+            BLOCK=64,
+            num_warps=4,
+        )
         parts, count = sums, pieces
     out = xp.empty(width, dtype)
     rows = 128 if count > 64 else 32  # few turns, each a wait for memory
@@ -316,10 +333,16 @@ def backward(
     weight = None if weight is None else contiguous(xp, weight)
     if rows == 0:
         channels = groups * (width // inner) if groups else width
-        return gx.reshape(x.shape), xp.zeros(channels, w_dtype) if wants_w else None, xp.zeros(channels, b_dtype) if wants_b else None
+        return (
+            gx.reshape(x.shape),
+            xp.zeros(channels, w_dtype) if wants_w else None,
+            xp.zeros(channels, b_dtype) if wants_b else None,
+        )
     if groups == 0 and width <= 8192:
         blocks = row_blocks(width, 8192)
-        blocks["num_warps"] = min(max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16)  # 8 elements a thread, or too few programs fit
+        blocks["num_warps"] = min(
+            max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16
+        )  # 8 elements a thread, or too few programs fit
         tiles = cdiv(rows, blocks["ROWS"])
         programs = min(tiles, processors() * max(1, min(12, 24 // blocks["num_warps"])))
         gw = xp.empty((programs, width), "float32") if wants_w else None

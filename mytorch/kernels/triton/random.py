@@ -69,7 +69,9 @@ def _ranged(unit, low, width, high, out_ptr, PLAIN: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["call", "low", "width", "high"])
-def _uniform(out_ptr, state_ptr, call, low, width, high, count, BITS: tl.constexpr, PLAIN: tl.constexpr, BLOCK: tl.constexpr):
+def _uniform(
+    out_ptr, state_ptr, call, low, width, high, count, BITS: tl.constexpr, PLAIN: tl.constexpr, BLOCK: tl.constexpr
+):
     a, b, c, d = _words(state_ptr, call, BLOCK)
     if BITS == 53:
         both = tl.interleave(_long(a, b), _long(c, d)) >> 11
@@ -103,7 +105,9 @@ def _normal(out_ptr, state_ptr, call, mean, std, count, WIDE: tl.constexpr, BLOC
         a, b = _pair(a, b)
         c, d = _pair(c, d)
         four = _beside(a, b, c, d)
-        _store(out_ptr, (four * _float64(std).to(tl.float32) + _float64(mean).to(tl.float32)).to(dtype), count, 4, BLOCK)
+        _store(
+            out_ptr, (four * _float64(std).to(tl.float32) + _float64(mean).to(tl.float32)).to(dtype), count, 4, BLOCK
+        )
 
 
 @triton.jit(do_not_specialize=["call", "low", "span"])

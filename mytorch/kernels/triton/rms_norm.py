@@ -24,5 +24,7 @@ def forward(xp, input, weight=None, *, width, eps, dtype=None):
 
 def vjp(g, input, weight, shapes, rstd, width, needs, xp):
     """The gradients of input and weight."""
-    gx, gw, _ = norm.backward(xp, g, input, weight, None, rstd, width=width, rms=True, needs=(needs[0], needs[1], False))
+    gx, gw, _ = norm.backward(
+        xp, g, input, weight, None, rstd, width=width, rms=True, needs=(needs[0], needs[1], False)
+    )
     return gx, shaped(gw, shapes, 1)

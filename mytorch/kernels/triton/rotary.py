@@ -54,7 +54,9 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x
 def fits(x, cos, sin, shift=0):
     """Whether x is (B, H, T, D) of floats with an even D, and the tables (at least T + shift, D / 2 or D)."""
     even = is_float(x, cos, sin) and x.ndim == 4 and x.shape[3] % 2 == 0 and cos.shape == sin.shape
-    return even and cos.ndim == 2 and cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
+    return (
+        even and cos.ndim == 2 and cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
+    )
 
 
 def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
@@ -70,7 +72,9 @@ def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
         ValueError: tables that don't fit.
     """
     if not fits(x, cos, sin, shift) or (interleaved and cos.shape[1] == x.shape[3]):
-        raise ValueError(f"rotary: tables of shape {cos.shape} don't fit x of shape {x.shape} at shift {shift}; wanted (T, D / 2).")
+        raise ValueError(
+            f"rotary: tables of shape {cos.shape} don't fit x of shape {x.shape} at shift {shift}; wanted (T, D / 2)."
+        )
     batch, heads, length, width = x.shape
     out = xp.empty_like(x)  # with x's layout, as both libraries' empty_like has
     cos, sin = contiguous(xp, cos), contiguous(xp, sin)

@@ -46,7 +46,9 @@ def _scores(x_ptr, mask_ptr, row, cols, inside, width, heads, length, stride_b, 
         x = tl.where(cols <= query, x, float("-inf"))
     if MASK != 0:
         above = row // length
-        place = (above // heads).to(tl.int64) * stride_b + (above % heads) * stride_h + query * stride_q + cols * stride_k
+        place = (
+            (above // heads).to(tl.int64) * stride_b + (above % heads) * stride_h + query * stride_q + cols * stride_k
+        )
         if MASK == 1:
             x = tl.where(tl.load(mask_ptr + place, mask=inside, other=0) != 0, x, float("-inf"))
         else:
@@ -63,7 +65,22 @@ def _forward(x_ptr, out_ptr, mask_ptr, rows, width, heads, length, stride_b, str
     out_row = out_ptr + row.to(tl.int64) * width
     if ONE:
         inside = (row < rows) & (cols < width)
-        x = _scores(x_ptr, mask_ptr, row, cols, inside, width, heads, length, stride_b, stride_h, stride_q, stride_k, CAUSAL, MASK)
+        x = _scores(
+            x_ptr,
+            mask_ptr,
+            row,
+            cols,
+            inside,
+            width,
+            heads,
+            length,
+            stride_b,
+            stride_h,
+            stride_q,
+            stride_k,
+            CAUSAL,
+            MASK,
+        )
         peak = tl.max(x, axis=1, keep_dims=True)
         if CAUSAL or MASK != 0:
             peak = tl.where(peak == float("-inf"), 0.0, peak)
@@ -81,10 +98,27 @@ def _forward(x_ptr, out_ptr, mask_ptr, rows, width, heads, length, stride_b, str
         total = tl.zeros((ROWS, 1), tl.float32)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
-            x = _scores(x_ptr, mask_ptr, row, start + cols, inside, width, heads, length, stride_b, stride_h, stride_q, stride_k, CAUSAL, MASK)
+            x = _scores(
+                x_ptr,
+                mask_ptr,
+                row,
+                start + cols,
+                inside,
+                width,
+                heads,
+                length,
+                stride_b,
+                stride_h,
+                stride_q,
+                stride_k,
+                CAUSAL,
+                MASK,
+            )
             higher = tl.maximum(peak, tl.max(x, axis=1, keep_dims=True))
             still = tl.where(higher == float("-inf"), 0.0, higher)
-            total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still) * LOG2E), axis=1, keep_dims=True)
+            total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(
+                tl.exp2((x - still) * LOG2E), axis=1, keep_dims=True
+            )
             peak = higher
         if CAUSAL or MASK != 0:
             peak = tl.where(peak == float("-inf"), 0.0, peak)
@@ -92,7 +126,22 @@ def _forward(x_ptr, out_ptr, mask_ptr, rows, width, heads, length, stride_b, str
                 total = tl.where(total == 0.0, 1.0, total)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
-            x = _scores(x_ptr, mask_ptr, row, start + cols, inside, width, heads, length, stride_b, stride_h, stride_q, stride_k, CAUSAL, MASK)
+            x = _scores(
+                x_ptr,
+                mask_ptr,
+                row,
+                start + cols,
+                inside,
+                width,
+                heads,
+                length,
+                stride_b,
+                stride_h,
+                stride_q,
+                stride_k,
+                CAUSAL,
+                MASK,
+            )
             if LOG:
                 out = x - peak - tl.log2(total) * LN2
             else:
@@ -135,7 +184,9 @@ def _backward(g_ptr, out_ptr, gx_ptr, rows, width,
 
 
 @triton.jit
-def _forward_columns(x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):
+def _forward_columns(
+    x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr
+):
     """Along the middle of three axes (outer, length, inner): a program for COLS neighbouring columns, ROWS of them at a time."""
     blocks = tl.cdiv(inner, COLS)
     outer = (tl.program_id(0) // blocks).to(tl.int64)
@@ -161,16 +212,22 @@ def _forward_columns(x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.
     if not ONE:
         for start in range(0, length, ROWS):
             inside = (start + rows < length) & (col < inner)
-            x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(tl.float32)
+            x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(
+                tl.float32
+            )
             if LOG:
                 out = x - peak - tl.log2(total) * LN2
             else:
                 out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(out_ptr + base + (start + rows).to(tl.int64) * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(
+                out_ptr + base + (start + rows).to(tl.int64) * inner, out.to(out_ptr.dtype.element_ty), mask=inside
+            )
 
 
 @triton.jit
-def _backward_columns(g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):
+def _backward_columns(
+    g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr
+):
     blocks = tl.cdiv(inner, COLS)
     outer = (tl.program_id(0) // blocks).to(tl.int64)
     col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]

@@ -35,7 +35,9 @@ class DataParallel(Module):
         if not DataParallel._told:
             DataParallel._told = True
             warnings.warn(
-                "DataParallel runs the module on one device; for several, use DistributedDataParallel.", UserWarning, stacklevel=2
+                "DataParallel runs the module on one device; for several, use DistributedDataParallel.",
+                UserWarning,
+                stacklevel=2,
             )
 
     def forward(self, *inputs, **kwargs):

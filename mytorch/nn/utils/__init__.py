@@ -1,15 +1,6 @@
 """What is done to modules and parameters: clipping, parametrizing, normalising, pruning, packing."""
 
-from . import (
-    clip,
-    fusion,
-    init,
-    parametrizations,
-    parametrize,
-    prune,
-    rnn,
-    stateless,
-)
+from . import clip, fusion, init, parametrizations, parametrize, prune, rnn, stateless
 from .clip import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .fusion import fuse_conv_bn_eval, fuse_conv_bn_weights, fuse_linear_bn_eval, fuse_linear_bn_weights
 from .init import skip_init

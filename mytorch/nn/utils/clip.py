@@ -151,5 +151,3 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
         with device_guard(raw):
             raw[...] = xp_of(raw).clip(raw, -clip_value, clip_value)
         g._bump()
-
-

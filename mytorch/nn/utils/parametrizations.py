@@ -149,7 +149,9 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         square = weight.shape[-2] == weight.shape[-1]
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
     if orthogonal_map not in _MAPS:
-        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+        raise ValueError(
+            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+        )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)
 
@@ -197,9 +199,7 @@ class _SpectralNorm(Module):
         super().__init__()
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})"
-            )
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
         if n_power_iterations <= 0:
             raise ValueError(
                 f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"

@@ -45,7 +45,11 @@ class BasePruningMethod(ABC):
         """
         method = cls(*args, **kwargs)
         method._tensor_name = name
-        earlier = [k for k, h in module._forward_pre_hooks.items() if isinstance(h, BasePruningMethod) and h._tensor_name == name]
+        earlier = [
+            k
+            for k, h in module._forward_pre_hooks.items()
+            if isinstance(h, BasePruningMethod) and h._tensor_name == name
+        ]
         if len(earlier) > 1:
             raise AssertionError(
                 f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
@@ -222,7 +226,11 @@ class L1Unstructured(BasePruningMethod):
     def compute_mask(self, t, default_mask):
         """Zeros where the smallest elements are."""
         count = _count(self.amount, t.numel())
-        return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices) if count else default_mask.clone()
+        return (
+            _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
+            if count
+            else default_mask.clone()
+        )
 
     @classmethod
     def apply(cls, module, name, amount, importance_scores=None):
@@ -408,9 +416,7 @@ def _check_amount(amount):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     whole = isinstance(amount, numbers.Integral)
     if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
-        raise ValueError(
-            f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
-        )
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _check_structured(t, dim):

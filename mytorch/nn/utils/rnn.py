@@ -51,12 +51,16 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     """
     sizes = np.asarray(host(lengths._data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
     if sizes.size == 0 or (sizes <= 0).any():
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
     order = None
     x = input.transpose(0, 1) if batch_first else input
     if enforce_sorted:
         if (np.diff(sizes) > 0).any():
-            raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability.")
+            raise RuntimeError(
+                "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+            )
     else:
         order = beside(np.argsort(-sizes, kind="stable"), input)
         sizes = sizes[host(order._data._array)]
@@ -85,7 +89,9 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     """(padded batch, lengths) of packed sequences."""
     counts = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(counts):
-        raise ValueError(f"Expected total_length to be at least the length of the longest sequence in input, but got total_length={total_length} and max sequence length being {len(counts)}")
+        raise ValueError(
+            f"Expected total_length to be at least the length of the longest sequence in input, but got total_length={total_length} and max sequence length being {len(counts)}"
+        )
     out = _padded(sequence.data, counts, total_length or len(counts), padding_value)
     lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])])
     if sequence.unsorted_indices is not None:

@@ -29,7 +29,10 @@ def _swap(module, path, tensor):
 def _untied(module, given):
     """The tensors given, also under the other names of those that the module holds under several."""
     names = {}
-    for name, tensor in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
+    for name, tensor in [
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ]:
         names.setdefault(id(tensor), []).append(name)
     out = dict(given)
     for tied in names.values():

@@ -143,18 +143,9 @@ class DataLoader(Generic[T_co]):
         self.check_worker_number_rationality()
 
     def __setattr__(self, name, value):
-        fixed = (
-            "batch_size",
-            "batch_sampler",
-            "sampler",
-            "drop_last",
-            "dataset",
-            "persistent_workers",
-        )
+        fixed = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
         if self._initialized and name in fixed:
-            raise ValueError(
-                f"{name} attribute should not be set after {type(self).__name__} is initialized"
-            )
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
     def __getstate__(self):
@@ -277,10 +268,7 @@ class DataLoader(Generic[T_co]):
 def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
     """Raise ValueError for options that make no sense with so many workers."""
     if num_workers < 0:
-        raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable "
-            "multiprocessing."
-        )
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
     if num_workers == 0 and prefetch_factor is not None:
@@ -301,21 +289,17 @@ def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_la
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"DataLoader with IterableDataset: expected unspecified {name} option, "
-                    f"but got {name}={value}"
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
                 )
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
-                "drop_last"
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
             )
     elif batch_size is None and drop_last:
-        raise ValueError(
-            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
-        )
+        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
 
 
 class _BaseDataLoaderIter:
@@ -330,11 +314,7 @@ class _BaseDataLoaderIter:
         self._num_workers = loader.num_workers
         self._persistent_workers = loader.persistent_workers
         self._make_fetcher = FetcherMaker(
-            loader.dataset,
-            loader._is_stream,
-            loader._auto_collation,
-            loader.collate_fn,
-            loader.drop_last,
+            loader.dataset, loader._is_stream, loader._auto_collation, loader.collate_fn, loader.drop_last
         )
         self._pin_memory = loader.pin_memory and cuda_available()
         if loader.pin_memory and not self._pin_memory:
@@ -362,9 +342,7 @@ class _BaseDataLoaderIter:
             self._tasks = enumerate(self._draw_order(self._base_seed))
         else:
             self._progress.base_seed = saved["base_seed"]
-            self._tasks = self._progress.draw_again(
-                saved, lambda: self._draw_order_again(saved), self._look_ahead
-            )
+            self._tasks = self._progress.draw_again(saved, lambda: self._draw_order_again(saved), self._look_ahead)
         self._progress.begun = True
         return saved
 
@@ -485,9 +463,7 @@ class _Worker:
         self.receiver = Receiver(self.connection)
         make_fetcher, base_seed, init_fn, num_workers = arguments
         self.process = context.Process(
-            target=_worker_loop,
-            args=(theirs, make_fetcher, base_seed, init_fn, i, num_workers),
-            daemon=True,
+            target=_worker_loop, args=(theirs, make_fetcher, base_seed, init_fn, i, num_workers), daemon=True
         )
         try:
             self.process.start()
@@ -506,9 +482,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader):
         super().__init__(loader)
         if loader.prefetch_factor <= 0:
-            raise AssertionError(
-                "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
-            )
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._in_order = loader.in_order
         self._most = loader.prefetch_factor * loader.num_workers
         self._epoch = 0

@@ -100,10 +100,7 @@ class StackDataset(Dataset):
         columns = [_items(dataset, indices) for dataset in self._parts()]
         for column in columns:
             if len(column) != len(indices):
-                raise ValueError(
-                    "Nested dataset's output size mismatch. "
-                    f"Expected {len(indices)}, got {len(column)}"
-                )
+                raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
         return [self._join(parts) for parts in zip(*columns, strict=True)]
 
     def __len__(self):
@@ -242,8 +239,5 @@ def _shares(size, fractions):
         shares[i % len(shares)] += 1
     for i, n in enumerate(shares):
         if n == 0:
-            warnings.warn(
-                f"Length of split at index {i} is 0. This might result in an empty dataset.",
-                stacklevel=3,
-            )
+            warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=3)
     return shares

@@ -17,15 +17,11 @@ class DistributedSampler(Sampler):
         drop_last: leave out the tail that does not divide evenly; else some indices are repeated.
     """
 
-    def __init__(
-        self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False
-    ):
+    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:
             num_replicas, rank = _from_group(num_replicas, rank)
         if not 0 <= rank < num_replicas:
-            raise ValueError(
-                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
-            )
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank
@@ -71,9 +67,7 @@ def _from_group(num_replicas, rank):
     try:
         from ... import distributed
     except ImportError:
-        raise RuntimeError(
-            "DistributedSampler requires a process group, or both num_replicas and rank."
-        ) from None
+        raise RuntimeError("DistributedSampler requires a process group, or both num_replicas and rank.") from None
     if num_replicas is None:
         num_replicas = distributed.get_world_size()
     return num_replicas, distributed.get_rank() if rank is None else rank

@@ -64,18 +64,13 @@ class RandomSampler(Sampler):
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         if not isinstance(replacement, bool):
-            raise TypeError(
-                f"replacement should be a boolean value, but got replacement={replacement}"
-            )
+            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
         if not isinstance(self.num_samples, int) or self.num_samples <= 0:
-            raise ValueError(
-                "num_samples should be a positive integer value, "
-                f"but got num_samples={self.num_samples}"
-            )
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
 
     @property
     def num_samples(self):
@@ -124,28 +119,19 @@ class WeightedRandomSampler(Sampler):
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
-            raise ValueError(
-                f"num_samples should be a positive integer value, but got num_samples={num_samples}"
-            )
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
-            raise ValueError(
-                f"replacement should be a boolean value, but got replacement={replacement}"
-            )
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
         weights = as_tensor(weights, dtype=dtypes.float64, device=drawn_on(generator))
         if weights.ndim != 1:
-            raise ValueError(
-                "weights should be a 1d sequence but given "
-                f"weights have shape {tuple(weights.shape)}"
-            )
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
         self.weights = weights
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
 
     def __iter__(self):
-        yield from multinomial(
-            self.weights, self.num_samples, self.replacement, generator=self.generator
-        ).tolist()
+        yield from multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
 
     def __len__(self):
         return self.num_samples
@@ -156,9 +142,7 @@ class BatchSampler(Sampler):
 
     def __init__(self, sampler, batch_size, drop_last):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueError(
-                f"batch_size should be a positive integer value, but got batch_size={batch_size}"
-            )
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
         if not isinstance(drop_last, bool):
             raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
         self.sampler = sampler

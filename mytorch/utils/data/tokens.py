@@ -52,7 +52,9 @@ class TokenWriter:
         """
         array = np.asarray(tokens)
         if array.size and (array.min() < 0 or array.max() >= self.vocab_size):
-            raise ValueError(f"TokenWriter: tokens must lie in [0, {self.vocab_size}), got {array.min()} to {array.max()}.")
+            raise ValueError(
+                f"TokenWriter: tokens must lie in [0, {self.vocab_size}), got {array.min()} to {array.max()}."
+            )
         self._file.write(array.astype(self.dtype).tobytes())
         self.count += array.size
 
@@ -88,9 +90,13 @@ def read_header(path):
     with open(path, "rb") as file:
         magic, version, itemsize, count, vocab_size = _HEADER.unpack(file.read(HEADER_BYTES))
     if magic != MAGIC:
-        raise TokenFileError(f"{path} is no token file: it begins with {magic!r} instead of {MAGIC!r}. Make it with prepare_data/.")
+        raise TokenFileError(
+            f"{path} is no token file: it begins with {magic!r} instead of {MAGIC!r}. Make it with prepare_data/."
+        )
     if version != VERSION or itemsize not in (2, 4):
-        raise TokenFileError(f"{path} has format version {version} ({itemsize} bytes a token); this library reads version {VERSION}.")
+        raise TokenFileError(
+            f"{path} has format version {version} ({itemsize} bytes a token); this library reads version {VERSION}."
+        )
     expected = HEADER_BYTES + count * itemsize
     if size != expected:
         what = "truncated" if size < expected else "longer than its header says"

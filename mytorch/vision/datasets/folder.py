@@ -113,13 +113,7 @@ class ImageFolder(DatasetFolder):
     """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow."""
 
     def __init__(
-        self,
-        root,
-        transform=None,
-        target_transform=None,
-        loader=default_loader,
-        is_valid_file=None,
-        allow_empty=False,
+        self, root, transform=None, target_transform=None, loader=default_loader, is_valid_file=None, allow_empty=False
     ):
         extensions = IMG_EXTENSIONS if is_valid_file is None else None
         super().__init__(root, loader, extensions, transform, target_transform, is_valid_file, allow_empty)

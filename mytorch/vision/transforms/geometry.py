@@ -112,12 +112,7 @@ class RandomResizedCrop(Transform):
     shown = ("size", "scale", "ratio", "interpolation", "antialias")
 
     def __init__(
-        self,
-        size,
-        scale=(0.08, 1.0),
-        ratio=(3 / 4, 4 / 3),
-        interpolation=InterpolationMode.BILINEAR,
-        antialias=True,
+        self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=InterpolationMode.BILINEAR, antialias=True
     ):
         super().__init__()
         self.size = F._pair(size)

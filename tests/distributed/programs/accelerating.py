@@ -136,7 +136,9 @@ def check_metrics_without_padding():
     accelerator = Accelerator()
     for size in (11, 12, 2 * n * 4, 1):
         for drop_last in (False, True):
-            loader = accelerator.prepare(DataLoader(TensorDataset(mytorch.arange(size)), batch_size=2, drop_last=drop_last))
+            loader = accelerator.prepare(
+                DataLoader(TensorDataset(mytorch.arange(size)), batch_size=2, drop_last=drop_last)
+            )
             seen = []
             for (x,) in loader:
                 assert len(x) == 2
@@ -155,7 +157,9 @@ def check_a_shuffled_epoch_sees_everything_once():
     accelerator = Accelerator()
     mytorch.manual_seed(rank)
     for workers in (0, 2):
-        loader = accelerator.prepare(DataLoader(TensorDataset(mytorch.arange(24)), batch_size=2, shuffle=True, num_workers=workers))
+        loader = accelerator.prepare(
+            DataLoader(TensorDataset(mytorch.arange(24)), batch_size=2, shuffle=True, num_workers=workers)
+        )
         orders = []
         for _ in range(2):
             orders.append(sum(together([v for (x,) in loader for v in x.tolist()]), []))
@@ -228,7 +232,9 @@ def check_mixed_precision():
             optimizer.step()
             if i == 3 and precision == "fp16":
                 assert accelerator.optimizer_step_was_skipped
-                assert all(np.array_equal(a, np.asarray(p.detach())) for a, p in zip(before, model.parameters(), strict=True))
+                assert all(
+                    np.array_equal(a, np.asarray(p.detach())) for a, p in zip(before, model.parameters(), strict=True)
+                )
             optimizer.zero_grad()
             losses.append(accelerator.gather_for_metrics(loss))
         assert losses[-1] < losses[0]

@@ -43,7 +43,12 @@ def check_who_is_here():
 
 def check_all_reduce_in_every_dtype():
     for dtype in FLOATS + INTEGERS:
-        for op, reduce in ((ReduceOp.SUM, np.sum), (ReduceOp.PRODUCT, np.prod), (ReduceOp.MIN, np.min), (ReduceOp.MAX, np.max)):
+        for op, reduce in (
+            (ReduceOp.SUM, np.sum),
+            (ReduceOp.PRODUCT, np.prod),
+            (ReduceOp.MIN, np.min),
+            (ReduceOp.MAX, np.max),
+        ):
             x = numbers(me()[0], dtype)
             assert dist.all_reduce(x, op) is None
             assert x.dtype is dtype
@@ -207,7 +212,11 @@ def check_objects():
     rank, n = me()
     out = [None] * n
     dist.all_gather_object(out, {"rank": rank, "list": [1, 2.5, None], "tensor": mytorch.ones(rank + 1)})
-    assert [o["rank"] for o in out] == list(range(n)) and out[n - 1]["tensor"].shape == (n,) and out[0]["list"] == [1, 2.5, None]
+    assert (
+        [o["rank"] for o in out] == list(range(n))
+        and out[n - 1]["tensor"].shape == (n,)
+        and out[0]["list"] == [1, 2.5, None]
+    )
     objects = ["a", {"b": rank}, mytorch.arange(3)] if rank == 1 else [None] * 3
     dist.broadcast_object_list(objects, src=1)
     assert objects[:2] == ["a", {"b": 1}] and objects[2].tolist() == [0, 1, 2]
@@ -229,7 +238,11 @@ def check_groups():
     rank, n = me()
     pair = dist.new_group([0, n - 1])
     if rank in (0, n - 1):
-        assert dist.get_world_size(pair) == 2 and dist.get_group_rank(pair, n - 1) == 1 and dist.get_global_rank(pair, 1) == n - 1
+        assert (
+            dist.get_world_size(pair) == 2
+            and dist.get_group_rank(pair, n - 1) == 1
+            and dist.get_global_rank(pair, 1) == n - 1
+        )
         x = mytorch.full((2,), float(rank + 1))
         dist.all_reduce(x, group=pair)
         assert x.tolist() == [n + 1.0] * 2

@@ -72,9 +72,7 @@ def _refill(container, items):
     """A container of the same type with other items; a dict or list where it can't be made."""
     try:
         if isinstance(container, MutableMapping):
-            clone = copy.copy(
-                container
-            )  # it may have more than its items, such as a default factory
+            clone = copy.copy(container)  # it may have more than its items, such as a default factory
             clone.update(items)
             return clone
         if isinstance(container, MutableSequence):

@@ -79,9 +79,7 @@ class Progress:
             ValueError: it is no such state, only one has a generator, or a stream's workers differ.
         """
         if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys():
-            raise ValueError(
-                "DataLoader.load_state_dict: expected what DataLoader.state_dict returned."
-            )
+            raise ValueError("DataLoader.load_state_dict: expected what DataLoader.state_dict returned.")
         had = "generator" in saved["start"]["generators"]
         if had != ("generator" in self.sources):
             raise ValueError(
