@@ -510,7 +510,7 @@ def kernels(report, interpret):
     import numpy as np
 
     from mytorch.backend import cupy_ns
-    from mytorch.dtypes import bfloat16
+    from mytorch.base.dtypes import bfloat16
     from mytorch.kernels import triton as home
 
     xp = cupy_ns()

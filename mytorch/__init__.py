@@ -5,16 +5,17 @@ Importing it needs NumPy and ml_dtypes, nothing else. Where things are: docs/arc
 
 import sys
 
-from . import config
+from .base import config
 
 config.share_cores()  # before NumPy is loaded
 
-from . import autograd, backend, dtypes, ops, random
+from . import autograd, backend, ops, random
 from ._array import Array, Size
 from .autograd import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
-from .backend import device, set_default_device
-from .config import fused
-from .dtypes import (
+from .backend import device, get_default_device, set_default_device
+from .base import dtypes
+from .base.config import fused
+from .base.dtypes import (
     bfloat16,
     can_cast,
     cdouble,
@@ -42,27 +43,25 @@ from .dtypes import (
     uint32,
     uint64,
 )
-from .dtypes import bool_ as bool
-from .dtypes import default_dtype as get_default_dtype
-from .dtypes import float32 as float
-from .dtypes import int32 as int
+from .base.dtypes import bool_ as bool
+from .base.dtypes import default_dtype as get_default_dtype
+from .base.dtypes import float32 as float
+from .base.dtypes import int32 as int
 from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .tensor import Tensor
 
 ops.attach(globals())
 
-from . import cuda, fft, jit, linalg, nn, optim, utils
-from .compat import install, install_as_torch
+from . import cuda, fft, linalg, nn, optim, special, utils
+from .backend.printing import set_printoptions
+from .compat import install, install_as_torch, install_paths
 from .cuda.graphs import compile_step
-from .optim import foreach as _foreach
-from .optim import lr_scheduler
-from .printing import set_printoptions
+from .ops import foreach
+from .version import __version__
 
-__version__ = "0.1.0"
 install(globals())
-del install
-globals().update(_foreach.FUNCTIONS)
-sys.modules[f"{__name__}.lr_scheduler"] = lr_scheduler
+globals().update(foreach.FUNCTIONS)
+del install, foreach
 
 # What few programs use is imported when it is first asked for: name -> its module.
 _LAZY = {
@@ -99,3 +98,7 @@ def __getattr__(name):
 
 def __dir__():
     return sorted({*globals(), *_LAZY})
+
+
+install_paths()
+del install_paths

@@ -12,13 +12,25 @@ import functools
 
 import numpy as np
 
-from . import backend, dtypes
-from .backend import as_device, device_of, is_raw, looks_like_cupy, on, to_device, xp_of
+from .backend import (
+    as_device,
+    cuda_available,
+    device_guard,
+    device_of,
+    gpu,
+    is_raw,
+    looks_like_cupy,
+    on,
+    to_device,
+    xp_of,
+)
+from .backend.printing import format_array
+from .base import dtypes
 
 _new = object.__new__
 
 
-def elsewhere(items):
+def other_device(items):
     """The GPU to make current before working on these: where the first of them on a GPU lies. None where it is current.
 
     Args:
@@ -41,13 +53,13 @@ def _first_gpu(items):
     return None
 
 
-def at_inputs(function):
+def on_input_device(function):
     """A function that works on raw arrays itself, run with its first GPU argument's device as the current one."""
 
     @functools.wraps(function)
     def guarded(*args, **kwargs):
-        if backend.several:
-            where = elsewhere((args, tuple(kwargs.values())))
+        if gpu.several_gpus:
+            where = other_device((args, tuple(kwargs.values())))
             if where is not None:
                 with where:
                     return function(*args, **kwargs)
@@ -157,8 +169,6 @@ class Array:
         return self._array.shape[0]
 
     def __repr__(self):
-        from .printing import format_array
-
         return format_array(self)
 
     # -- NumPy's protocols: its functions run where the array is, and give Arrays -------------------
@@ -169,7 +179,7 @@ class Array:
             return host.astype(dtype)
         return host.copy() if copy else host
 
-    @at_inputs
+    @on_input_device
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         raw = [_unwrap(x) for x in inputs]
         if out is not None:
@@ -183,7 +193,7 @@ class Array:
             return out[0] if len(out) == 1 else out
         return _rewrap(result)
 
-    @at_inputs
+    @on_input_device
     def __array_function__(self, function, types, args, kwargs):
         if not isinstance(self._array, np.ndarray):
             function = getattr(xp_of(self._array), function.__name__)
@@ -205,7 +215,7 @@ class Array:
         return _restore, (np.asarray(self), str(self.device))
 
     def __deepcopy__(self, memo):
-        with backend.device_guard(self._array):
+        with device_guard(self._array):
             return Array._wrap(self._array.copy())
 
 
@@ -265,7 +275,7 @@ def place_for(data, device):
 
 
 def xp_of_cuda():
-    """The CuPy namespace; see backend.cupy_ns."""
+    """The CuPy namespace; see backend/gpu.py."""
     return on(as_device("cuda"))[0]
 
 
@@ -360,6 +370,4 @@ def _rewrap(x):
 
 def _restore(host, where):
     """Rebuild a pickled Array; one from a GPU comes back to the CPU where there is no GPU."""
-    from .backend import cuda_available
-
     return Array(host, device=where if where == "cpu" or cuda_available() else "cpu")

@@ -9,13 +9,13 @@ Source: Micikevicius et al., Mixed Precision Training, 2018.
 import functools
 from enum import Enum
 
-from . import capturing, dtypes
 from ._array import Array
-from .autograd.mode import ModeSwitch, get_mode
-from .autograd.node import Leaf
 from .backend import CPU, device_guard, device_of, to_device, xp_of
+from .base import capturing, dtypes
+from .graph.mode import ModeSwitch, get_mode
+from .graph.node import Leaf
+from .kernels.registry import multi_tensor
 from .ops.core import to_dtype
-from .optim.together import multi_kernels
 from .tensor import Tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -279,7 +279,7 @@ class GradScaler:
     def _settle(self, raw):
         """Move the scale to the GPU of a raw array, if there are kernels for it."""
         if self._live is None:
-            self._module = multi_kernels([raw])
+            self._module = multi_tensor([raw])
             if self._module is None:
                 capturing.refuse("GradScaler", "its scale is the host's: Triton is needed, and `fused` not False.")
                 return
@@ -335,7 +335,7 @@ class GradScaler:
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
         raws = [a._array for a in arrays]
-        module = None if self._live is None or not raws else multi_kernels(raws)
+        module = None if self._live is None or not raws else multi_tensor(raws)
         if module is not None and device_of(raws[0]) is device_of(self._live):  # all of them in one launch
             with device_guard(self._live):
                 verdict = self._verdict(optimizer)

@@ -8,9 +8,9 @@ function closes over. All of them run on reverse mode: `jvp` differentiates a vj
 
 import weakref
 
-from .autograd.functions import grad as _autograd_grad
-from .autograd.mode import enable_grad, is_grad_enabled
-from .autograd.node import Leaf
+from .graph.backward import grad as _autograd_grad
+from .graph.mode import enable_grad, is_grad_enabled
+from .graph.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call

@@ -8,13 +8,13 @@ from collections import namedtuple
 
 import numpy as np
 
-from ._array import at_inputs
+from ._array import on_input_device
 from .backend import xp_of
 from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
 from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
-from .ops.indexing import beside, host
+from .ops.indexing import on_device_of, to_cpu
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
@@ -38,7 +38,7 @@ _CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_e
 
 
 def _empty(like, dtype=None):
-    return beside(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype), like)
+    return on_device_of(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype), like)
 
 
 def _real_dtype(A):
@@ -47,7 +47,7 @@ def _real_dtype(A):
 
 def _no_errors(A):
     """The `info` of a batch of matrices none of which failed."""
-    return beside(np.zeros(A.shape[:-2], np.int32), A)
+    return on_device_of(np.zeros(A.shape[:-2], np.int32), A)
 
 
 # -- norms --------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def eigvals(A):
     return eig(A).eigenvalues
 
 
-@at_inputs
+@on_input_device
 def svd(A, full_matrices=True, *, driver=None):
     """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd."""
     if A.ndim < 2:
@@ -172,15 +172,17 @@ def _cut(largest, shape, atol, rtol, kind):
     if rtol is None:
         given = atol is not None and (isinstance(atol, Tensor) or atol > 0)
         rtol = 0.0 if given else max(shape[-2:], default=0) * np.finfo(kind).eps
-    cut = largest * (host(rtol.detach()._data._array) if isinstance(rtol, Tensor) else rtol)
+    cut = largest * (to_cpu(rtol.detach()._data._array) if isinstance(rtol, Tensor) else rtol)
     return (
-        cut if atol is None else np.maximum(cut, host(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
+        cut
+        if atol is None
+        else np.maximum(cut, to_cpu(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
     )
 
 
 def _largest(A, hermitian):
     """The largest singular value of each matrix, on the host; 0 for empty ones."""
-    raw = host(A.detach()._data._array)
+    raw = to_cpu(A.detach()._data._array)
     if 0 in raw.shape[-2:]:
         return np.zeros(raw.shape[:-2], raw.real.dtype)
     if hermitian:
@@ -197,15 +199,15 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """How many singular values are above max(atol, rtol * largest)."""
-    raw = host(A.detach()._data._array)
+    raw = to_cpu(A.detach()._data._array)
     if 0 in raw.shape[-2:]:
-        return beside(np.zeros(raw.shape[:-2], np.int64), A)
+        return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
     if tol is not None:
-        cut = host(tol.detach()._data._array) if isinstance(tol, Tensor) else np.asarray(tol)
+        cut = to_cpu(tol.detach()._data._array) if isinstance(tol, Tensor) else np.asarray(tol)
     else:
         cut = np.asarray(_cut(s.max(-1), A.shape, atol, rtol, s.dtype))
-    return beside(np.asarray((s > cut[..., None]).sum(-1)), A)
+    return on_device_of(np.asarray((s > cut[..., None]).sum(-1)), A)
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
@@ -259,10 +261,10 @@ def qr(A, mode="reduced"):
             if mode == "r"
             else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
         )
-    raw = host(A._data._array)
+    raw = to_cpu(A._data._array)
     if mode == "r":
-        return _Qr(_empty(A), beside(np.linalg.qr(raw, "r"), A))
-    return _Qr(*(beside(x, A) for x in np.linalg.qr(raw, mode)))
+        return _Qr(_empty(A), on_device_of(np.linalg.qr(raw, "r"), A))
+    return _Qr(*(on_device_of(x, A) for x in np.linalg.qr(raw, mode)))
 
 
 def _permutation(order, dtype, like):
@@ -270,7 +272,7 @@ def _permutation(order, dtype, like):
     n = order.shape[-1]
     P = np.zeros((*order.shape, n), dtype)
     np.put_along_axis(np.swapaxes(P, -1, -2), order[..., None], 1, -1)
-    return beside(P, like)
+    return on_device_of(P, like)
 
 
 def lu(A, *, pivot=True):
@@ -294,13 +296,13 @@ def _compact(L, U):
 def lu_factor(A, *, pivot=True):
     """(LU, pivots): both factors in one matrix, and which row (from 1) each step exchanged with its own."""
     pivots, _, L, U = lu_parts(A, pivot)
-    return _LuFactor(_compact(L, U), beside(np.ascontiguousarray(pivots) + np.int32(1), A))
+    return _LuFactor(_compact(L, U), on_device_of(np.ascontiguousarray(pivots) + np.int32(1), A))
 
 
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
     LU, pivots = lu_factor(A, pivot=pivot)
-    zero = np.diagonal(host(LU.detach()._data._array), axis1=-2, axis2=-1) == 0
+    zero = np.diagonal(to_cpu(LU.detach()._data._array), axis1=-2, axis2=-1) == 0
     info = (
         np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
         if zero.shape[-1]
@@ -310,7 +312,7 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
         raise LinAlgError(
             f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero."
         )
-    return _LuFactorEx(LU, pivots, beside(np.asarray(info), A))
+    return _LuFactorEx(LU, pivots, on_device_of(np.asarray(info), A))
 
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
@@ -319,7 +321,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     k = min(rows, columns)
     P = L = U = _empty(LU_data)
     if unpack_pivots:
-        order = rows_after(host(LU_pivots._data._array).astype(np.int64) - 1, rows)
+        order = rows_after(to_cpu(LU_pivots._data._array).astype(np.int64) - 1, rows)
         P = _permutation(order, LU_data._data._array.dtype, LU_data)
     if unpack_data:
         L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype, device=LU_data.device)
@@ -414,14 +416,14 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     except LinAlgError:
         if check_errors:
             raise
-    raw = host(A.detach()._data._array)
+    raw = to_cpu(A.detach()._data._array)
     info = np.zeros(A.shape[:-2], np.int32)
     for i in np.ndindex(*info.shape):
         try:
             np.linalg.cholesky(raw[i])
         except LinAlgError:
             info[i] = 1
-    return _CholeskyEx(beside(np.full_like(raw, np.nan), A), beside(info, A))
+    return _CholeskyEx(on_device_of(np.full_like(raw, np.nan), A), on_device_of(info, A))
 
 
 def multi_dot(tensors):

@@ -19,13 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from . import dtypes, zipformat
 from ._array import Array, Size
 from .backend import CPU, as_device, to_device
 from .backend import device as device_class
+from .base import dtypes
+from .files import archive as zipformat
+from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .nn import Buffer, Module, Parameter
 from .tensor import Tensor
-from .zipformat import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit

@@ -4,7 +4,7 @@ The class is storage and bookkeeping. Its arithmetic, reductions, indexing and a
 compute are attached by `ops/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
 `softmax` there. In-place methods (`add_`, `x[i] = v`) come from `ops/inplace.py`.
 
-Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (autograd/node.py), or None for a constant; `_view`,
+Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (graph/node.py), or None for a constant; `_view`,
 for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
 the base to it). Fields that few tensors have live in `__dict__`.
 """
@@ -12,11 +12,14 @@ the base to it). Fields that few tensors have live in `__dict__`.
 import weakref
 from collections import OrderedDict
 
-from . import dtypes
 from ._array import Array, Size, as_raw, place_for
-from .autograd.mode import get_mode
-from .autograd.node import Leaf
 from .backend import ndarray
+from .backend.printing import format_tensor
+from .base import dtypes
+from .base.errors import InPlaceError
+from .graph.backward import backward as run_backward
+from .graph.mode import get_mode
+from .graph.node import Leaf
 
 _new = object.__new__
 
@@ -151,8 +154,6 @@ class Tensor:
         return id(self)
 
     def __repr__(self, *, tensor_contents=None):
-        from .printing import format_tensor
-
         return format_tensor(self)
 
     # -- its place in the graph --------------------------------------------------------------------
@@ -199,8 +200,6 @@ class Tensor:
         """The edge, up to date: an in-place operation on the base of a view changes the view's graph."""
         view = self._view
         if view is not None and view[0]._edge is not view[1]:
-            from .ops.core import refresh
-
             refresh(self)
         return self._edge
 
@@ -304,9 +303,7 @@ class Tensor:
             RuntimeError: nothing requires grad; not a scalar and no gradient given; the graph was freed;
                 something saved was changed in place.
         """
-        from .autograd import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def register_hook(self, hook):
         """Call `hook(grad)` when this tensor's gradient is complete; a result that is not None replaces it.
@@ -386,6 +383,20 @@ def _restore(cls, array, requires_grad, extra):
     if extra:
         tensor.__dict__.update(extra)
     return tensor
+
+
+def refresh(tensor):
+    """Derive a view's edge anew from its base, whose graph an in-place operation has changed."""
+    base, _, steps = tensor._view
+    if steps is None:
+        raise InPlaceError(
+            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take it anew."
+        )
+    fresh = base
+    for op, attrs in steps:
+        fresh = op(fresh, **attrs)
+    tensor._edge = fresh._edge
+    tensor._view = (base, base._edge, steps)
 
 
 def _detached(self):

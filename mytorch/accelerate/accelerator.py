@@ -11,8 +11,8 @@ import numpy as np
 
 from .._array import Array
 from ..amp import GradScaler, autocast
+from ..base.dtypes import bfloat16, float16, float32
 from ..distributed.environment import master
-from ..dtypes import bfloat16, float16, float32
 from ..nn import Module
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..ops.creation import full

@@ -5,9 +5,16 @@
 
 import importlib
 
+from ..graph.backward import backward, grad
+from ..graph.mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
-from .functions import backward, grad
-from .mode import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 
 _LATER = {
     "Function": "function",
@@ -18,8 +25,6 @@ _LATER = {
     "functional": None,
     "graph": None,
     "variable": None,
-    "grad_mode": None,
-    "anomaly_mode": None,
     "forward_ad": None,
     "profiler": None,
     "Variable": "variable",

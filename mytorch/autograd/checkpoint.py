@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from ..graph.backward import backward as run_backward
+from ..graph.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..ops.random import positions, set_positions
 from ..tensor import Tensor
 from .function import Function
-from .functions import backward as run_backward
 from .graph import saved_tensors_hooks
-from .mode import enable_grad, get_mode, reset_mode, set_mode
 
 _early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)
 

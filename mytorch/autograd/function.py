@@ -20,11 +20,14 @@ its operations are recorded. The context keeps arrays and edges, not Tensors, so
 import functools
 
 from .._array import Array
-from ..errors import kind
-from . import engine
-from .mode import enable_grad, get_mode, no_grad
-from .node import Node, Port
-from .saved import Packed, packed, unpacked
+from ..base.errors import kind
+from ..graph import engine
+from ..graph.mode import enable_grad, get_mode, no_grad
+from ..graph.node import Node, Port
+from ..graph.saved import Packed, packed, unpacked
+from ..ops.creation import zeros
+from ..ops.inplace import check_writable, set_edge
+from ..tensor import Tensor
 
 
 class _Saved:
@@ -37,7 +40,7 @@ class _Saved:
         self.edge = None if output is not None else tensor._edge
         hooks = get_mode().saved_hooks
         if hooks is not None:
-            self.array = packed(tensor._data._array, hooks)
+            self.array = packed(tensor._data._array, hooks, Tensor._wrap)
             return
         self.array = tensor._data
         self.version = tensor._data._version
@@ -62,8 +65,6 @@ class FunctionCtx:
         Raises:
             TypeError: something else; set it as an attribute of ctx instead.
         """
-        from ..tensor import Tensor
-
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, (Tensor, Array)):
                 raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {kind(t)}")
@@ -91,8 +92,6 @@ class FunctionCtx:
     saved_variables = saved_tensors
 
     def _unpack(self, saved):
-        from ..tensor import Tensor
-
         if not isinstance(saved, _Saved):
             return saved
         if isinstance(saved.array, Packed):
@@ -163,8 +162,8 @@ class _Plan:
         self.ports = ports
 
     @staticmethod
-    def run(node, g, ways):
-        return node.function._run_backward(node, g, ways)
+    def run(node, g, arithmetic):
+        return node.function._run_backward(node, g, arithmetic)
 
 
 class _Meta(type):
@@ -208,8 +207,6 @@ class Function(metaclass=_Meta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run forward, and record it if an argument requires grad."""
-        from ..tensor import Tensor
-
         ctx = FunctionCtx()
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
         ctx.needs_input_grad = tuple(e is not None for e in edges)
@@ -240,8 +237,6 @@ class Function(metaclass=_Meta):
                 if differentiable[i]:
                     edge = node.output_edge(i)
                     if any(o is d for d in changed):
-                        from ..ops.inplace import set_edge
-
                         set_edge(o, edge)
                     else:
                         o._edge = edge
@@ -250,8 +245,6 @@ class Function(metaclass=_Meta):
     @classmethod
     def _own_outputs(cls, ctx, args, outs):
         """Outputs that are inputs handed back get a tensor of their own, unless they were marked dirty."""
-        from ..tensor import Tensor
-
         changed = [t for t in ctx._dirty if isinstance(t, Tensor)]
         own = []
         for o in outs:
@@ -263,18 +256,14 @@ class Function(metaclass=_Meta):
                     )
                     o = replaced
             elif isinstance(o, Tensor):
-                from ..ops.inplace import check_writable
-
                 check_writable(o, cls.__name__)
             own.append(o)
         return tuple(own), changed
 
     @classmethod
-    def _run_backward(cls, node, g, ways):
+    def _run_backward(cls, node, g, arithmetic):
         """Call backward with Tensors; (parent, gradient) pairs for the engine."""
-        from ..tensor import Tensor
-
-        recorded = ways is engine.recorded
+        recorded = arithmetic is engine.recorded
         grads = list(g) if isinstance(g, list) else [g]
         ctx = node.ctx
         for i, value in enumerate(grads):
@@ -343,8 +332,6 @@ def once_differentiable(backward):
     @functools.wraps(backward)
     def once(ctx, *grads):
         if get_mode().grad:
-            from ..tensor import Tensor
-
             with no_grad():
                 results = backward(ctx, *grads)
             results = results if isinstance(results, tuple) else (results,)
@@ -366,6 +353,4 @@ class _Refuse(Function):
 
 def _refusing(tensor):
     """A tensor through which no second derivative can be taken."""
-    from ..ops.creation import zeros
-
     return _Refuse.apply(zeros((), requires_grad=True), tensor)

@@ -1,10 +1,10 @@
 """Jacobians, Hessians and products with them, as functions of functions."""
 
+from ..graph.backward import grad
+from ..graph.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack
 from ..tensor import Tensor
-from .functions import grad
-from .mode import enable_grad
 
 
 def _tuple(x):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from ..backend import CPU, device_guard, to_device
+from ..graph.backward import grad
+from ..graph.mode import enable_grad, no_grad
 from ..tensor import Tensor
-from .functions import grad
-from .mode import enable_grad, no_grad
 
 
 class GradcheckError(RuntimeError):

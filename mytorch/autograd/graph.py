@@ -3,10 +3,10 @@
 import threading
 from collections import namedtuple
 
+from ..graph import engine
+from ..graph.mode import ModeSwitch, get_mode, no_grad
+from ..graph.node import Leaf, Node, Port
 from ..tensor import RemovableHandle, Tensor
-from . import engine
-from .mode import ModeSwitch, get_mode, no_grad
-from .node import Leaf, Node, Port
 
 
 class saved_tensors_hooks(ModeSwitch):
@@ -191,7 +191,7 @@ class _Handles:
 
 
 def _register(node, kind, hook):
-    return RemovableHandle(node.watched()[kind], hook)
+    return RemovableHandle(node.node_hooks()[kind], hook)
 
 
 def _hook_on(kind, doc):

@@ -4,7 +4,7 @@ import functools
 import time
 from collections import namedtuple
 
-from .mode import ModeSwitch, get_mode, reset_mode, set_mode
+from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
 
 _SORTS = {"cpu_time_total": 2, "self_cpu_time_total": 2, "cpu_time": 3, "count": 1, None: None}
 

@@ -11,6 +11,6 @@ class _Meta(type):
 class Variable(metaclass=_Meta):
     """`Variable(data, requires_grad=False)` gives the tensor itself, out of its graph; every Tensor is an instance."""
 
-    def __new__(cls, data=None, requires_grad=False):
+    def __new__(cls, data=None, requires_grad=False, volatile=False):
         found = data.detach() if isinstance(data, Tensor) else Tensor(() if data is None else data)
         return found.requires_grad_() if requires_grad else found

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from ..backend import cuda_available, cupy_ns
+from ..backend import cuda_available, cupy_ns, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
 from ..distributed.run import gpus
@@ -58,9 +58,7 @@ def _mpi():
 
 def _gpus():
     if not cuda_available():
-        from .. import backend
-
-        yield "GPUs", backend._cupy_problem
+        yield "GPUs", gpu.problem
         return
     runtime = cupy_ns().cuda.runtime
     yield "CUDA", f"driver {runtime.driverGetVersion()}, runtime {runtime.runtimeGetVersion()}"

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 from .. import backend
-from ..errors import OutOfMemoryError
+from ..base.errors import OutOfMemoryError
 from ..ops.random import generator_for
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (

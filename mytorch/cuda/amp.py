@@ -3,7 +3,7 @@
 import functools
 
 from .. import amp
-from ..dtypes import float16
+from ..base.dtypes import float16
 
 
 class autocast(amp.autocast):

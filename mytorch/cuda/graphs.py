@@ -16,12 +16,13 @@ import warnings
 
 import numpy as np
 
-from .. import backend, capturing
+from .. import backend
 from .._array import Array
 from ..amp import Policy
-from ..autograd.mode import _mode, get_mode
-from ..capturing import Capture, Stale
-from ..errors import CaptureError
+from ..base import capturing
+from ..base.capturing import Capture, Stale
+from ..base.errors import CaptureError
+from ..graph.mode import _mode, get_mode
 from ..ops.random import generator_for
 from ..tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import Array
 from ..backend import CPU, device_of, to_device, xp_of
-from ..dtypes import as_dtype
+from ..base.dtypes import as_dtype
 from .engine import ReduceOp
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
 from .process_group import resolve

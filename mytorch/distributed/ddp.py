@@ -14,10 +14,10 @@ import hashlib
 import numpy as np
 
 from .._array import Array
-from ..autograd.mode import get_mode
-from ..autograd.node import Leaf
 from ..backend import device_of, on, xp_of
-from ..dtypes import as_dtype
+from ..base.dtypes import as_dtype
+from ..graph.mode import get_mode
+from ..graph.node import Leaf
 from ..nn import Module
 from ..tensor import Tensor
 from . import collectives

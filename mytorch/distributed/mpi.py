@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from .engine import Engine, ReduceOp, check_reducible
 from .work import Work
 

@@ -17,8 +17,8 @@ import time
 
 import numpy as np
 
-from .. import dtypes
 from ..backend import cupy_ns
+from ..base import dtypes
 from .engine import Engine, ReduceOp, check_reducible
 from .rendezvous import exchange
 from .work import DistBackendError, Work

@@ -1,7 +1,7 @@
 """Distributions made of others: independent axes, transformed draws, mixtures."""
 
 from .._array import Size
-from ..autograd.mode import no_grad
+from ..graph.mode import no_grad
 from . import constraints
 from .distribution import Distribution
 from .families_discrete import Categorical

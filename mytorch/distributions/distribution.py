@@ -3,8 +3,8 @@
 import warnings
 
 from .._array import Size
-from ..autograd.functions import grad
-from ..autograd.mode import no_grad
+from ..graph.backward import grad
+from ..graph.mode import no_grad
 from ..tensor import Tensor
 from . import constraints
 from .utils import lazy_property, size, sum_rightmost

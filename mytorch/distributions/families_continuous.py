@@ -2,9 +2,9 @@
 
 import math
 
-from .. import dtypes
 from .._array import Size
-from ..autograd.mode import no_grad
+from ..base import dtypes
+from ..graph.mode import no_grad
 from ..ops.creation import empty, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits

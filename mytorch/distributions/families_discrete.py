@@ -3,7 +3,7 @@
 import math
 
 from .._array import Size
-from ..autograd.mode import no_grad
+from ..graph.mode import no_grad
 from ..ops.activation import logsigmoid
 from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where

@@ -4,7 +4,7 @@ import math
 import warnings
 
 from .._array import Size
-from ..autograd.mode import no_grad
+from ..graph.mode import no_grad
 from ..linalg import slogdet, solve_triangular
 from ..ops.creation import arange, eye
 from ..ops.decompositions import cholesky

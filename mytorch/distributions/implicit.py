@@ -8,10 +8,10 @@ eight digits or more (PyTorch's approximations give three).
 
 import numpy as np
 
+from ..backend.numeric import digamma
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma
-from ..special import digamma
 from ..tensor import Tensor
 from .utils import finfo
 

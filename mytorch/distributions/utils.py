@@ -4,9 +4,9 @@ from numbers import Number
 
 import numpy as np
 
-from .. import dtypes
 from .._array import Array, Size
-from ..autograd.mode import enable_grad
+from ..base import dtypes
+from ..graph.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors

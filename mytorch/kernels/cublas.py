@@ -36,10 +36,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from .. import config
 from ..backend import cupy_ns
-from ..dtypes import bfloat16
-from ..errors import DeviceError
+from ..base import config
+from ..base.dtypes import bfloat16
+from ..base.errors import DeviceError
 
 _HALVES = (np.dtype(np.float16), bfloat16.numpy)
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

@@ -12,7 +12,7 @@ import warnings
 
 import numpy as np
 
-from ..errors import DeviceError
+from ..base.errors import DeviceError
 from . import cublas
 
 CHOICES = ("cublaslt", "cupy", "triton")

@@ -4,10 +4,10 @@
 logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
 """
 
-from .._array import at_inputs
-from ..autograd.mode import no_grad
+from .._array import on_input_device
 from ..backend import on, xp_of
-from ..dtypes import int64
+from ..base.dtypes import int64
+from ..graph.mode import no_grad
 from ..ops.creation import empty
 from ..ops.random import Generator, multinomial
 from ..tensor import Tensor
@@ -25,7 +25,7 @@ class LayerCache:
         """How many positions are filled, the same for all layers."""
         return self.owner.length
 
-    @at_inputs
+    @on_input_device
     def append(self, k, v):
         """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
         start, stop = self.length, self.length + k.shape[2]
@@ -75,7 +75,7 @@ class KVCache:
         return self.length
 
 
-@at_inputs
+@on_input_device
 def pick(
     logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None, vocab_size=None
 ):
@@ -205,7 +205,7 @@ def stream(
         model.train(was_training)
 
 
-@at_inputs
+@on_input_device
 def generate(model, input, max_new_tokens, **options):
     """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`."""
     prompt = input if input.ndim == 2 else input.reshape(1, -1)

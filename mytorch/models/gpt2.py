@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from .. import nn
-from ..autograd.mode import get_mode
+from ..graph.mode import get_mode
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange, zeros

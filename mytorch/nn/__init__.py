@@ -166,4 +166,4 @@ SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
 
-from . import attention, common_types, grad, modules
+from . import attention, common_types, grad

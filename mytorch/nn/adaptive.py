@@ -3,7 +3,7 @@
 from collections import namedtuple
 from itertools import pairwise
 
-from ..dtypes import int64
+from ..base.dtypes import int64
 from ..ops.creation import zeros
 from ..ops.movement import cat
 from . import functional as F

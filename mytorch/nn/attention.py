@@ -3,7 +3,7 @@
 import enum
 from contextlib import contextmanager
 
-from ..config import fused
+from ..base.config import fused
 
 __all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 

@@ -3,7 +3,7 @@
 import functools
 import warnings
 
-from .. import dtypes
+from ..base import dtypes
 from ..ops.activation import (
     _relu_squared,
     celu,
@@ -40,8 +40,8 @@ from ..ops.activation import threshold as _threshold
 from ..ops.attention import scaled_dot_product_attention
 from ..ops.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..ops.creation import arange, zeros
-from ..ops.dropout import draw_mask
 from ..ops.dropout import dropout as _dropout
+from ..ops.dropout import dropout_mask
 from ..ops.elementwise import where
 from ..ops.embedding import embedding, embedding_bag
 from ..ops.gated import geglu, reglu, swiglu
@@ -200,7 +200,7 @@ def _drop(input, shape, p, training, inplace, name, fused=None):
     if inplace:
         return overwrite(input, _drop(input, shape, p, training, False, name, fused), "inplace=True")
     if shape == tuple(input.shape):
-        return _dropout(input, mask=draw_mask(_dropout, input, shape, p, fused), fused=fused)
+        return _dropout(input, mask=dropout_mask(_dropout, input, shape, p, fused), fused=fused)
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
 

@@ -1,7 +1,7 @@
 """The gradients of convolutions with respect to input and weight, by themselves."""
 
-from ..autograd.functions import grad
-from ..autograd.mode import enable_grad, is_grad_enabled
+from ..graph.backward import grad
+from ..graph.mode import enable_grad, is_grad_enabled
 from ..ops.creation import zeros
 from . import functional as F
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..autograd.mode import no_grad
 from ..backend import device_guard, to_device
+from ..graph.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where

@@ -2,7 +2,7 @@
 
 import itertools
 
-from ..dtypes import int64
+from ..base.dtypes import int64
 from ..ops.creation import zeros
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear

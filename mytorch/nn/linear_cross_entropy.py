@@ -3,7 +3,7 @@
 import dataclasses
 import warnings
 
-from .. import dtypes
+from ..base import dtypes
 from ..ops.linear_loss import by_kernel
 from ..ops.movement import cat, stack
 from . import functional as F

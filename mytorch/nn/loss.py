@@ -4,7 +4,7 @@ import inspect
 import math
 import warnings
 
-from ..ops.core import say_reference
+from ..kernels.registry import Kernels
 from ..ops.loss import _legacy
 from . import functional as F
 from .linear import Linear
@@ -87,7 +87,7 @@ def _loss(name, function, order, inputs=("input", "target"), buffers=(), by_name
                 raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
             given[n] = value
         if given.get("fused") is True:
-            say_reference(function, "there is no kernel for it")
+            Kernels(function).warn("there is no kernel for it")
         _Loss.__init__(self, given.get("size_average"), given.get("reduce"), given["reduction"])
         for n in kept:
             self.register_buffer(n, given[n]) if n in buffers else setattr(self, n, given[n])

@@ -8,10 +8,10 @@ import functools
 import itertools
 from collections import OrderedDict, namedtuple
 
-from .. import dtypes
 from .._array import Array
-from ..autograd.mode import no_grad
 from ..backend import as_device, device
+from ..base import dtypes
+from ..graph.mode import no_grad
 from ..tensor import RemovableHandle, Tensor
 from .parameter import Buffer, Parameter, is_lazy
 

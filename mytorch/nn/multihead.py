@@ -2,7 +2,7 @@
 
 import math
 
-from .. import dtypes
+from ..base import dtypes
 from ..ops.creation import zeros
 from ..ops.movement import cat
 from . import functional as F

@@ -1,6 +1,6 @@
 """Normalisation layers."""
 
-from ..dtypes import finfo, float32, int64, promote_types
+from ..base.dtypes import finfo, float32, int64, promote_types
 from ..ops.creation import ones, zeros
 from . import functional as F
 from . import init

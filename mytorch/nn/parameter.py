@@ -1,6 +1,6 @@
 """Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
-from ..autograd.node import Leaf
+from ..graph.node import Leaf
 from ..ops.creation import empty
 from ..tensor import Tensor
 

@@ -4,7 +4,7 @@ import copy
 import functools
 import math
 
-from .. import dtypes
+from ..base import dtypes
 from ..ops.creation import empty, full
 from . import functional as F
 from . import init
@@ -50,20 +50,20 @@ class MultiheadAttention(Module):
         self.fused = fused
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
-        made = {"device": device, "dtype": dtype}
+        materialize = {"device": device, "dtype": dtype}
         if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, **made))
+            self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, **materialize))
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 self.register_parameter(name, None)
         else:
-            self.q_proj_weight = Parameter(empty(embed_dim, embed_dim, **made))
-            self.k_proj_weight = Parameter(empty(embed_dim, self.kdim, **made))
-            self.v_proj_weight = Parameter(empty(embed_dim, self.vdim, **made))
+            self.q_proj_weight = Parameter(empty(embed_dim, embed_dim, **materialize))
+            self.k_proj_weight = Parameter(empty(embed_dim, self.kdim, **materialize))
+            self.v_proj_weight = Parameter(empty(embed_dim, self.vdim, **materialize))
             self.register_parameter("in_proj_weight", None)
-        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **made)) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **made)
-        self.bias_k = Parameter(empty(1, 1, embed_dim, **made)) if add_bias_kv else None
-        self.bias_v = Parameter(empty(1, 1, embed_dim, **made)) if add_bias_kv else None
+        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **materialize)) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **materialize)
+        self.bias_k = Parameter(empty(1, 1, embed_dim, **materialize)) if add_bias_kv else None
+        self.bias_v = Parameter(empty(1, 1, embed_dim, **materialize)) if add_bias_kv else None
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
@@ -157,15 +157,17 @@ class TransformerEncoderLayer(_Layer):
         norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype, "fused": fused}
-        linear = {**made, "bias": bias, "fused": False if fused is False else None}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
+        materialize = {"device": device, "dtype": dtype, "fused": fused}
+        linear = {**materialize, "bias": bias, "fused": False if fused is False else None}
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
+        )
         self.linear1 = Linear(d_model, dim_feedforward, **linear)
         self.dropout = Dropout(dropout, fused=fused)
         self.linear2 = Linear(dim_feedforward, d_model, **linear)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
         self.dropout1 = Dropout(dropout, fused=fused)
         self.dropout2 = Dropout(dropout, fused=fused)
         self.activation = _activation(activation, fused)
@@ -191,18 +193,20 @@ class TransformerDecoderLayer(_Layer):
         norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype, "fused": fused}
-        linear = {**made, "bias": bias, "fused": False if fused is False else None}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made)
+        materialize = {"device": device, "dtype": dtype, "fused": fused}
+        linear = {**materialize, "bias": bias, "fused": False if fused is False else None}
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
+        )
         self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
         )
         self.linear1 = Linear(d_model, dim_feedforward, **linear)
         self.dropout = Dropout(dropout, fused=fused)
         self.linear2 = Linear(dim_feedforward, d_model, **linear)
         self.norm_first = norm_first
         for i in (1, 2, 3):
-            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made))
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize))
         for i in (1, 2, 3):
             setattr(self, f"dropout{i}", Dropout(dropout, fused=fused))
         self.activation = _activation(activation, fused)
@@ -281,16 +285,16 @@ class Transformer(Module):
         norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
     ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype, "fused": fused}
+        materialize = {"device": device, "dtype": dtype, "fused": fused}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         if custom_encoder is None:
-            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-            layer = TransformerEncoderLayer(*options, **made)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
+            layer = TransformerEncoderLayer(*options, **materialize)
             custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
         self.encoder = custom_encoder
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*options, **made)
-            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
+            layer = TransformerDecoderLayer(*options, **materialize)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
             custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
         self.decoder = custom_decoder
         self._reset_parameters()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from .bind import public
 from .core import op
 from .elementwise import cast, where

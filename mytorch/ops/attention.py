@@ -3,10 +3,10 @@
 import math
 
 from .._array import Array
-from ..errors import shapes
+from ..base.errors import shapes
 from ..tensor import Tensor
 from .core import op
-from .dropout import draw_mask, made
+from .dropout import dropout_mask, materialize
 
 
 @op(
@@ -29,7 +29,7 @@ def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, win
     e = xp.exp(scores - peak)
     total = xp.sum(e, axis=-1, keepdims=True)
     p = e / xp.where(total == 0, 1.0, total)  # a row with nothing to attend to gives zeros
-    dropped = p if keep is None else p * made(keep, tuple(p.shape), _raw_dtype(p))
+    dropped = p if keep is None else p * materialize(keep, tuple(p.shape), _raw_dtype(p))
     return xp.matmul(dropped, value), p
 
 
@@ -76,7 +76,7 @@ def band(xp, rows, columns, causal, window):
 
 def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
     p = probabilities
-    keep = None if keep is None else made(keep, tuple(p.shape), _raw_dtype(p))
+    keep = None if keep is None else materialize(keep, tuple(p.shape), _raw_dtype(p))
     shapes_of = key.shape, value.shape
     key, value = _shared(xp, key, query), _shared(xp, value, query)
     dropped = p if keep is None else p * keep
@@ -155,7 +155,7 @@ def scaled_dot_product_attention(
     lead = tuple(query.shape[:-2])
     keep = None
     if dropout_p > 0.0:
-        keep = draw_mask(_attention, query, (*lead, query.shape[-2], key.shape[-2]), dropout_p, fused)
+        keep = dropout_mask(_attention, query, (*lead, query.shape[-2], key.shape[-2]), dropout_p, fused)
     if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(query.shape[-2], key.shape[-2])
     return _attention(

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from ..backend import numpy_ns
-from ..errors import shapes
+from ..base.errors import shapes
 from .core import op
 from .padding import pad
 

@@ -47,22 +47,21 @@ two inputs without attributes get callers in which all of that is written out (`
 is where the library's overhead per op is decided, and why it is about a microsecond.
 """
 
-import importlib
 import inspect
 import traceback
-import warnings
 from operator import itemgetter
 
 import numpy as np
 
-from .. import backend, config, dtypes
-from .._array import Array, as_raw, elsewhere
-from ..autograd.mode import get_mode
-from ..autograd.node import Node, Port
-from ..autograd.saved import pack_node
-from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
-from ..errors import DeviceError, InPlaceError, kind
-from ..tensor import Tensor
+from .._array import Array, as_raw, other_device
+from ..backend import CPU, device_of, gpu, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
+from ..base import dtypes
+from ..base.errors import DeviceError, kind
+from ..graph.mode import get_mode
+from ..graph.node import Node, Port
+from ..graph.saved import pack_node
+from ..kernels.registry import Kernels
+from ..tensor import Tensor, refresh
 from .out import write_out
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "wide")
@@ -79,7 +78,7 @@ def names_of(function, skip=0):
     return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
-class Rule:
+class Implementation:
     """One way to run an op: a forward with its gradient. The record's own is the reference."""
 
     def __init__(self, op, forward, formulas=None, vjp=None, residuals=()):
@@ -103,11 +102,11 @@ class Rule:
         """What to save and run when the inputs in `mask` (a bit for each) want gradients."""
         found = self.plans.get(mask)
         if found is None:
-            found = self.plans[mask] = Plan(self, mask)
+            found = self.plans[mask] = SavePlan(self, mask)
         return found
 
 
-class Plan:
+class SavePlan:
     """For one rule and one set of inputs that want gradients: what is saved, which formulas run.
 
     Attributes:
@@ -121,37 +120,43 @@ class Plan:
 
     run = None  # autograd.Function puts its own here
 
-    def __init__(self, rule, mask):
-        op = rule.op
+    def __init__(self, implementation, mask):
+        op = implementation.op
         count = mask.bit_length() if op.variadic else len(op.inputs)
-        self.rule = rule
+        self.implementation = implementation
         self.op = op
         self.needs = tuple(bool(mask >> i & 1) for i in range(count))
         self.needed = tuple(i for i in range(count) if self.needs[i])
         self.ports = 0
-        self.vjp = rule.vjp
-        if rule.vjp is not None:
-            wanted = dict.fromkeys(self.needed, rule.vjp)
+        self.vjp = implementation.vjp
+        if implementation.vjp is not None:
+            wanted = dict.fromkeys(self.needed, implementation.vjp)
         else:
-            wanted = {i: rule.formulas[op.inputs[i]] for i in self.needed if op.inputs[i] in rule.formulas}
+            wanted = {
+                i: implementation.formulas[op.inputs[i]] for i in self.needed if op.inputs[i] in implementation.formulas
+            }
         names = []
         for f in wanted.values():
             names += [n for n in names_of(f, 1) if n not in names]
-        if rule.replays:
+        if implementation.replays:
             names += [n for n in (*op.replayed, *op.attrs) if n not in names]
         self.names = tuple(names)
-        self.wanted = op._wants(rule, mask)
+        self.wanted = op._wants(implementation, mask)
         self.needs_shapes = "shapes" in names
         self.needs_wide = "wide" in names
         self.needs_dtypes = "dtypes" in names
-        places = [rule.names.index(n) for n in names]
+        places = [implementation.names.index(n) for n in names]
         self.pick = _picker(places)
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
         self.formulas = tuple(
-            (i, f, tuple(names.index(n) for n in names_of(f, 1))) for i, f in wanted.items() if rule.vjp is None
+            (i, f, tuple(names.index(n) for n in names_of(f, 1)))
+            for i, f in wanted.items()
+            if implementation.vjp is None
         )
-        self.vjp_arguments = tuple(names.index(n) for n in names_of(rule.vjp, 1)) if rule.vjp else ()
+        self.vjp_arguments = (
+            tuple(names.index(n) for n in names_of(implementation.vjp, 1)) if implementation.vjp else ()
+        )
 
 
 def _picker(places):
@@ -200,8 +205,9 @@ class Op:
         self.view = view
         self.holomorphic = holomorphic
         self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
-        self.reference = Rule(self, forward, residuals=self.residuals)
-        self.kernels = {}
+        self.reference = Implementation(self, forward, residuals=self.residuals)
+        self.kernels = Kernels(self.name)
+        self.implementations = {}  # kernel module -> Rule
         self.fused_here = False  # whether there is a kernel for the CPU, where the fast callers work
         self.attr_names = frozenset(self.attrs)
         self.single = not self.variadic and outputs is None and not residuals and self.required <= 1
@@ -227,9 +233,22 @@ class Op:
 
     def fuse(self, **homes):
         """Name the kernel modules: `cpu=` and `cuda=` take a module path."""
-        self.kernels.update({device: Kernel(self, path, device) for device, path in homes.items()})
-        self.fused_here = "cpu" in self.kernels
+        self.kernels.add(**homes)
+        self.fused_here = "cpu" in self.kernels.of
         return self
+
+    def by_kernel(self, module):
+        """The implementation that a kernel module is."""
+        found = self.implementations.get(module)
+        if found is None:
+            vjp = getattr(module, "vjp", None)
+            residuals = tuple(getattr(module, "residuals", self.residuals))
+            found = Implementation(self, module.forward, self.reference.formulas, vjp or self.reference.vjp, residuals)
+            found.replays = True
+            if vjp is not None:
+                found.check_names(vjp)
+            self.implementations[module] = found
+        return found
 
     @property
     def is_differentiable(self):
@@ -250,8 +269,8 @@ class Op:
             result = self._run_single(inputs[0], attrs)
             if result is not None:
                 return result
-        if backend.several:
-            where = elsewhere(inputs)
+        if gpu.several_gpus:
+            where = other_device(inputs)
             if where is not None:
                 with where:
                     return self(*inputs, fused=fused, out=out, **attrs)
@@ -266,14 +285,16 @@ class Op:
             inputs, attrs = mode.autocast.cast(self, inputs, attrs)
         raws, edges, arrays, as_tensor = prepare(self, inputs)
         xp = _namespace(raws)
-        rule = self.reference if not self.kernels and fused is not True else choose(self, xp, raws, attrs, fused)
+        implementation = (
+            self.reference if not self.kernels.of and fused is not True else choose(self, xp, raws, attrs, fused)
+        )
         try:
-            result = rule.forward(xp, *raws, **attrs)
+            result = implementation.forward(xp, *raws, **attrs)
         except (TypeError, ValueError, MemoryError) as error:
             raise _explained(self, raws, error) from None
         if self.dtype != "same" and any_bfloat16(raws) and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)
-        wrapped = self._wrap_result(rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
+        wrapped = self._wrap_result(implementation, result, xp, raws, edges, arrays, attrs, as_tensor, mode)
         if self.view and as_tensor and isinstance(inputs[0], Tensor):
             self._note_views(inputs[0], wrapped, attrs)
         return wrapped
@@ -366,14 +387,14 @@ class Op:
             raise TypeError(f"{self.name}() missing required argument: {missing}.")
         return inputs, attrs
 
-    def _wrap_result(self, rule, result, xp, raws, edges, arrays, attrs, as_tensor, mode):
+    def _wrap_result(self, implementation, result, xp, raws, edges, arrays, attrs, as_tensor, mode):
         extra = ()
-        if rule.residuals:
-            result, extra = result[: -len(rule.residuals)], result[-len(rule.residuals) :]
+        if implementation.residuals:
+            result, extra = result[: -len(implementation.residuals)], result[-len(implementation.residuals) :]
             if self.outputs is None:
                 result = result[0]
         if self.outputs is not None:
-            return self._wrap_many(rule, result, extra, xp, raws, edges, arrays, attrs, as_tensor, mode)
+            return self._wrap_many(implementation, result, extra, xp, raws, edges, arrays, attrs, as_tensor, mode)
         if type(result) is not ndarray and not is_raw(result):
             result = xp.asarray(result)
         if not as_tensor:
@@ -385,10 +406,10 @@ class Op:
         if self.view and _shares(result, raws[0]):
             out._data._cell = arrays[0]._shared_cell()
         if mode.grad and any(edge is not None for edge in edges):
-            self.record((out,), rule, extra, xp, raws, edges, arrays, attrs, mode)
+            self.record((out,), implementation, extra, xp, raws, edges, arrays, attrs, mode)
         return out
 
-    def _wrap_many(self, rule, results, extra, xp, raws, edges, arrays, attrs, as_tensor, mode):
+    def _wrap_many(self, implementation, results, extra, xp, raws, edges, arrays, attrs, as_tensor, mode):
         make = wrap_tensor if as_tensor else wrap_array
         outs = tuple(make(r if is_raw(r) else xp.asarray(r)) for r in results)
         if self.view:
@@ -397,16 +418,16 @@ class Op:
                 if _shares(data._array, raws[0]):
                     data._cell = arrays[0]._shared_cell()
         if as_tensor and mode.grad and any(edge is not None for edge in edges):
-            self.record(outs, rule, extra, xp, raws, edges, arrays, attrs, mode)
+            self.record(outs, implementation, extra, xp, raws, edges, arrays, attrs, mode)
         return outs
 
-    def record(self, outs, rule, extra, xp, raws, edges, arrays, attrs, mode):
+    def record(self, outs, implementation, extra, xp, raws, edges, arrays, attrs, mode):
         """Give the result tensors their edges: a Node, or Ports of one."""
         mask = 0
         for i, edge in enumerate(edges):
             if edge is not None:
                 mask |= 1 << i
-        plan = rule.plan(mask)
+        plan = implementation.plan(mask)
         if not plan.wanted:
             return
         outputs = [out._data._array for out in outs]
@@ -445,7 +466,7 @@ class Op:
         if mode.anomaly:
             node.trace = "".join(traceback.format_stack()[:-2])
         if mode.saved_hooks is not None:
-            pack_node(node, mode.saved_hooks)
+            pack_node(node, mode.saved_hooks, wrap_tensor)
         if not several:
             if _can_have_grad(first):
                 outs[0]._edge = node
@@ -456,11 +477,11 @@ class Op:
             if _can_have_grad(outputs[i]):
                 out._edge = Port(node, i, outputs[i].shape, outputs[i].dtype)
 
-    def _wants(self, rule, mask):
+    def _wants(self, implementation, mask):
         """Whether any input that has an edge has a formula."""
-        if rule.vjp is not None:
+        if implementation.vjp is not None:
             return True
-        return any(mask >> i & 1 and name in rule.formulas for i, name in enumerate(self.inputs))
+        return any(mask >> i & 1 and name in implementation.formulas for i, name in enumerate(self.inputs))
 
 
 def _explained(op, raws, error):
@@ -518,7 +539,7 @@ def _with_ports(plan, count):
     """A copy of a plan for a node with `count` differentiable outputs; the formulas then take lists."""
     cache = plan.__dict__.setdefault("_by_ports", {})
     if count not in cache:
-        copy = object.__new__(Plan)
+        copy = object.__new__(SavePlan)
         copy.__dict__.update({k: v for k, v in plan.__dict__.items() if k != "_by_ports"})
         copy.ports = count
         cache[count] = copy
@@ -624,13 +645,13 @@ def prepare(op, inputs):
         as_tensor = True
     if type(first) is not ndarray:
         same = False
-    rule = op.dtype
-    if same and rule != "same" and (rule != "float" or first.dtype.kind in "fVc"):
+    implementation = op.dtype
+    if same and implementation != "same" and (implementation != "float" or first.dtype.kind in "fVc"):
         return raws, edges, arrays, as_tensor
     if not same:
         _same_device(op, raws, arrays, edges)
-    if rule != "same":
-        _promote(op, inputs, raws, edges, arrays, rule)
+    if implementation != "same":
+        _promote(op, inputs, raws, edges, arrays, implementation)
     return raws, edges, arrays, as_tensor
 
 
@@ -654,7 +675,7 @@ def _same_device(op, raws, arrays, edges):
             arrays[i] = Array._wrap(raws[i])
 
 
-def _promote(op, inputs, raws, edges, arrays, rule):
+def _promote(op, inputs, raws, edges, arrays, implementation):
     """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
     which = op.promoted if op.promoted is not None else range(len(raws))
     ranks = ([], [], [])
@@ -669,7 +690,7 @@ def _promote(op, inputs, raws, edges, arrays, rule):
     result = dtypes.result_type(*ranks)
     if result is None:
         return
-    if rule == "float" and result.category < dtypes.FLOAT:
+    if implementation == "float" and result.category < dtypes.FLOAT:
         result = dtypes.default_dtype()
     wanted = result.numpy
     for i in which:
@@ -690,94 +711,13 @@ def _promote(op, inputs, raws, edges, arrays, rule):
                 arrays[i] = Array._wrap(raws[i])
 
 
-def refresh(tensor):
-    """Derive a view's edge anew from its base, whose graph an in-place operation has changed."""
-    base, _, steps = tensor._view
-    if steps is None:
-        raise InPlaceError(
-            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take it anew."
-        )
-    fresh = base
-    for op, attrs in steps:
-        fresh = op(fresh, **attrs)
-    tensor._edge = fresh._edge
-    tensor._view = (base, base._edge, steps)
-
-
 # -- which implementation ---------------------------------------------------------------------------
 
 
-class Kernel:
-    """A kernel module that is imported on first use; a failed import is kept with its reason."""
-
-    def __init__(self, op, path, device):
-        self.op = op
-        self.path = path
-        self.device = device
-        self.rule = None
-        self.problem = None
-        self.module = None
-
-    def ready(self):
-        """The module, imported now if it was not; None where that fails."""
-        if self.rule is None and self.problem is None:
-            self.load()
-        return self.module
-
-    def load(self):
-        try:
-            module = importlib.import_module(self.path)
-            if self.device == "cuda":
-                self.problem = importlib.import_module("mytorch.kernels.launch").why_not()
-        except ImportError as error:
-            package = (error.name or "").partition(".")[0]
-            self.problem = f"{package or self.path} is not installed" if package != "mytorch" else str(error)
-        if self.problem is not None:
-            return
-        self.module = module
-        residuals = tuple(getattr(module, "residuals", self.op.residuals))
-        vjp = getattr(module, "vjp", None)
-        rule = Rule(self.op, module.forward, self.op.reference.formulas, vjp or self.op.reference.vjp, residuals)
-        rule.replays = True
-        if vjp is not None:
-            rule.check_names(vjp)
-        self.rule = rule
-
-
-_warned = set()
-
-
 def choose(op, xp, raws, attrs, fused):
-    """The implementation to run: the only place that asks for the device and for `fused`.
-
-    `fused` is True (a kernel wherever it can run; warn once, with the reason, where none can), False (the reference), or
-    None: the policy of `config`, whose default takes a kernel where the kernel itself says that it pays.
-    """
-    asked = config.fused_policy.get() if fused is None else fused
-    if asked is False:
-        return op.reference
-    device = "cpu" if xp is numpy_ns else "cuda"
-    kernel = op.kernels.get(device)
-    if kernel is None:
-        reason = f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
-    else:
-        if kernel.rule is None and kernel.problem is None:
-            kernel.load()
-        reason = kernel.problem
-    if reason is None:
-        if kernel.module.accepts(*raws, **attrs) and (asked or kernel.module.pays(*raws, **attrs)):
-            return kernel.rule
-        reason = "the kernel does not take these shapes, dtypes or options"
-    if fused is True:
-        say_reference(op.name, reason)
-    return op.reference
-
-
-def say_reference(name, reason):
-    """Warn, once for each op and reason, that fused=True runs the reference."""
-    if (name, reason) not in _warned:
-        _warned.add((name, reason))
-        warnings.warn(f"fused=True: {name} uses the reference because {reason}.", UserWarning, stacklevel=4)
+    """The implementation to run: what `op.kernels` finds for these arrays, else the reference."""
+    module = op.kernels.find("cpu" if xp is numpy_ns else "cuda", fused, raws, attrs)
+    return op.reference if module is None else op.by_kernel(module)
 
 
 # -- the fast callers ---------------------------------------------------------------------------------
@@ -786,7 +726,7 @@ def say_reference(name, reason):
 
 def _unary(op):
     forward = op.forward
-    rule = op.reference
+    implementation = op.reference
     plan = None
     general = op.__call__
     accepts_ints = op.dtype != "float"
@@ -813,7 +753,7 @@ def _unary(op):
         edge = input._edge
         if edge is not None and mode.grad:
             if plan is None:
-                plan = rule.plan(1)
+                plan = implementation.plan(1)
             if not plan.wanted:
                 return result
             cells = []
@@ -849,7 +789,7 @@ def binary_operator(op):
 
 def _binary(op, general=None):
     forward = op.forward
-    rule = op.reference
+    implementation = op.reference
     plans = [None, None, None, None]
     general = general or op.__call__
     accepts_ints = op.dtype == "promote"
@@ -892,7 +832,7 @@ def _binary(op, general=None):
             mask = (edge is not None) + 2 * (other_edge is not None)
             plan = plans[mask]
             if plan is None:
-                plan = plans[mask] = rule.plan(mask)
+                plan = plans[mask] = implementation.plan(mask)
             if not plan.wanted:
                 return result
             if plan.names:

@@ -6,9 +6,7 @@ import operator
 
 import numpy as np
 
-from .. import dtypes
 from .._array import Array, as_raw, place_for
-from ..autograd.mode import get_mode
 from ..backend import (
     CPU,
     address,
@@ -25,7 +23,9 @@ from ..backend import (
     pinned,
     to_device,
 )
-from ..errors import kind
+from ..base import dtypes
+from ..base.errors import kind
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
 from .core import _owner, is_operand, op

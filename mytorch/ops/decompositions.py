@@ -13,7 +13,7 @@ import numpy as np
 from .bind import public
 from .core import op
 from .elementwise import sgn, where
-from .indexing import _triangle, beside, host, tril
+from .indexing import _triangle, on_device_of, to_cpu, tril
 from .movement import cat
 from .precision import in_precision
 
@@ -430,10 +430,10 @@ def lu_parts(A, pivot=True):
     rows, columns = A.shape[-2:]
     k = min(rows, columns)
     raw = A.detach()._data._array
-    raw = host(raw)
+    raw = to_cpu(raw)
     pivots = exchanges(raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
     order = rows_after(pivots, rows)
-    index = beside(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)), A)
+    index = on_device_of(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)), A)
     moved = A.gather(-2, index) if pivot else A
     L, U = _lu(moved[..., :k, :k])
     if rows > k:

@@ -7,12 +7,11 @@ draws anew at each replay once the offset is raised (`Generator.advance`).
 
 import numpy as np
 
-from .. import config
 from .core import op
 from .random import bernoulli_mask, generator_for
 
 
-class Draw:
+class DropoutSeed:
     """The dropout mask of one call, not yet made.
 
     Attributes:
@@ -36,31 +35,35 @@ class Draw:
         return self.p, self.state, self.call
 
 
-def draw_mask(op, like, shape, p, fused=None):
+def dropout_mask(op, like, shape, p, fused=None):
     """A Draw, if op's kernel for like's device makes its own random bits and may be used; else a raw mask.
 
     The mask is 0 with probability p and 1 / (1 - p) otherwise, of the given shape and like's dtype.
     """
-    kernel = op.kernels.get(like.device.type)
-    asked = config.fused_policy.get() if fused is None else fused
-    module = None if kernel is None or asked is False else kernel.ready()
+    module = op.kernels.allowed(like.device.type, fused)
     if not getattr(module, "draws", False):
         return bernoulli_mask(like, shape, p)
-    return Draw(p, *generator_for(like.device).next_draw(), module)
+    return DropoutSeed(p, *generator_for(like.device).next_draw(), module)
 
 
-def made(mask, shape, dtype):
+def materialize(mask, shape, dtype):
     """The raw mask itself, of a NumPy dtype."""
-    return mask.module.mask(*mask.arguments, shape, dtype) if isinstance(mask, Draw) else mask.astype(dtype, copy=False)
+    return (
+        mask.module.mask(*mask.arguments, shape, dtype)
+        if isinstance(mask, DropoutSeed)
+        else mask.astype(dtype, copy=False)
+    )
 
 
 @op(name="dropout", dtype="same")
 def dropout(xp, input, *, mask):
     """input * mask."""
-    return input * made(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))
+    return input * materialize(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))
 
 
 dropout.grad(
-    input=lambda g, mask, shape, xp: g * xp.asarray(made(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype))))
+    input=lambda g, mask, shape, xp: (
+        g * xp.asarray(materialize(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype))))
+    )
 )
 dropout.fuse(cuda="mytorch.kernels.triton.dropout")

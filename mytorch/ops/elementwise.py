@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from .. import dtypes
 from ..backend import is_raw, ndarray
-from ..errors import kind
+from ..base import dtypes
+from ..base.errors import kind
 from .bind import public
 from .core import op, to_dtype
 
@@ -15,17 +15,17 @@ from .core import op, to_dtype
 
 @public(dunder="__add__", reflected=True, inplace=False)
 @op(name="add")
-def plus(xp, input, other):
+def _add(xp, input, other):
     """input + other."""
     return xp.add(input, other)
 
 
-plus.grad(input=lambda g: g, other=lambda g: g)
+_add.grad(input=lambda g: g, other=lambda g: g)
 
 
 @public(dunder="__sub__", inplace=False)
 @op(name="sub")
-def minus(xp, input, other):
+def _sub(xp, input, other):
     """input - other."""
     try:
         return xp.subtract(input, other)
@@ -37,7 +37,7 @@ def minus(xp, input, other):
         ) from None
 
 
-minus.grad(input=lambda g: g, other=lambda g: -g)
+_sub.grad(input=lambda g: g, other=lambda g: -g)
 
 
 @public(names=("multiply",), dunder="__mul__", reflected=True)
@@ -52,12 +52,12 @@ mul.grad(input=lambda g, other: g * other, other=lambda g, input: g * input)
 
 @public(dunder="__truediv__", inplace=False)
 @op(name="div", dtype="float")
-def true_divide(xp, input, other):
+def _div(xp, input, other):
     """input / other, elementwise; integers become the default float dtype."""
     return xp.true_divide(input, other)
 
 
-true_divide.grad(input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other))
+_div.grad(input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other))
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
@@ -93,7 +93,7 @@ def add(input, other, tensor=None, *, alpha=1):
     """input + alpha * other; also, as older programs have it, `add(input, alpha, other)`."""
     if tensor is not None:
         other, alpha = tensor, other
-    return plus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+    return _add.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
 @public(names=("subtract",))
@@ -101,7 +101,7 @@ def sub(input, other, tensor=None, *, alpha=1):
     """input - alpha * other; also, as older programs have it, `sub(input, alpha, other)`."""
     if tensor is not None:
         other, alpha = tensor, other
-    return minus.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+    return _sub.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
 
 
 def _scaled(input, other, alpha):
@@ -120,7 +120,7 @@ def _scaled(input, other, alpha):
 @public()
 def rsub(input, other, *, alpha=1):
     """other - alpha * input."""
-    return minus.caller(other, input if alpha == 1 else mul.caller(input, alpha))
+    return _sub.caller(other, input if alpha == 1 else mul.caller(input, alpha))
 
 
 @public(names=("divide", "true_divide"))
@@ -131,7 +131,7 @@ def div(input, other, *, rounding_mode=None):
         RuntimeError: another rounding mode.
     """
     if rounding_mode is None:
-        return true_divide.caller(input, other)
+        return _div.caller(input, other)
     if rounding_mode == "floor":
         return _divide_floor.caller(input, other)
     if rounding_mode == "trunc":

@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
-from .. import dtypes
-from .._array import at_inputs
+from .._array import on_input_device
 from ..backend import ndarray, xp_of
+from ..base import dtypes
 from ..tensor import Tensor
 from .core import op
 from .elementwise import where
@@ -93,7 +93,7 @@ def embedding(
     )
 
 
-@at_inputs
+@on_input_device
 def _renorm(weight, index, max_norm, norm_type):
     """Scale the rows at `index` down to max_norm, in place and unrecorded."""
     table = weight._data._array
@@ -159,7 +159,7 @@ def to_host(raw):
 
 
 @in_precision(None)
-@at_inputs
+@on_input_device
 def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None, *, fused=None,

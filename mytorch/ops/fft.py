@@ -6,7 +6,7 @@ of x is the conjugate-transposed transform of the gradient of y.
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from ..tensor import Tensor
 from .core import op
 from .elementwise import cast

@@ -1,6 +1,6 @@
 """Gated activations: one half of a linear layer's output decides how much of the other passes."""
 
-from ..errors import shapes
+from ..base.errors import shapes
 from .activation import _gelu, _gelu_grad, _relu, _silu, _silu_grad, gelu, relu, silu
 from .core import op
 

@@ -6,11 +6,11 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import backend, dtypes
-from .._array import Array, at_inputs, elsewhere
-from ..autograd.mode import get_mode
-from ..backend import CPU, device_of, is_raw, ndarray, numpy_ns, to_device, xp_of
-from ..errors import kind
+from .._array import Array, on_input_device, other_device
+from ..backend import CPU, device_of, gpu, is_raw, ndarray, numpy_ns, to_device, xp_of
+from ..base import dtypes
+from ..base.errors import kind
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
@@ -204,8 +204,8 @@ def _split_index(items, dims):
 
 def getitem(self, index):
     """self[index]: a view for ints, slices, None and `...`; a copy for masks and index tensors."""
-    if backend.several:
-        where = elsewhere((self,))
+    if gpu.several_gpus:
+        where = other_device((self,))
         if where is not None:
             with where:
                 return getitem(self, index)
@@ -222,12 +222,12 @@ def _write_index(xp, input, src, *, index):
     return input
 
 
-def host(raw):
+def to_cpu(raw):
     """A raw array in host memory."""
     return to_device(raw, CPU)
 
 
-def beside(array, like):
+def on_device_of(array, like):
     """A Tensor over an array, which is brought to the device of the tensor `like`."""
     return Tensor._wrap(to_device(array, device_of(_raw(like))))
 
@@ -247,8 +247,8 @@ def setitem(self, index, value):
     Raises:
         RuntimeError: shapes that don't broadcast, or self is a leaf that requires grad.
     """
-    if backend.several:
-        where = elsewhere((self,))
+    if gpu.several_gpus:
+        where = other_device((self,))
         if where is not None:
             with where:
                 return setitem(self, index, value)
@@ -424,7 +424,7 @@ def masked_select(input, mask):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
     if out is not None:

@@ -13,11 +13,11 @@ Where nothing is recorded, a plain NumPy function writes straight into x's memor
 
 import numpy as np
 
-from .. import dtypes
 from .._array import Array
-from ..autograd.mode import get_mode
-from ..autograd.node import Leaf, Node
 from ..backend import assign, device_guard, ndarray, numpy_ns
+from ..base import dtypes
+from ..graph.mode import get_mode
+from ..graph.node import Leaf, Node
 from ..tensor import Tensor
 from .core import op, to_dtype
 

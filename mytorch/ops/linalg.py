@@ -2,8 +2,8 @@
 
 import math
 
-from .. import dtypes
 from ..backend import is_raw, ndarray
+from ..base import dtypes
 from .bind import METHODS, public
 from .core import op
 from .movement import stack

@@ -1,9 +1,8 @@
 """The last layer and its cross-entropy as one function: on a GPU the logits are never all there at once."""
 
-from .. import config
-from ..autograd.mode import get_mode
 from ..backend import is_raw
-from .core import op, say_reference
+from ..graph.mode import get_mode
+from .core import op
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices, raw_of
 
@@ -52,20 +51,9 @@ def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, igno
         input: (N, in). linear_weight: (C, in). linear_bias: (C,), or None. target: (N,), class indices.
         weight, reduction, ignore_index, label_smoothing: as cross_entropy.
     """
-    if (config.fused_policy.get() if fused is None else fused) is False:
-        return None
-    kernel = _linear_cross_entropy.kernels.get(input.device.type)
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
-    reason = None
-    if kernel is None:
-        reason = f"there is no kernel for {'the CPU' if input.device.type == 'cpu' else 'a GPU'}"
-    elif not plain or reduction == "none":
-        reason = "the kernel does not take these shapes, dtypes or options"
-    elif kernel.ready() is None:
-        reason = kernel.problem
-    if reason is not None and fused is True:
-        say_reference("linear_cross_entropy", reason)
-    if reason is not None:
+    problem = None if plain and reduction != "none" else "the kernel does not take these shapes, dtypes or options"
+    if _linear_cross_entropy.kernels.allowed(input.device.type, fused, problem) is None:
         return None
     return _linear_cross_entropy(
         input, linear_weight, linear_bias, target=class_indices(target, "linear_cross_entropy"), weight=raw_of(weight),

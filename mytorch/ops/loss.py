@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from .._array import Array, at_inputs
+from .._array import Array, on_input_device
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .core import op
 from .elementwise import cast, minimum, where, xlogy
-from .indexing import beside, host
+from .indexing import on_device_of, to_cpu
 from .movement import cat, stack
 from .precision import in_precision
 
@@ -114,7 +114,7 @@ def _classes_last(input, target):
     return not pytorch and len(shape) >= 2 and shape[:-1] == want
 
 
-@at_inputs
+@on_input_device
 def cross_entropy(
     input,
     target,
@@ -267,7 +267,7 @@ def _match(input, target, name):
 
 
 @in_precision("float32")
-@at_inputs
+@on_input_device
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """The negative of the log-probability of each target class.
 
@@ -341,7 +341,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return _reduce(losses if weight is None else losses * weight, reduction)
 
 
-@at_inputs
+@on_input_device
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
 
@@ -453,7 +453,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 
 @in_precision("float32")
-@at_inputs
+@on_input_device
 def pdist(input, p=2.0):
     """The p-distances of all pairs i < j of rows of (N, C), as one vector.
 
@@ -501,7 +501,7 @@ def triplet_margin_with_distance_loss(
 
 
 @in_precision("float32")
-@at_inputs
+@on_input_device
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
@@ -525,7 +525,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 
 @in_precision("float32")
-@at_inputs
+@on_input_device
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Hinges between every target class (listed up to the first -1) and every other class."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
@@ -546,7 +546,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 def _on_host(x):
     """Lengths or labels, whatever they were given as, as a NumPy array."""
-    return host(raw_of(x)) if isinstance(x, (Tensor, Array)) else np.asarray(x)
+    return to_cpu(raw_of(x)) if isinstance(x, (Tensor, Array)) else np.asarray(x)
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -576,12 +576,12 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         extended[i, 1 : 2 * len(row) : 2] = row
     may_skip = np.zeros((batch, width), bool)
     may_skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
-    emissions = logits.gather(2, beside(np.broadcast_to(extended, (steps, batch, width)).copy(), logits))
+    emissions = logits.gather(2, on_device_of(np.broadcast_to(extended, (steps, batch, width)).copy(), logits))
     low = -1e30  # stands for log(0), so that no gradient is NaN
     first = np.full((batch, width), False)
     first[:, :2] = True
-    alpha = where(beside(first, logits), emissions[0], low)
-    skip = beside(may_skip, logits)
+    alpha = where(on_device_of(first, logits), emissions[0], low)
+    skip = on_device_of(may_skip, logits)
     history = [alpha]
     for t in range(1, steps):
         shifted = cat([alpha[:, :1] * 0 + low, alpha[:, :-1]], 1)
@@ -602,7 +602,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     elif bool(impossible.any()):
         loss = where(impossible, math.inf, loss)
     if reduction == "mean":
-        return (loss / beside(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype), loss)).mean()
+        return (loss / on_device_of(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype), loss)).mean()
     loss = loss.squeeze(0) if single and reduction == "none" else loss
     return _reduce(loss, reduction)
 

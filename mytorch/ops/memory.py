@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from .._array import Array, as_raw, at_inputs
+from .._array import Array, as_raw, on_input_device
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
 from .creation import _raw
-from .indexing import host
+from .indexing import to_cpu
 from .inplace import check_writable, overwrite
 from .movement import as_shape, split
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def resize_(self, *sizes, memory_format=None):
     """Give self another shape in place; elements that are new are not initialised.
 
@@ -60,7 +60,7 @@ def apply_(self, callable):
     """Replace every element by callable(element), on the CPU; slow."""
     check_writable(self, "apply_")
     raw = _raw(self)
-    found = host(raw)
+    found = to_cpu(raw)
     raw[...] = to_device(np.vectorize(callable, otypes=[raw.dtype])(found) if raw.size else found, device_of(raw))
     return self
 
@@ -70,14 +70,14 @@ def map_(self, tensor, callable):
     """Replace every element by callable(own element, tensor's element); slow."""
     check_writable(self, "map_")
     raw = _raw(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(host(raw), host(_raw(tensor)))
+    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(_raw(tensor)))
     raw[...] = to_device(found, device_of(raw))
     (self if isinstance(self, Array) else self._data)._bump()
     return self
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def fill_diagonal_(self, fill_value, wrap=False):
     """Write a value along the diagonal."""
     raw = _raw(self)
@@ -189,7 +189,7 @@ def is_set_to(self, tensor):
 def map2_(self, x, y, callable):
     """Replace every element by callable(own element, x's element, y's element); slow."""
     raw = _raw(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(host(raw), host(_raw(x)), host(_raw(y)))
+    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(_raw(x)), to_cpu(_raw(y)))
     raw[...] = to_device(found, device_of(raw))
     return self
 

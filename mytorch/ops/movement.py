@@ -5,7 +5,7 @@ import operator
 
 from .._array import Array, Size
 from ..backend import address, is_raw
-from ..errors import kind
+from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import _owner, op
@@ -69,7 +69,7 @@ def view(input, *shape, **named):
     Raises:
         RuntimeError: the strides don't allow it; `reshape` copies then.
     """
-    from .. import dtypes
+    from ..base import dtypes
 
     if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
         return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))

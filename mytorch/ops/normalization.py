@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from .._array import at_inputs
+from .._array import on_input_device
 from ..backend import Namespace, xp_of
-from ..dtypes import as_dtype, finfo, float32, promote_types
+from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -281,7 +281,7 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 _batch_norm.vjp(_batch_norm_vjp)
 
 
-@at_inputs
+@on_input_device
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
 

@@ -9,8 +9,8 @@ import functools
 import inspect
 import warnings
 
-from ..autograd.mode import get_mode
-from ..dtypes import TYPE_WORDS
+from ..base.dtypes import TYPE_WORDS
+from ..graph.mode import get_mode
 
 
 def write_out(result, out, name):

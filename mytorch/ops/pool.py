@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
-from .._array import at_inputs
+from .._array import on_input_device
 from ..backend import xp_of
 from ..tensor import Tensor
 from .conv import several, tap_slices, taps
 from .core import op
-from .indexing import beside
+from .indexing import on_device_of
 from .movement import stack
 from .precision import in_precision
 from .random import rand
@@ -141,7 +141,7 @@ def _batched(input, d, name):
 def _max_pooling(d):
     name = f"max_pool{d}d"
 
-    @at_inputs
+    @on_input_device
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
         stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
@@ -311,7 +311,7 @@ def averaging_matrix(n, out):
 
 
 @in_precision(None)
-@at_inputs
+@on_input_device
 def along(input, axis, matrix):
     """A (out, n) matrix applied along one axis, which becomes `out` long."""
     raw = input._data._array
@@ -371,7 +371,7 @@ def _uneven_max(input, sizes, d):
         part = input[(..., *window)].reshape(*lead, -1)
         best = part.max(-1)
         values.append(best.values)
-        places.append(beside(numbers[window].reshape(-1), input)[best.indices])
+        places.append(on_device_of(numbers[window].reshape(-1), input)[best.indices])
     return stack(values, -1).reshape(*lead, *sizes), stack(places, -1).reshape(*lead, *sizes)
 
 
@@ -439,7 +439,7 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
 def _fractional_pooling(d):
     name = f"fractional_max_pool{d}d"
 
-    @at_inputs
+    @on_input_device
     def fractional_with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
     ):

@@ -9,7 +9,7 @@ begins, its inputs are cast, and what it is made of runs as if there were no aut
 
 import functools
 
-from ..autograd.mode import get_mode
+from ..graph.mode import get_mode
 
 
 def in_precision(wanted, inside=False):

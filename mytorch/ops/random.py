@@ -10,14 +10,13 @@ A generator's state is these three numbers.
 """
 
 import math
-from functools import cache
-from importlib import import_module
 
 import numpy as np
 
-from .. import capturing, config, dtypes, philox
-from .._array import Array, at_inputs
-from ..backend import CPU, as_device, assign, device_count, on, pinned, to_device
+from .._array import Array, on_input_device
+from ..backend import CPU, as_device, assign, device_count, on, philox, pinned, to_device
+from ..base import capturing, dtypes
+from ..kernels.registry import RANDOM
 from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
@@ -326,18 +325,7 @@ def _memory_for_state(device):
 
 def _maker():
     """Where numbers on a GPU are made: the kernels' module where Triton runs and may be used, else `philox`."""
-    if config.fused_policy.get() is False:
-        return philox
-    return _kernels() or philox
-
-
-@cache
-def _kernels():
-    try:
-        module = import_module("mytorch.kernels.triton.random")
-    except ImportError:
-        return None
-    return module if import_module("mytorch.kernels.launch").why_not() is None else None
+    return RANDOM.allowed("cuda") or philox
 
 
 default_generator = Generator()
@@ -597,7 +585,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     raw, source = _drawn(self, generator)
@@ -605,7 +593,7 @@ def bernoulli_(self, p=0.5, *, generator=None):
     return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
 
 
-@at_inputs
+@on_input_device
 def bernoulli_mask(like, shape, p):
     """A raw dropout mask: 0 with probability p, else 1 / (1 - p), in like's dtype and on its device."""
     array = like._data
@@ -617,7 +605,7 @@ def bernoulli_mask(like, shape, p):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def bernoulli(input, p=None, *, generator=None):
     """1 with the probability that input holds (or p, if given), else 0, in input's dtype."""
     raw, source = _drawn(input, generator)
@@ -626,7 +614,7 @@ def bernoulli(input, p=None, *, generator=None):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def multinomial(input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
 
@@ -683,7 +671,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def exponential_(self, lambd=1.0, *, generator=None):
     """Fill in place with exponential numbers of the given rate."""
     raw, source = _drawn(self, generator)
@@ -692,7 +680,7 @@ def exponential_(self, lambd=1.0, *, generator=None):
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def geometric_(self, p, *, generator=None):
     """Fill in place with the number of trials up to the first success of probability p.
 
@@ -710,7 +698,7 @@ def geometric_(self, p, *, generator=None):
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     """Fill in place with Cauchy numbers."""
     raw, source = _drawn(self, generator)
@@ -720,14 +708,14 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
 
 
 @public(function=False, inplace=False)
-@at_inputs
+@on_input_device
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
     """Fill in place with exp of normal numbers."""
     raw, source = _drawn(self, generator)
     return _fill(self, np.exp(source.normal(raw.shape, raw.dtype, mean, std)), "log_normal_")
 
 
-@at_inputs
+@on_input_device
 def standard_gamma(shape_parameter, generator=None):
     """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
     raw, source = _drawn(shape_parameter, generator)
@@ -735,7 +723,7 @@ def standard_gamma(shape_parameter, generator=None):
 
 
 @public(inplace=False, method=False)
-@at_inputs
+@on_input_device
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
@@ -745,7 +733,7 @@ def poisson(input, generator=None):
 
 
 @public(inplace=False, method=False)
-@at_inputs
+@on_input_device
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)

@@ -6,9 +6,9 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import dtypes
 from .._array import Array
-from ..errors import kind
+from ..base import dtypes
+from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import op

@@ -11,7 +11,7 @@ import numpy as np
 from .conv import several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
-from .indexing import beside
+from .indexing import on_device_of
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
@@ -282,7 +282,7 @@ def affine_grid(theta, size, align_corners=False):
 
     grids = np.meshgrid(*(axis(c) for c in spatial), indexing="ij")
     base = np.stack([*reversed(grids), np.ones_like(grids[0])], -1).reshape(1, -1, d + 1)
-    points = beside(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype), theta)
+    points = on_device_of(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype), theta)
     return (points @ theta.transpose(1, 2)).reshape(n, *spatial, d)
 
 

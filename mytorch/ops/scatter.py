@@ -4,13 +4,13 @@ import functools
 
 import numpy as np
 
-from .._array import at_inputs
+from .._array import on_input_device
 from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
-from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros, beside, host
+from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros, on_device_of, to_cpu
 from .inplace import adopt, check_writable
 from .movement import cat
 from .precision import in_precision
@@ -75,7 +75,7 @@ def _checked(input, dim, index, name):
 def on_numbers_too(function):
     """An index function that takes 0-d tensors, as PyTorch does, by way of vectors of one element."""
 
-    @at_inputs
+    @on_input_device
     @functools.wraps(function)
     def wrapped(input, dim, index, *args, **kwargs):
         if input.ndim:
@@ -152,7 +152,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 
 def _products(input, src, index, dim, touched, include_self):
     """Each element times what arrives there: the arrivals in a row, filled up with ones, and `prod` over rows."""
-    index = host(index)
+    index = to_cpu(index)
     grid = np.broadcast_arrays(*_grid(np, index, dim), index)[:-1]
     target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1) if index.size else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
@@ -161,7 +161,7 @@ def _products(input, src, index, dim, touched, include_self):
     table = np.full((input.numel(), int(counts.max(initial=0))), src.numel())
     if len(target):
         table[target[order], column] = order
-    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[beside(table, src)]
+    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[on_device_of(table, src)]
     first = input if include_self else where(touched, 1, input).to(input.dtype)
     return cat([first.reshape(input.numel(), 1), row], 1).prod(1).reshape(input.shape).to(input.dtype)
 
@@ -243,7 +243,7 @@ def index_fill(input, dim, index, value):
     return where(Tensor._wrap(mask.reshape(shape)), value, input)
 
 
-@at_inputs
+@on_input_device
 def index_put_(self, indices, values, accumulate=False):
     """self[indices] = values in place, or += with every repetition counted."""
     where_ = tuple(i if i is not None else slice(None) for i in indices)
@@ -317,7 +317,7 @@ def take_along_dim(input, indices, dim=None):
 
 
 @public()
-@at_inputs
+@on_input_device
 def masked_scatter(input, mask, source):
     """input with the elements of source, in order, where the mask is True."""
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from .. import dtypes
-from .._array import Array, at_inputs
+from .._array import Array, on_input_device
 from ..backend import address, ndarray, xp_of
+from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import _owner, op
 from .creation import arange
-from .indexing import _index, _put_index, _raw, host
+from .indexing import _index, _put_index, _raw, to_cpu
 from .movement import as_shape, cat, flip, split, stack, transpose
 from .movement import squeeze as _squeeze
 from .movement import t as _t
@@ -286,7 +286,7 @@ def flipud(input):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Each element (or slice along `dim`) repeated in place, a number of times or one number for each."""
     if repeats is None:  # repeat_interleave(repeats): the indices themselves
@@ -297,7 +297,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     n = input.shape[d]
     if isinstance(repeats, (list, tuple)):
         repeats = np.asarray(repeats)
-    times = np.asarray(host(_raw(repeats)) if isinstance(repeats, (Tensor, Array)) else repeats)
+    times = np.asarray(to_cpu(_raw(repeats)) if isinstance(repeats, (Tensor, Array)) else repeats)
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):
@@ -490,7 +490,7 @@ def argwhere(input):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def unravel_index(indices, shape):
     """Flat positions as a tuple of indices, one tensor for each axis."""
     raw = _raw(indices)

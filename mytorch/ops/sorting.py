@@ -7,15 +7,15 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import dtypes
-from .._array import at_inputs
+from .._array import on_input_device
 from ..backend import xp_of
+from ..base import dtypes
 from ..tensor import Tensor
 from .bind import public
 from .complex import complex as complex_of
 from .core import op
 from .elementwise import cast, isnan, where
-from .indexing import _raw, beside, host
+from .indexing import _raw, on_device_of, to_cpu
 from .movement import cat, stack
 from .precision import in_precision
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm, wide
@@ -108,11 +108,11 @@ _cumprod.grad(input=_cumprod_grad)
 
 
 def _running(name, better):
-    @at_inputs
+    @on_input_device
     def running(input, dim):
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
-            return _pairs[name](input.clone(), beside(np.zeros((), np.int64), input))
+            return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
         xp = xp_of(_raw(input))
         raw = xp.moveaxis(_raw(input), d, 0)
         place = xp.zeros(raw.shape, np.int64)
@@ -199,17 +199,17 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def mode(input, dim=-1, keepdim=False):
     """The most frequent element along `dim` (the smallest of several) and the last place it has."""
     d = normalize_dim(dim, input.ndim)
-    raw = np.moveaxis(np.atleast_1d(host(_raw(input))), d, -1)
+    raw = np.moveaxis(np.atleast_1d(to_cpu(_raw(input))), d, -1)
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
         values, counts = np.unique(row, return_counts=True)
         places[i] = np.flatnonzero(row == values[np.argmax(counts)])[-1]
-    indices = beside(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
+    indices = on_device_of(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
     x = input.reshape(1) if input.ndim == 0 else input
     values = x.gather(d, indices)
     if not keepdim or input.ndim == 0:
@@ -230,7 +230,7 @@ def _quantile_shares(q, interpolation):
         raise RuntimeError(
             f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    raw_q = np.atleast_1d(np.asarray(host(_raw(q)) if hasattr(q, "_data") else q, np.float64))
+    raw_q = np.atleast_1d(np.asarray(to_cpu(_raw(q)) if hasattr(q, "_data") else q, np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return ways[interpolation], raw_q
@@ -319,7 +319,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def bincount(input, weights=None, minlength=0):
     """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights."""
     raw = _raw(input)
@@ -332,29 +332,29 @@ def bincount(input, weights=None, minlength=0):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def histc(input, bins=100, min=0, max=0):
     """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
-    raw = host(_raw(input)).reshape(-1)
+    raw = to_cpu(_raw(input)).reshape(-1)
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
-    return beside(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype), input)
+    return on_device_of(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype), input)
 
 
 @public(inplace=False)
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """(counts, edges) of a histogram; bins is a number or the edges."""
-    raw = host(_raw(input)).reshape(-1)
-    edges = host(_raw(bins)) if hasattr(bins, "_data") else bins
-    weights = None if weight is None else host(_raw(weight)).reshape(-1)
+    raw = to_cpu(_raw(input)).reshape(-1)
+    edges = to_cpu(_raw(bins)) if hasattr(bins, "_data") else bins
+    weights = None if weight is None else to_cpu(_raw(weight)).reshape(-1)
     counts, edges = np.histogram(raw, bins=edges, range=range, weights=weights, density=density)
     pair = namedtuple("histogram", ("hist", "bin_edges"))
-    return pair(beside(counts.astype(raw.dtype), input), beside(edges.astype(raw.dtype), input))
+    return pair(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
 
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
-@at_inputs
+@on_input_device
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted."""
     seq = _raw(sorted_sequence)
@@ -380,25 +380,25 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came."""
-    raw = host(_raw(input))
+    raw = to_cpu(_raw(input))
     values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     return _chosen(input, values, inverse.reshape(shape), counts, return_inverse, return_counts)
 
 
 def _chosen(input, values, inverse, counts, return_inverse, return_counts):
-    out = [beside(values, input)]
+    out = [on_device_of(values, input)]
     if return_inverse:
-        out.append(beside(inverse.astype(np.int64), input))
+        out.append(on_device_of(inverse.astype(np.int64), input))
     if return_counts:
-        out.append(beside(counts.astype(np.int64), input))
+        out.append(on_device_of(counts.astype(np.int64), input))
     return tuple(out) if len(out) > 1 else out[0]
 
 
 @public(inplace=False)
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements (or slices) without those that equal the one before."""
-    raw = host(_raw(input))
+    raw = to_cpu(_raw(input))
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), -1)
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)

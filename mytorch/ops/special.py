@@ -5,13 +5,13 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import dtypes
-from .. import special as numeric
-from .._array import at_inputs
+from .._array import on_input_device
+from ..backend import numeric as numeric
 from ..backend import xp_of
-from ..errors import kind
+from ..base import dtypes
+from ..base.errors import kind
 from ..tensor import Tensor
-from .bind import PUBLIC, public
+from .bind import public
 from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
@@ -252,7 +252,7 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
     raw = input._data._array
@@ -272,7 +272,7 @@ def float_power(input, exponent):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def signbit(input):
     """True where the sign bit is set."""
     if not input.dtype.is_floating_point:
@@ -300,7 +300,7 @@ def isreal(input):
 
 
 @public(inplace=False)
-@at_inputs
+@on_input_device
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements
@@ -367,34 +367,3 @@ def _entr(input):
     """-input * log(input), 0 at 0, -infinity below."""
     input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     return where(input == 0, 0.0, where(input < 0, -math.inf, -input * log.caller(where(input > 0, input, 1.0))))
-
-
-def special_functions():
-    """The functions of the `special` module, by name."""
-    names = (
-        "erf",
-        "erfc",
-        "erfinv",
-        "exp2",
-        "expm1",
-        "log1p",
-        "digamma",
-        "polygamma",
-        "logit",
-        "sinc",
-        "xlogy",
-        "i0",
-        "round",
-        "softmax",
-        "log_softmax",
-        "logsumexp",
-    )
-    table = {n: PUBLIC[n] for n in names if n in PUBLIC}
-    table.update(
-        gammaln=lgamma.caller, psi=digamma.caller, expit=PUBLIC["sigmoid"], multigammaln=mvlgamma, entr=_entr,
-        ndtr=lambda x: (erfc.caller(x * -math.sqrt(0.5))) * 0.5, ndtri=_ndtri,
-        log_ndtr=_log_ndtr, i0e=i0e.caller, i1=i1.caller, i1e=i1e.caller, zeta=_zeta.caller,
-        gammainc=igamma.caller, gammaincc=igammac.caller,
-        xlog1py=lambda x, y: PUBLIC["xlogy"](x, y + 1), erfcx=_erfcx.caller,
-    )  # fmt: skip
-    return table

@@ -7,12 +7,12 @@ another name adds it here.
 
 import numpy as np
 
-from .. import dtypes
 from .._array import Array
-from ..autograd import engine
-from ..autograd.mode import enable_grad
-from ..autograd.node import Port
 from ..backend import xp_of
+from ..base import dtypes
+from ..graph import engine
+from ..graph.mode import enable_grad
+from ..graph.node import Port
 from ..tensor import Tensor
 from . import activation, creation, elementwise, indexing, linalg, movement, reduction
 from . import complex as complex_
@@ -149,8 +149,8 @@ class TensorNamespace:
 
 
 _names = {
-    "add": elementwise.plus.caller, "subtract": elementwise.minus.caller, "multiply": elementwise.mul.caller,
-    "true_divide": elementwise.true_divide.caller, "exp": elementwise.exp.caller, "log": elementwise.log.caller,
+    "add": elementwise._add.caller, "subtract": elementwise._sub.caller, "multiply": elementwise.mul.caller,
+    "true_divide": elementwise._div.caller, "exp": elementwise.exp.caller, "log": elementwise.log.caller,
     "sqrt": elementwise.sqrt.caller, "sin": elementwise.sin.caller, "cos": elementwise.cos.caller,
     "abs": elementwise.abs.caller, "absolute": elementwise.abs.caller,
     "erf": elementwise.erf.caller, "square": elementwise.square.caller, "maximum": elementwise.maximum.caller,
@@ -196,7 +196,7 @@ class RecordedArithmetic:
 
     @staticmethod
     def formulas(node, g):
-        if node.plan.rule.replays:
+        if node.plan.implementation.replays:
             return _replay(node, g)
         saved, plan = _attached(node), node.plan
         if plan.vjp is not None:
@@ -221,12 +221,16 @@ class RecordedArithmetic:
         return g if isinstance(g, Tensor) else Tensor._wrap(engine.raw.unwrap(g))
 
     @staticmethod
+    def stack(rows):
+        return movement.stack(list(rows))
+
+    @staticmethod
     def constant(raw):
         return Tensor._wrap(raw)
 
     @staticmethod
     def into_leaf(leaf, g, owned):
-        leaf.grad = g if leaf.grad is None else elementwise.plus.caller(g, leaf.grad)
+        leaf.grad = g if leaf.grad is None else elementwise._add.caller(g, leaf.grad)
         leaf.run_post_hooks()
 
 
@@ -299,7 +303,7 @@ def _replay(node, g):
         roots = [(o._edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
     else:
         roots = [(out._edge, g)]
-    found = engine.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, ways=engine.recorded)
+    found = engine.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=engine.recorded)
     return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
 
 

@@ -74,7 +74,7 @@ class Adafactor(Optimizer):
 
 
 def _eps(raw_dtype):
-    from ..dtypes import finfo, from_numpy
+    from ..base.dtypes import finfo, from_numpy
 
     return finfo(from_numpy(raw_dtype)).eps
 

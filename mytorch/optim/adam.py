@@ -3,11 +3,11 @@
 import math
 
 from ..backend import xp_of
-from .optimizer import adam_kernel, check_flags, check_range, count_step, in_cache, number, zeros_for
-from .together import OneLaunch
+from .optimizer import adam_kernel, cache_chunks, check_flags, check_range, count_step, number, zeros_for
+from .together import FusedOptimizer
 
 
-class Adam(OneLaunch):
+class Adam(FusedOptimizer):
     """Adaptive moments: steps along m / (sqrt(v) + eps), both running means corrected for their start.
 
     Args:
@@ -65,7 +65,7 @@ class Adam(OneLaunch):
     def update_together(self, together):
         group = together.group
         names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        for state, members in together.by_count():
+        for state, members in together.by_step():
             together.module.adamw(
                 together.table(members, *(together.moments(name, members) for name in names)), state,
                 tuple(number(b) for b in group["betas"]), group["eps"], group["weight_decay"],
@@ -85,7 +85,7 @@ class Adam(OneLaunch):
         if kernel is not None:
             kernel(arrays, betas, group["eps"], shrink, pull, step_size, root)
             return
-        for piece in in_cache(arrays):
+        for piece in cache_chunks(arrays):
             _step(
                 xp_of(p),
                 *piece,

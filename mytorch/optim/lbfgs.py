@@ -4,8 +4,8 @@ import math
 from collections import namedtuple
 
 from .._array import Array
-from ..autograd.mode import enable_grad, no_grad
 from ..backend import device_guard, xp_of
+from ..graph.mode import enable_grad, no_grad
 from ..tensor import Tensor
 from .optimizer import Optimizer, check_range, number
 

@@ -2,10 +2,10 @@
 
 from ..backend import xp_of
 from .optimizer import check_flags, check_range, number, zeros_for
-from .together import OneLaunch
+from .together import FusedOptimizer
 
 
-class Lion(OneLaunch):
+class Lion(FusedOptimizer):
     """Steps of equal size in the direction of the sign of a running mean: p -= lr * sign(beta1 * m + (1 - beta1) * g).
 
     The learning rate should be 3 to 10 times smaller, and the weight decay as much larger, than AdamW's.

@@ -3,7 +3,7 @@
 import math
 
 from ..backend import xp_of
-from ..dtypes import bfloat16
+from ..base.dtypes import bfloat16
 from .optimizer import Optimizer, check_range, number, zeros_for
 
 

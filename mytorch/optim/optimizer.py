@@ -13,11 +13,12 @@ from itertools import chain
 
 import numpy as np
 
-from .. import backend, capturing
 from .._array import Array
-from ..autograd.mode import enable_grad, no_grad
-from ..backend import follow, numpy_ns, staying, xp_of
-from ..errors import kind
+from ..backend import gpu, numpy_ns, restore_device, set_device_of, xp_of
+from ..base import capturing
+from ..base.errors import kind
+from ..graph.mode import enable_grad, no_grad
+from ..kernels.registry import Kernels, device_type
 from ..tensor import RemovableHandle, Tensor
 
 
@@ -170,8 +171,8 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                if backend.several and group["params"]:
-                    follow(group["params"][0]._data._array)
+                if gpu.several_gpus and group["params"]:
+                    set_device_of(group["params"][0]._data._array)
                 self.update_group(group)
         return loss
 
@@ -191,8 +192,8 @@ class Optimizer:
             if grad is None:
                 continue
             raw, g = p._data._array, (grad._data if isinstance(grad, Tensor) else grad)._array
-            if backend.several:
-                follow(raw)
+            if gpu.several_gpus:
+                set_device_of(raw)
             if group.get("maximize"):
                 g = -g
             if self.complex_as_real and raw.dtype.kind == "c":
@@ -340,7 +341,7 @@ def _with_hooks(step):
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                     )
                 given, kwargs = changed
-            with staying():
+            with restore_device():
                 out = step(*given, **kwargs)
             for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
                 hook(self, given, kwargs)
@@ -462,7 +463,7 @@ def check_flags(optimizer, *, lr=None, betas=(), foreach=None, fused=None, captu
 CHUNK = 1 << 16  # elements: what one update reads and writes of them fits a second-level cache
 
 
-def in_cache(arrays):
+def cache_chunks(arrays):
     """Yield flat pieces of equally shaped arrays, small enough to stay in cache through several passes."""
     first = arrays[0]
     if first.size <= CHUNK or not all(a.flags.c_contiguous for a in arrays) or xp_of(first) is not numpy_ns:
@@ -473,23 +474,10 @@ def in_cache(arrays):
         yield [a[start : start + CHUNK] for a in flat]
 
 
-_kernels = {}
+ADAM = Kernels("Adam", cpu="mytorch.kernels.numba.adam")
 
 
-def adam_kernel(arrays, asked):
-    """The compiled Adam step if it can run on these arrays, else None; `asked` warns about that once."""
-    if "adam" not in _kernels:
-        try:
-            from ..kernels.numba import adam as module
-        except ImportError as error:
-            module = f"{error.name} is not installed"
-        _kernels["adam"] = module
-    module = _kernels["adam"]
-    if not isinstance(module, str):
-        if module.accepts(arrays):
-            return module.step
-        module = "the kernel takes contiguous float32 arrays on the CPU only"
-    if asked and ("warned", module) not in _kernels:
-        _kernels["warned", module] = True
-        warnings.warn(f"fused=True: Adam uses the reference because {module}.", UserWarning, stacklevel=4)
-    return None
+def adam_kernel(arrays, fused):
+    """The compiled Adam step if it can run on these arrays, else None."""
+    module = ADAM.find(device_type(arrays[0]), fused, (arrays,), {})
+    return None if module is None else module.step

@@ -3,10 +3,10 @@
 from .._array import Array
 from ..backend import xp_of
 from .optimizer import check_flags, check_range, number
-from .together import OneLaunch
+from .together import FusedOptimizer
 
 
-class SGD(OneLaunch):
+class SGD(FusedOptimizer):
     """p -= lr * d, where d is the gradient, with weight decay, and with momentum its running sum.
 
     Args:

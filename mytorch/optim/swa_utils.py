@@ -7,8 +7,8 @@ import itertools
 import math
 from copy import deepcopy
 
-from ..autograd.mode import no_grad
-from ..dtypes import int64
+from ..base.dtypes import int64
+from ..graph.mode import no_grad
 from ..nn.module import Module
 from ..nn.normalization import _BatchNorm
 from ..ops.creation import tensor

@@ -9,20 +9,14 @@ into a CUDA graph, and where a GradScaler leaves its verdict on the GPU, it stay
 themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the host.
 """
 
-import importlib
-import warnings
-
 import numpy as np
 
-from .. import capturing, config
 from .._array import Array
-from ..backend import device_of, ndarray, xp_of
+from ..backend import ndarray, xp_of
+from ..base import capturing
+from ..kernels.registry import multi_tensor
 from ..tensor import Tensor
 from .optimizer import Optimizer, count_step, number, zeros_for
-
-_module = None
-_problem = None
-_warned = set()
 
 
 def is_host(raw):
@@ -30,35 +24,7 @@ def is_host(raw):
     return isinstance(raw, ndarray)
 
 
-def multi_kernels(raws, fused=None):
-    """The kernels' module if these raw arrays lie on a GPU and it can take them, else None.
-
-    `fused` is True (warn once, with the reason, where it can't), False (None at once) or None (the policy of `config`).
-    """
-    global _module, _problem
-    asked = config.fused_policy.get() if fused is None else fused
-    if asked is False or not raws or is_host(raws[0]):
-        return None
-    if _module is None and _problem is None:
-        try:
-            _module = importlib.import_module("mytorch.kernels.triton.multi")
-            _problem = importlib.import_module("mytorch.kernels.launch").why_not()
-        except ImportError as error:
-            _problem = f"{error.name} is not installed"
-    reason = _problem
-    if reason is None:
-        dtype, where = raws[0].dtype, device_of(raws[0])
-        known = dtype.name in ("float32", "float16", "bfloat16")
-        if known and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is where for r in raws):
-            return _module
-        reason = "the arrays have gaps, several dtypes or devices, or float64 elements"
-    if fused is True and reason not in _warned:
-        _warned.add(reason)
-        warnings.warn(f"fused=True: parameters are updated one by one because {reason}.", UserWarning, stacklevel=4)
-    return None
-
-
-class Live:
+class DeviceState:
     """The numbers of a step that stay in device memory.
 
     Attributes:
@@ -88,7 +54,7 @@ class Live:
         self.guarded = found is not None
 
 
-class Together:
+class FusedGroup:
     """A group whose parameters one launch can update: float32 ones, as their moments are then, with contiguous gradients of
     one dtype.
 
@@ -112,11 +78,11 @@ class Together:
             return None
         params = [p for p in group["params"] if p.grad is not None]
         raws = [p._data._array for p in params]
-        module = multi_kernels(raws, group.get("fused"))
+        module = multi_tensor(raws, group.get("fused"))
         if module is None or raws[0].dtype != np.float32:
             return None
         grads = [(p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array for p in params]
-        if multi_kernels(grads, group.get("fused")) is None or any(
+        if multi_tensor(grads, group.get("fused")) is None or any(
             g.shape != r.shape for g, r in zip(grads, raws, strict=True)
         ):
             return None
@@ -153,7 +119,7 @@ class Together:
             or optimizer._found_inf is not None
         )
 
-    def by_count(self):
+    def by_step(self):
         """(device state, indices of parameters) for each number of steps that parameters have behind them, raised by one."""
         optimizer, lr = self.optimizer, number(self.group["lr"])
         states = [optimizer.state[p] for p in self.params]
@@ -167,7 +133,7 @@ class Together:
             for live, state in zip(known, states, strict=True)
         ]
         for age, members in _alike(ages):
-            live = age if isinstance(age, Live) else self._new_live(lr, age)
+            live = age if isinstance(age, DeviceState) else self._new_live(lr, age)
             for i in members:
                 states[i]["step"] = live.step
             optimizer._live[id(live.step)] = live
@@ -194,7 +160,7 @@ class Together:
 
     def _new_live(self, lr, step):
         self._refuse_first()
-        return Live(self.module, self.xp, lr, step)
+        return DeviceState(self.module, self.xp, lr, step)
 
     def _refuse_first(self):
         capturing.refuse(
@@ -234,7 +200,7 @@ def _alike(keys):
     return found.items()
 
 
-class OneLaunch(Optimizer):
+class FusedOptimizer(Optimizer):
     """An optimizer that can update a group in one launch: it defines `update_together(together)` besides `update`."""
 
     takes_found_inf = True
@@ -245,7 +211,7 @@ class OneLaunch(Optimizer):
 
     def update_group(self, group):
         """Update one group, by one launch or a parameter at a time; not at all if a GradScaler has found an overflow."""
-        together = Together.of(self, group)
+        together = FusedGroup.of(self, group)
         if together is not None:
             self.update_together(together)
             together.finish()

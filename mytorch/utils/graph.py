@@ -5,7 +5,7 @@
 The language: https://graphviz.org/doc/info/lang.html
 """
 
-from ..autograd.node import Leaf
+from ..graph.node import Leaf
 from ..tensor import Tensor
 
 

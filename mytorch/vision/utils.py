@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from ..ops.creation import full
 from ..ops.movement import cat, stack
 from ..tensor import Tensor

@@ -205,11 +205,11 @@ def test_no_grad_nests_and_is_per_thread():
         assert not mytorch.is_grad_enabled()
         with mytorch.enable_grad():
             assert mytorch.is_grad_enabled()
-        elsewhere = []
-        thread = threading.Thread(target=lambda: elsewhere.append(mytorch.is_grad_enabled()))
+        other_device = []
+        thread = threading.Thread(target=lambda: other_device.append(mytorch.is_grad_enabled()))
         thread.start()
         thread.join()
-        assert elsewhere == [True]
+        assert other_device == [True]
     assert mytorch.is_grad_enabled()
 
 

@@ -88,7 +88,7 @@ def test_memory_is_let_go_when_copies_are_done():
     for _ in range(5):
         mytorch.ones(10, pin_memory=True).to("cuda", non_blocking=True)
         cuda.synchronize()
-    assert len(backend._in_flight) <= 1
+    assert len(backend.copies._in_flight) <= 1
 
 
 def test_a_blocking_copy_may_be_overwritten():

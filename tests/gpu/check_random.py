@@ -198,7 +198,7 @@ def test_draws_beyond_what_a_call_counts_are_new():
 
 
 def test_while_a_graph_is_captured_a_state_must_be_there():
-    from mytorch import capturing
+    from mytorch.base import capturing
 
     ready = mytorch.Generator("cuda").manual_seed(3)
     capturing.current = capturing.Capture(recording=True)

@@ -11,8 +11,8 @@ import pytest
 
 import mytorch
 from mytorch import nn, optim
+from mytorch.base.errors import CaptureError
 from mytorch.cuda import CUDAGraph, graph, make_graphed_callables
-from mytorch.errors import CaptureError
 from mytorch.nn import functional as F
 
 HERE = mytorch.get_default_device().type == "cuda"

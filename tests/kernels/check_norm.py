@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mytorch.dtypes import from_numpy as dtype_of
+from mytorch.base.dtypes import from_numpy as dtype_of
 from mytorch.kernels.triton import (
     add_layer_norm,
     add_rms_norm,

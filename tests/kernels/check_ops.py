@@ -15,9 +15,9 @@ if COMPILE_ONLY:
     pytest.skip("needs results", allow_module_level=True)
 
 FUSED = {
-    name: op.kernels["cuda"].path
+    name: op.kernels.of["cuda"].path
     for name, op in RECORDS.items()
-    if "cuda" in op.kernels and op.kernels["cuda"].path.startswith("mytorch.kernels.triton")
+    if "cuda" in op.kernels.of and op.kernels.of["cuda"].path.startswith("mytorch.kernels.triton")
 }
 
 
@@ -27,16 +27,16 @@ def attached():
     if ON_GPU:
         yield
         return
-    before = {name: RECORDS[name].kernels.get("cpu") for name in FUSED}
+    before = {name: RECORDS[name].kernels.of.get("cpu") for name in FUSED}
     for name, path in FUSED.items():
         RECORDS[name].fuse(cpu=path)
     yield
     for name, kernel in before.items():
         if kernel is None:
-            del RECORDS[name].kernels["cpu"]
+            del RECORDS[name].kernels.of["cpu"]
         else:
-            RECORDS[name].kernels["cpu"] = kernel
-        RECORDS[name].fused_here = "cpu" in RECORDS[name].kernels
+            RECORDS[name].kernels.of["cpu"] = kernel
+        RECORDS[name].fused_here = "cpu" in RECORDS[name].kernels.of
 
 
 def tensor(*shape):
@@ -223,7 +223,7 @@ def test_attention_with_dropout_and_its_second_derivative():
     out = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=True)
     (gq,) = mytorch.autograd.grad(out.sum(), [q], create_graph=True)
     mytorch.autograd.grad(gq.square().sum(), [k])
-    draw = mytorch.ops.attention.draw_mask(mytorch.ops.attention._attention, q, (1, 2, 7, 7), 0.3)
+    draw = mytorch.ops.attention.dropout_mask(mytorch.ops.attention._attention, q, (1, 2, 7, 7), 0.3)
     mask = mytorch.ops.dropout.made(draw, (1, 2, 7, 7), np.dtype(np.float32))
     options = {"causal": True, "scale": 0.3}
     a = mytorch.ops.attention._attention(q, k, v, keep=draw, fused=True, **options)
@@ -281,7 +281,7 @@ def test_one_launch_equals_one_by_one(name, together):
         for step, row in enumerate(grads):
             for i, (p, g) in enumerate(zip(params, row, strict=True)):
                 p.grad = None if step == 0 and i == 2 else g.clone()  # the last one starts a step later
-            assert (together.Together.of(optimizer, optimizer.param_groups[0]) is None) == (fused is False)
+            assert (together.FusedGroup.of(optimizer, optimizer.param_groups[0]) is None) == (fused is False)
             optimizer.step()
         ends.append(params)
     for a, b in zip(*ends, strict=True):

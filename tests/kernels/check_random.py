@@ -1,9 +1,9 @@
-"""Random numbers in Triton's interpreter against `mytorch/philox.py`: the same, bit for bit but for logarithm and sine."""
+"""Random numbers in Triton's interpreter against `mytorch/backend/philox.py`: the same, bit for bit but for logarithm and sine."""
 
 import numpy as np
 import pytest
 
-from mytorch import philox
+from mytorch.backend import philox
 from mytorch.kernels.launch import INTERPRET
 from mytorch.kernels.triton import random
 

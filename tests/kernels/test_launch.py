@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("triton")
 
 from mytorch.kernels import launch as home
+from mytorch.kernels.registry import LazyKernel
 
 
 class Array:
@@ -160,19 +161,11 @@ def test_without_a_driver_ops_run_without_kernels(monkeypatch):
 
     for name, value in (("INTERPRET", False), ("_device", None), ("_trouble", None), ("start", broken)):
         monkeypatch.setattr(home, name, value)
-    kernel = gpu_kernel()
+    kernel = LazyKernel("mytorch.kernels.triton.gelu", "cuda")
     with pytest.warns(UserWarning, match="gcc is missing"):
-        assert kernel.ready() is None
+        assert kernel.load() is None
     assert "gcc is missing" in kernel.problem
     assert home.why_not() == kernel.problem
-
-
-def gpu_kernel():
-    """A record's GPU kernel, not yet loaded."""
-    from mytorch.ops import core
-
-    op = core.RECORDS["gelu"]
-    return core.Kernel(op, "mytorch.kernels.triton.gelu", "cuda")
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")

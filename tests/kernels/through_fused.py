@@ -12,6 +12,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
+from mytorch.kernels import registry
 from mytorch.nn import functional as F
 from mytorch.ops import core
 
@@ -22,12 +23,12 @@ LAUNCHED = []
 def counting(monkeypatch):
     """The names of the kernels that are launched."""
     for record in core.RECORDS.values():
-        if "cuda" in record.kernels:
-            record.kernels["cuda"].ready()
+        if "cuda" in record.kernels.of:
+            record.kernels.of["cuda"].load()
     for name, module in list(sys.modules.items()):
         if name.startswith("mytorch.kernels.triton.") and hasattr(module, "launch"):
             monkeypatch.setattr(module, "launch", _counted(module.launch))
-    core._warned.clear()
+    registry._warned.clear()
     LAUNCHED.clear()
 
 
@@ -202,7 +203,7 @@ def test_the_cpu_says_where_it_has_no_kernel():
         "linear_cross_entropy": lambda: F.linear_cross_entropy(x, x, mytorch.tensor([0, 1, 2], device="cpu"), fused=True),
     }  # fmt: skip
     for name, call in cpu.items():
-        core._warned.clear()
+        registry._warned.clear()
         with pytest.warns(
             UserWarning, match="fused=True: .* uses the reference because there is no kernel for the CPU"
         ) as found:

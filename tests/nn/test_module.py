@@ -301,7 +301,7 @@ def test_fused_true_equals_fused_false():
 @pytest.mark.cpu_only
 def test_fused_true_that_can_not_run_warns_once_and_says_why():
     x = mytorch.randn(8, 8, dtype=mytorch.float64)
-    mytorch.ops.core._warned.clear()
+    mytorch.kernels.registry._warned.clear()
     with pytest.warns(UserWarning, match="fused=True: layer_norm uses the reference because"):
         nn.LayerNorm(8, fused=True).double()(x)
     nn.LayerNorm(8, fused=True).double()(x)  # warnings are errors here: the second time is silent

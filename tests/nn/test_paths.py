@@ -46,10 +46,9 @@ def test_modules_of_pytorch_are_found(torch):
 
 
 def test_paths_lead_to_one_class():
+    from mytorch.nn.modules import Conv2d, Module
     from mytorch.nn.modules.batchnorm import _BatchNorm
     from mytorch.nn.modules.conv import _ConvNd
-
-    from mytorch.nn.modules import Conv2d, Module
     from mytorch.nn.modules.utils import _pair, _single, _triple, consume_prefix_in_state_dict_if_present
 
     nn = mytorch.nn
@@ -75,10 +74,10 @@ def test_sdpa_kernel():
     q = mytorch.randn(1, 2, 4, 8)
     plain = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel(SDPBackend.MATH):
-        assert mytorch.config.fused_policy.get() is False
+        assert mytorch.base.config.fused_policy.get() is False
         math = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
-        assert mytorch.config.fused_policy.get() is not False
+        assert mytorch.base.config.fused_policy.get() is not False
     np.testing.assert_allclose(plain.numpy(), math.numpy(), atol=1e-6)
     with pytest.raises(AssertionError, match="instance of SDPBackend"), sdpa_kernel("math"):
         pass

@@ -35,6 +35,9 @@ def _step_amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull
         p[i] = x - step_size * a / (np.sqrt(c) * root + eps)
 
 
+TAKES = "contiguous float32 arrays on the CPU"
+
+
 def accepts(arrays):
     """Contiguous float32 arrays in host memory, not so small that the call outweighs the passes."""
     return all(type(a) is np.ndarray and a.dtype == np.float32 and a.flags.c_contiguous for a in arrays)

@@ -22,13 +22,22 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ...capturing import is_recording, upload
+from ...backend import device_of
+from ...base.capturing import is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float
 
 PIECE = 4096
 LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(8)  # places in the state
 PLACES = 8
+TAKES = "contiguous arrays of one dtype (float32, float16 or bfloat16) on one device"
+
+
+def accepts(raws):
+    """Whether one launch can take these arrays: see TAKES."""
+    dtype, where = raws[0].dtype, device_of(raws[0])
+    known = dtype.name in ("float32", "float16", "bfloat16")
+    return known and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is where for r in raws)
 
 
 @triton.jit

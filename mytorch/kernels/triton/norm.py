@@ -20,7 +20,7 @@ mean and rstd, one float32 a row. Accumulation: float32; two passes over a row i
 import triton
 import triton.language as tl
 
-from ...dtypes import promote_types
+from ...base.dtypes import promote_types
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, row_blocks, rows_of
 

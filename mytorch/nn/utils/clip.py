@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._array import Array
 from ...backend import device_guard, device_of, to_device, xp_of
-from ...optim.together import multi_kernels
+from ...kernels.registry import multi_tensor
 from ...tensor import Tensor
 
 
@@ -43,7 +43,7 @@ def _total(grads, norm_type):
 def _norm(raws, norm_type):
     """The joint norm of raw arrays on one device."""
     xp = xp_of(raws[0])
-    module = multi_kernels(raws) if norm_type == 2.0 else None
+    module = multi_tensor(raws) if norm_type == 2.0 else None
     if module is not None:  # on a GPU: all of them in one launch
         state = xp.empty(module.PLACES, np.float32)
         module.norm(module.table_of(xp, raws), state, which=0)
@@ -93,7 +93,7 @@ def _scale(grads, scale):
     """Multiply Arrays on one device by a 0-d array there, in place."""
     raws = [g._array for g in grads]
     xp = xp_of(raws[0])
-    module = multi_kernels(raws)
+    module = multi_tensor(raws)
     if module is not None:
         state = xp.empty(module.PLACES, np.float32)
         module.one(state, module.CLIP)[...] = scale
@@ -125,7 +125,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
     grads = _gradients(parameters)
     raws = [g._array for g in grads]
-    module = multi_kernels(raws) if norm_type == 2.0 and not error_if_nonfinite else None
+    module = multi_tensor(raws) if norm_type == 2.0 and not error_if_nonfinite else None
     if module is not None:  # three launches for all of them
         with device_guard(raws[0]):
             xp = xp_of(raws[0])

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ...autograd.mode import no_grad
-from ...dtypes import finfo
+from ...base.dtypes import finfo
+from ...graph.mode import no_grad
 from ...linalg import householder_product, matrix_exp, qr, solve
 from ...ops.creation import eye, zeros_like
 from ...ops.movement import cat

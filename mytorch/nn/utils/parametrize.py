@@ -14,7 +14,7 @@ import copy
 from collections.abc import Sequence
 from contextlib import contextmanager
 
-from ...autograd.mode import no_grad
+from ...graph.mode import no_grad
 from ...tensor import Tensor
 from ..containers import ModuleDict, ModuleList
 from ..parameter import Parameter

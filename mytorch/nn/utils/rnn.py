@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 
 from ...ops.creation import tensor
-from ...ops.indexing import beside, host
+from ...ops.indexing import on_device_of, to_cpu
 from ...ops.movement import cat, stack
 from ...tensor import Tensor
 
@@ -37,7 +37,7 @@ def invert_permutation(permutation):
     """The order that undoes a permutation."""
     if permutation is None:
         return None
-    return beside(np.argsort(host(permutation._data._array), kind="stable"), permutation)
+    return on_device_of(np.argsort(to_cpu(permutation._data._array), kind="stable"), permutation)
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
@@ -49,7 +49,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     Raises:
         RuntimeError: lengths that are not positive, or not sorted though they should be.
     """
-    sizes = np.asarray(host(lengths._data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
+    sizes = np.asarray(to_cpu(lengths._data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
     if sizes.size == 0 or (sizes <= 0).any():
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
@@ -62,8 +62,8 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
                 "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
             )
     else:
-        order = beside(np.argsort(-sizes, kind="stable"), input)
-        sizes = sizes[host(order._data._array)]
+        order = on_device_of(np.argsort(-sizes, kind="stable"), input)
+        sizes = sizes[to_cpu(order._data._array)]
         x = x.index_select(1, order)
     counts = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
     data = cat([x[t, :n] for t, n in enumerate(counts)], 0)

@@ -1,6 +1,6 @@
 """Spectral normalisation by a hook: w / sigma(w), sigma by power iteration. Source: Miyato et al., 2018."""
 
-from ...autograd.mode import no_grad
+from ...graph.mode import no_grad
 from ...linalg import pinv
 from .. import functional as F
 from ..conv import _ConvTranspose

@@ -1,6 +1,6 @@
 """Parameters as one vector, and back."""
 
-from ...autograd.mode import no_grad
+from ...graph.mode import no_grad
 from ...ops.movement import cat
 
 

@@ -3,7 +3,7 @@
 import itertools
 from typing import Generic, TypeVar
 
-from ... import dtypes
+from ...base import dtypes
 from ...ops.creation import as_tensor, empty
 from ...ops.random import Generator, multinomial, randint, randperm
 

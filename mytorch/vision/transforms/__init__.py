@@ -3,6 +3,7 @@
 from . import functional
 from .colour import ColorJitter, Grayscale, RandomGrayscale
 from .compose import Compose, Lambda, RandomApply, RandomChoice, RandomOrder, Transform
+from .conversion import ConvertImageDtype, Normalize, PILToTensor, RandomErasing, Reshape, ToPILImage, ToTensor
 from .functional import InterpolationMode
 from .geometry import (
     CenterCrop,
@@ -14,4 +15,3 @@ from .geometry import (
     RandomVerticalFlip,
     Resize,
 )
-from .kinds import ConvertImageDtype, Normalize, PILToTensor, RandomErasing, Reshape, ToPILImage, ToTensor

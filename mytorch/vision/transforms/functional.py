@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...nn import functional as F
 from ...ops.creation import as_tensor, tensor
 from ...ops.elementwise import where

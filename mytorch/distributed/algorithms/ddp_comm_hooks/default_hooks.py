@@ -1,6 +1,6 @@
 """Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` sends half the bytes."""
 
-from .... import dtypes
+from ....base import dtypes
 from ...collectives import ReduceOp, all_reduce
 from ...process_group import resolve
 

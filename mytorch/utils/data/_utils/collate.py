@@ -10,8 +10,8 @@ from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 
 import numpy as np
 
-from .... import dtypes
 from ...._array import Array
+from ....base import dtypes
 from ....ops.creation import as_tensor, tensor
 from ....ops.movement import stack
 from ....tensor import Tensor

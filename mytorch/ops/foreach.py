@@ -1,9 +1,9 @@
 """The `_foreach_` functions that hand-written optimizers use: one operation over lists of tensors."""
 
-from ..autograd.mode import no_grad
-from ..errors import kind
-from ..ops import METHODS
+from ..base.errors import kind
+from ..graph.mode import no_grad
 from ..tensor import Tensor
+from .bind import METHODS
 
 FUNCTIONS = {}
 

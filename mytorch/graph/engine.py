@@ -23,10 +23,9 @@ from functools import partial
 
 from numpy import asarray, generic
 
-from .. import backend
 from .._array import Array
-from ..backend import device_guard, follow, ndarray, staying, xp_of
-from .node import Leaf, Node, Port, watched
+from ..backend import device_guard, gpu, ndarray, restore_device, set_device_of, xp_of
+from .node import Leaf, Node, Port, node_hooks
 
 
 class RawArithmetic:
@@ -99,16 +98,16 @@ def cast(g, numpy_dtype):
     return g.astype(numpy_dtype)
 
 
-def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True, ways=raw):
+def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True, arithmetic=raw):
     """Walk back from the roots.
 
     Args:
-        roots: pairs (edge, gradient), the gradient raw or, with `ways=recorded`, a Tensor.
+        roots: pairs (edge, gradient), the gradient raw or, with `arithmetic=recorded`, a Tensor.
         keep_graph: do not release what the nodes saved.
         keep_grads: leave on every edge the gradient that it got.
         targets: edges; only what leads to them is run.
         leaves: accumulate into leaves (with targets: into those alone).
-        ways: the arithmetic.
+        arithmetic: `raw` or `recorded`.
 
     Returns:
         {target: gradient} for the targets that were reached.
@@ -118,8 +117,8 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     walks = _walks.__dict__.setdefault("stack", [])
     walks.append(waiting)
     try:
-        with staying():
-            return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
+        with restore_device():
+            return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, arithmetic)
     finally:
         walks.pop()
 
@@ -133,12 +132,12 @@ def current_walk():
     return stack[-1] if stack else None
 
 
-def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways):
+def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, arithmetic):
     grads, owned, found = {}, set(), {}
     for edge, g in roots:
-        if backend.several:
-            follow(raw.unwrap(g))
-        _add(grads, owned, edge, ways.fit(g, edge), False)
+        if gpu.several_gpus:
+            set_device_of(raw.unwrap(g))
+        _add(grads, owned, edge, arithmetic.fit(g, edge), False)
     ready = []
     for edge in waiting:
         if waiting[edge] == 0:
@@ -148,27 +147,27 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
         g = grads.pop(edge, None)
         if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
             g = asarray(g)
-        if backend.several and g is not None:
-            follow(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
+        if gpu.several_gpus and g is not None:
+            set_device_of(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
         kind = type(edge)
         bundle = kind is Node and edge.plan.ports
         if g is not None and not bundle:
             if edge.hooks:
                 for hook in list(edge.hooks.values()):
-                    changed = hook(ways.wrap(g))
+                    changed = hook(arithmetic.wrap(g))
                     if changed is not None:
-                        g = ways.fit(ways.unwrap(changed), edge)
+                        g = arithmetic.fit(arithmetic.unwrap(changed), edge)
                         owned.discard(edge)
             if targets is not None and edge in targets:
                 found[edge] = g
             if (keep_grads or edge.keeps_grad) and kind is not Leaf:
-                _keep(edge, g, ways)
+                _keep(edge, g, arithmetic)
         if kind is Leaf:
             if g is not None and leaves and (targets is None or edge in targets):
-                if watched and edge in watched:
-                    _run_watched(edge, g, ways, lambda g, edge=edge: ways.into_leaf(edge, g, False) or [])
+                if node_hooks and edge in node_hooks:
+                    _run_hooked(edge, g, arithmetic, lambda g, edge=edge: arithmetic.into_leaf(edge, g, False) or [])
                 else:
-                    ways.into_leaf(edge, g, edge in owned)
+                    arithmetic.into_leaf(edge, g, edge in owned)
             continue
         if kind is Port:
             node = edge.node
@@ -185,55 +184,55 @@ def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, ways)
             results = [(parent, None) for parent in edge.parents if parent is not None]
         else:
             edge.check()
-            if watched and edge in watched:
-                results = _run_watched(edge, g, ways, lambda g, edge=edge: _run_node(edge, g, ways))
+            if node_hooks and edge in node_hooks:
+                results = _run_hooked(edge, g, arithmetic, lambda g, edge=edge: _run_node(edge, g, arithmetic))
             else:
-                results = _run_node(edge, g, ways)
+                results = _run_node(edge, g, arithmetic)
             if not keep_graph:
                 edge.release()
         for parent, gp in results:
             if useful is not None and parent not in useful:
                 continue
             if gp is not None:
-                if backend.several:
-                    follow(raw.unwrap(gp))
+                if gpu.several_gpus:
+                    set_device_of(raw.unwrap(gp))
                 wide = False
                 if gp.shape != parent.shape or gp.dtype != parent.dtype:
                     wide = (
-                        ways is raw
+                        arithmetic is raw
                         and not keep_grads
                         and targets is None
                         and parent not in grads
                         and _takes_wide(parent, gp)
                     )
                     if not wide:
-                        gp = ways.fit(gp, parent)
+                        gp = arithmetic.fit(gp, parent)
                 if parent not in grads:
                     grads[parent] = gp
                     if (
-                        ways is raw
+                        arithmetic is raw
                         and (wide or type(parent) is Leaf)
                         and (_is_fresh(gp, g, edge, results) or _is_handed_on(gp, g, edge, owned))
                     ):
                         owned.add(parent)
                 else:
-                    _add(grads, owned, parent, gp, ways is raw)
+                    _add(grads, owned, parent, gp, arithmetic is raw)
             waiting[parent] -= 1
             if not waiting[parent]:
                 ready.append(parent)
     return found
 
 
-def _run_watched(node, g, ways, run):
+def _run_hooked(node, g, arithmetic, run):
     """Run a node between its own hooks, which are given tuples of gradients."""
-    hooks, several = watched[node], isinstance(g, list)
-    given = tuple(None if x is None else ways.wrap(x) for x in (g if several else [g]))
+    hooks, several = node_hooks[node], isinstance(g, list)
+    given = tuple(None if x is None else arithmetic.wrap(x) for x in (g if several else [g]))
     for hook in list(hooks["pre"].values()):
         changed = hook(given)
         if changed is not None:
             given = changed if isinstance(changed, tuple) else (changed,)
     if hooks["pre"]:
-        g = [None if x is None else ways.unwrap(x) for x in given]
+        g = [None if x is None else arithmetic.unwrap(x) for x in given]
         g = g if several else g[0]
     results = list(run(g))
     if not hooks["post"]:
@@ -242,39 +241,39 @@ def _run_watched(node, g, ways, run):
     for parent, gp in results:
         i = next(i for i, p in enumerate(node.parents) if p is parent and i not in places)
         places.append(i)
-        found[i] = None if gp is None else ways.wrap(ways.fit(gp, parent))
+        found[i] = None if gp is None else arithmetic.wrap(arithmetic.fit(gp, parent))
     found = tuple(found)
     for hook in list(hooks["post"].values()):
         changed = hook(found, given)
         if changed is not None:
             found = changed if isinstance(changed, tuple) else (changed,)
-    return [(node.parents[i], None if found[i] is None else ways.unwrap(found[i])) for i in places]
+    return [(node.parents[i], None if found[i] is None else arithmetic.unwrap(found[i])) for i in places]
 
 
-def _run_node(node, g, ways):
+def _run_node(node, g, arithmetic):
     """The gradients of a node's inputs: (parent, gradient) pairs."""
     if node.plan.run is not None:  # a user's autograd.Function
-        return node.plan.run(node, g, ways)
+        return node.plan.run(node, g, arithmetic)
     if node.plan.ports and not node.op.missing and any(x is None for x in g):
         like = raw.unwrap(next(x for x in g if x is not None))
         g = [
-            ways.zeros(shape, dtype, like) if x is None else x
+            arithmetic.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
         ]
-    run = ways.formulas
+    run = arithmetic.formulas
     if node.trace is not None:
-        run = partial(_run_traced, ways)
+        run = partial(_run_traced, arithmetic)
     dtype = node.dtype
     if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic:
-        g = [ways.conj(x) for x in g] if node.plan.ports else ways.conj(g)
-        return [(parent, gp if gp is None else ways.conj(gp)) for parent, gp in run(node, g)]
+        g = [arithmetic.conj(x) for x in g] if node.plan.ports else arithmetic.conj(g)
+        return [(parent, gp if gp is None else arithmetic.conj(gp)) for parent, gp in run(node, g)]
     return run(node, g)
 
 
-def _run_traced(ways, node, g):
+def _run_traced(arithmetic, node, g):
     """Under detect_anomaly: name the forward op when a formula fails or gives NaN."""
     try:
-        results = ways.formulas(node, g)
+        results = arithmetic.formulas(node, g)
     except Exception as error:
         raise RuntimeError(
             f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}"
@@ -352,7 +351,7 @@ def _takes_wide(edge, g):
         or edge.dtype.itemsize != 2
         or edge.hooks
         or edge.keeps_grad
-        or edge in watched
+        or edge in node_hooks
     ):
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
@@ -363,12 +362,12 @@ def _is_handed_on(gp, g, edge, owned):
     return gp is g and edge in owned and len(edge.parents) == 1
 
 
-def _keep(edge, g, ways):
+def _keep(edge, g, arithmetic):
     """Leave a gradient on a non-leaf: retain_grad adds to what is there, as PyTorch does."""
     if edge.keeps_grad and edge.grad is not None:
-        edge.grad = edge.grad + ways.wrap(g)
+        edge.grad = edge.grad + arithmetic.wrap(g)
     else:
-        edge.grad = ways.wrap(g.copy() if ways is raw else g)
+        edge.grad = arithmetic.wrap(g.copy() if arithmetic is raw else g)
 
 
 def gradient_of_root(raw_output, given, what):

@@ -5,15 +5,16 @@ from collections import namedtuple
 
 import numpy as np
 
-from . import dtypes, fft, linalg
-from ._array import at_inputs
-from .nn.functional import pad
-from .ops.creation import ones
-from .ops.indexing import beside
-from .ops.loss import pdist
-from .ops.movement import stack
-from .ops.random import normal
-from .tensor import Tensor
+from .. import fft, linalg
+from .._array import on_input_device
+from ..base import dtypes
+from ..nn.functional import pad
+from ..ops.creation import ones
+from ..ops.indexing import on_device_of
+from ..ops.loss import pdist
+from ..ops.movement import stack
+from ..ops.random import normal
+from ..tensor import Tensor
 
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
 
@@ -181,7 +182,7 @@ def istft(
     real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
     window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
     total = n_fft + hop_length * (count - 1)
-    place = beside((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1), frames)
+    place = on_device_of((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1), frames)
     signal = frames.new_zeros((len(frames), total)).index_add(1, place, (frames * window).reshape(len(frames), -1))
     weight = window.new_zeros(total).index_add(0, place, (window * window.conj()).expand(count, n_fft).reshape(-1))
     start = n_fft // 2 if center else 0
@@ -198,7 +199,7 @@ def istft(
 # -- the rest -----------------------------------------------------------------------------------------------------
 
 
-@at_inputs
+@on_input_device
 def histogramdd(input, bins, range=None, weight=None, density=False):
     """The histogram of points (n, d) over a grid of d axes: (hist, bin_edges).
 

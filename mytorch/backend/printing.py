@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from . import dtypes
-from .backend import CPU, to_device
+from ..base import dtypes
+from . import CPU, to_device
 
 _DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 _options = {"layout": "mytorch", **_DEFAULTS}

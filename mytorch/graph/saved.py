@@ -31,21 +31,19 @@ class PackedValues:
         return map(unpacked, self.values)
 
 
-def pack_node(node, hooks):
-    """Run the pack hook on every array that a node saved. Versions are not checked then, as in PyTorch."""
+def pack_node(node, hooks, wrap):
+    """Run the pack hook on every array that a node saved, as the Tensor that `wrap` makes of it. Versions are not checked then, as in PyTorch."""
     if node.saved:
-        node.saved = PackedValues(tuple(packed(value, hooks) for value in node.saved))
+        node.saved = PackedValues(tuple(packed(value, hooks, wrap) for value in node.saved))
         node.cells = ()
 
 
-def packed(value, hooks):
+def packed(value, hooks, wrap):
     """A saved value with its arrays, also those in tuples and lists, packed."""
     if is_raw(value):
-        from ..tensor import Tensor
-
-        return Packed(hooks[0](Tensor._wrap(value)), hooks)
+        return Packed(hooks[0](wrap(value)), hooks)
     if type(value) in (tuple, list) and any(map(is_raw, value)):
-        return type(value)(packed(item, hooks) for item in value)
+        return type(value)(packed(item, hooks, wrap) for item in value)
     return value
 
 

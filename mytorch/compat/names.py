@@ -1,27 +1,25 @@
 """Names of `torch` that are neither ops nor layers: settings, windows, typed constructors, aliases.
 
-`install(namespace)` puts them into the `mytorch` module; `install_as_torch()` lets `import torch` find mytorch.
+`install(namespace)` puts them into the `mytorch` module.
 """
 
 import builtins
-import importlib
-import importlib.abc
-import importlib.machinery
 import math
 import sys
-import types
 
 import numpy as np
 
-from . import autograd, config, dtypes, errors, functional, jit, linalg
-from .autograd.mode import get_mode
-from .kernels import threads
-from .nn import functional as F
-from .ops import METHODS, PUBLIC
-from .ops.creation import as_tensor, empty, from_numpy, full, linspace
-from .ops.embedding import embedding_renorm_
-from .ops.special import special_functions
-from .tensor import Tensor
+from .. import autograd, linalg
+from .._array import Size
+from ..base import config, dtypes, errors
+from ..graph.mode import get_mode
+from ..kernels import threads
+from ..nn import functional as F
+from ..ops import METHODS, PUBLIC
+from ..ops.creation import as_tensor, empty, from_numpy, full, linspace
+from ..ops.embedding import embedding_renorm_
+from ..tensor import Tensor
+from . import functional, jit
 
 
 class memory_format(str):
@@ -44,13 +42,6 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 strided = layout("strided")
 _deterministic = [True]
 _warn_always = [False]
-
-
-def get_default_device():
-    """The device of tensors that are created without naming one."""
-    from . import backend
-
-    return backend._default_device
 
 
 def set_default_tensor_type(t):
@@ -87,8 +78,6 @@ def get_float32_matmul_precision():
 
 def broadcast_shapes(*shapes):
     """The shape that tensors of the given shapes broadcast to."""
-    from ._array import Size
-
     try:
         return Size(np.broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
     except ValueError:
@@ -176,11 +165,6 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
 grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
-def constant_pad_nd(input, pad, value=0):
-    """`nn.functional.pad` with a constant."""
-    return F.pad(input, pad, "constant", value)
-
-
 def cond(pred, true_fn, false_fn, operands=()):
     """true_fn(*operands) or false_fn(*operands), as `pred`, a bool or a tensor of one, says."""
     return (true_fn if bool(pred) else false_fn)(*operands)
@@ -223,11 +207,6 @@ def is_deterministic_algorithms_warn_only_enabled():
     return False
 
 
-def is_anomaly_enabled():
-    """Whether `autograd.detect_anomaly` is on."""
-    return get_mode().anomaly
-
-
 def is_anomaly_check_nan_enabled():
     """Whether `autograd.detect_anomaly` is on; it always looks for NaN."""
     return get_mode().anomaly
@@ -264,10 +243,15 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
 def from_dlpack(ext_tensor):
     """A tensor over the memory of any object that speaks DLPack."""
     if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] == 2:
-        from .backend import cupy_ns
+        from ..backend import cupy_ns
 
         return Tensor._wrap(cupy_ns().from_dlpack(ext_tensor))
     return Tensor._wrap(np.from_dlpack(ext_tensor))
+
+
+def to_dlpack(tensor):
+    """A DLPack capsule of a tensor's memory. Prefer handing over the tensor itself."""
+    return tensor.__dlpack__()
 
 
 def _window(name, make):
@@ -304,21 +288,6 @@ class _Typed:
         return isinstance(obj, Tensor) and obj.dtype is self.own_dtype
 
 
-class _VariableType(type):
-    """The type of `autograd.Variable`, of which every Tensor is an instance."""
-
-    def __instancecheck__(cls, obj):
-        return isinstance(obj, Tensor)
-
-
-class Variable(metaclass=_VariableType):
-    """What tensors with gradients were wrapped in before PyTorch 0.4; `Variable(t)` is `t.detach()`."""
-
-    def __new__(cls, data=None, requires_grad=False, volatile=False):
-        out = empty(0) if data is None else as_tensor(data).detach()
-        return out.requires_grad_() if requires_grad else out
-
-
 _TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
 _FROM_FUNCTIONAL = (
@@ -331,44 +300,12 @@ _FROM_FUNCTIONAL = (
 ).split()
 
 
-def _module(name, contents, doc):
-    module = types.ModuleType(f"mytorch.{name}", doc)
-    module.__dict__.update(contents)
-    sys.modules[f"mytorch.{name}"] = module
-    return module
-
-
-def _attention_switches():
-    """`enable_flash_sdp` and its kin, which remember what they were told: there is one attention here."""
-    told = {}
-    switches = {}
-    for word in ("flash", "mem_efficient", "math", "cudnn"):
-        switches[f"enable_{word}_sdp"] = lambda enabled, word=word: told.__setitem__(word, bool(enabled))
-        switches[f"{word}_sdp_enabled"] = lambda word=word: told.get(word, True)
-    return switches
-
-
-class _Products(types.SimpleNamespace):
-    """`backends.cuda.matmul`."""
-
-    @property
-    def allow_tf32(self):
-        """Whether a GPU may multiply float32 in TF32; another view of `set_float32_matmul_precision`."""
-        return config.float32_matmul_precision != "highest"
-
-    @allow_tf32.setter
-    def allow_tf32(self, value):
-        set_float32_matmul_precision("high" if value else "highest")
-
-
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
     own = {
         k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__
     }
-    for skip in ("install", "install_as_torch", "Variable"):
-        own.pop(skip)
-    autograd.Variable = Variable
+    own.pop("install")
     names = {k: v for k, v in own.items() if callable(v) or isinstance(v, str)}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
@@ -380,6 +317,7 @@ def install(namespace):
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
         detach_=lambda input: input.detach_(), zero_=METHODS["zero_"], fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
         affine_grid_generator=F.affine_grid, OutOfMemoryError=errors.OutOfMemoryError, set_anomaly_enabled=autograd.set_detect_anomaly,
+        is_anomaly_enabled=autograd.is_anomaly_enabled,
         dropout_=lambda input, p, train: F.dropout(input, p, train, inplace=True),
         feature_dropout=lambda input, p, train: F.dropout1d(input, p, train),
         feature_dropout_=lambda input, p, train: F.dropout1d(input, p, train, inplace=True),
@@ -392,63 +330,5 @@ def install(namespace):
             names.setdefault(k + "_", METHODS[k + "_"])
     for k, v in names.items():
         namespace.setdefault(k, v)
-    namespace["special"] = _module("special", special_functions(), "Special functions, with `torch.special`'s names.")
     for k, v in (("inf", math.inf), ("nan", math.nan), ("pi", math.pi), ("e", math.e), ("newaxis", None)):
         namespace.setdefault(k, v)
-    state = types.SimpleNamespace
-    namespace["backends"] = _module(
-        "backends",
-        {
-            "cudnn": state(
-                benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False
-            ),
-            "cuda": state(matmul=_Products(), is_built=lambda: False, **_attention_switches()),
-            "mps": state(is_available=lambda: False, is_built=lambda: False),
-            "mkldnn": state(enabled=False, is_available=lambda: False),
-        },
-        "Settings of PyTorch's backends: `cuda.matmul.allow_tf32` works, the others are accepted.",
-    )
-    namespace["version"] = _module("version", {"cuda": None, "__version__": namespace["__version__"]}, "Versions.")
-
-
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
-
-    HOMES = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
-
-    def find_spec(self, name, path=None, target=None):
-        for alias, home in self.HOMES:
-            if name == alias or name.startswith(alias + "."):
-                try:
-                    module = importlib.import_module(home + name[len(alias) :])
-                except ModuleNotFoundError as error:
-                    if error.name is None or not error.name.startswith("mytorch"):
-                        raise
-                    return None
-                return importlib.machinery.ModuleSpec(
-                    name, self, is_package=hasattr(module, "__path__"), loader_state=module
-                )
-        return None
-
-    def create_module(self, spec):
-        self._own = spec.loader_state.__spec__
-        return spec.loader_state
-
-    def exec_module(self, module):
-        module.__spec__ = self._own  # which the import system has just replaced
-
-
-def install_as_torch():
-    """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
-
-    `import torchvision` finds `mytorch.vision`.
-
-    Raises:
-        RuntimeError: PyTorch was imported already.
-    """
-    mine = sys.modules["mytorch"]
-    if sys.modules.get("torch", mine) is not mine:
-        raise RuntimeError("install_as_torch: torch was imported already; call this before.")
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Alias())
-    sys.modules["torch"] = mine

@@ -119,8 +119,6 @@ def grad(
 
 def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads):
     """The gradients for each row of grad_outputs, stacked."""
-    from ..ops.movement import stack
-
     given = _as_tuple(grad_outputs)
     count = next((len(g) for g in given if g is not None), None)
     if count is None:
@@ -130,7 +128,7 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
         upstream = [None if g is None else g[i] for g in given]
         keep = True if i + 1 < count else retain_graph
         rows.append(grad(outputs, inputs, upstream, keep, create_graph, True, allow_unused, False, materialize_grads))
-    return tuple(None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True))
+    return tuple(None if column[0] is None else engine.recorded.stack(column) for column in zip(*rows, strict=True))
 
 
 def _edge(tensor):
@@ -157,6 +155,6 @@ def _run(roots, create_graph, retain_graph, **options):
     """Walk the graph, recording if asked."""
     keep = create_graph if retain_graph is None else retain_graph
     if create_graph:
-        return engine.run(roots, keep_graph=keep, ways=engine.recorded, **options)
+        return engine.run(roots, keep_graph=keep, arithmetic=engine.recorded, **options)
     with no_grad():
         return engine.run(roots, keep_graph=keep, **options)

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from . import dtypes
-from ._array import Array, Size
-from .backend import CPU, address, as_device, device_of, to_device, xp_of
-from .backend import device as device_class
-from .nn import Buffer, Module, Parameter
-from .tensor import Tensor
+from .._array import Array, Size
+from ..backend import CPU, address, as_device, device_of, to_device, xp_of
+from ..backend import device as device_class
+from ..base import dtypes
+from ..nn import Buffer, Module, Parameter
+from ..tensor import Tensor
 
 _STORAGES = {
     "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
@@ -697,7 +697,7 @@ def _there(raw, location):
     """
     if location == "cpu":
         return raw
-    from .backend import cuda_available
+    from ..backend import cuda_available
 
     where = device_class(location)
     if where.type == "cuda" and not cuda_available():

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
-from ..errors import GraphFreedError, InPlaceError
+from ..base.errors import GraphFreedError, InPlaceError
 
 
 class Edge:
@@ -21,28 +21,28 @@ class Edge:
     __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
 
 
-watched = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; few have any
+node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; few have any
 
 
-class _Watched:
+class _HookedNode:
     """What users see of a node: its name, its parents, metadata, and hooks (graph.py defines those)."""
 
     __slots__ = ()
 
-    def watched(self):
+    def node_hooks(self):
         """The node's own dicts of hooks and metadata, made the first time."""
-        found = watched.get(self)
+        found = node_hooks.get(self)
         if found is None:
-            found = watched[self] = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}}
+            found = node_hooks[self] = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}}
         return found
 
     @property
     def metadata(self):
         """A dict for whatever a user wants to note on the node."""
-        return self.watched()["metadata"]
+        return self.node_hooks()["metadata"]
 
 
-class Leaf(_Watched, Edge):
+class Leaf(_HookedNode, Edge):
     """Where gradients end: the edge of a tensor that was made, not computed, with requires_grad."""
 
     __slots__ = ("owner", "post_hooks")
@@ -93,7 +93,7 @@ class Leaf(_Watched, Edge):
                     hook(tensor)
 
 
-class Node(_Watched, Edge):
+class Node(_HookedNode, Edge):
     """One op that ran, with what its gradient formulas need.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 import math
 
-from ... import dtypes
+from ...base import dtypes
 from ...ops.creation import as_tensor
 from ...ops.random import randn
 from ...tensor import Tensor

@@ -1,0 +1,35 @@
+"""NumPy and CuPy behind one namespace, the devices that they stand for, and copies between them.
+
+namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), devices.py, copies.py; numeric.py and
+philox.py hold functions and random bits that neither library has; printing.py says how arrays print.
+"""
+
+from .copies import copy_later, fill_later, is_pinned, pinned, to_device
+from .devices import (
+    CPU,
+    as_device,
+    assign,
+    device,
+    device_guard,
+    device_of,
+    get_default_device,
+    on,
+    restore_device,
+    set_default_device,
+    set_device_of,
+)
+from .gpu import (
+    address,
+    cuda_available,
+    cupy_ns,
+    device_count,
+    explaining,
+    is_raw,
+    looks_like_cupy,
+    out_of_memory,
+    xp_of,
+)
+from .malloc import keep_freed_memory
+from .namespaces import Namespace, ndarray, numpy_ns
+
+keep_freed_memory()

@@ -1,0 +1,135 @@
+"""Copies between the host and GPUs, and page-locked memory."""
+
+from collections import deque
+
+from ..base import capturing
+from . import gpu
+from .devices import CPU, device_guard, device_of, on
+from .gpu import cupy_ns, out_of_memory
+from .namespaces import ndarray
+
+
+def to_device(raw, where, non_blocking=False):
+    """The raw array on the device `where`: itself if it is there already, else a copy.
+
+    Args:
+        non_blocking: between page-locked host memory and a GPU, return before the copy has finished; it is ordered on the
+            current stream. What comes to the host lies in page-locked memory then, and may be read when the stream is done.
+    """
+    here = device_of(raw)
+    if here is where:
+        return raw
+    if where.type == "cpu":
+        return _to_host_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
+    xp, there = on(where)
+    try:
+        with there:
+            if here is not CPU:
+                return _from_other_gpu(xp, raw)
+            if non_blocking and is_pinned(raw) and raw.flags.c_contiguous:
+                return _to_gpu_later(xp, raw)
+            if is_pinned(raw) and not capturing.is_recording():
+                return xp.asarray(raw, blocking=True)
+            return _staged(xp, raw)
+    except MemoryError as error:
+        raise out_of_memory(error) from None
+
+
+def _staged(xp, raw):
+    """A copy of a host array on the current GPU, through page-locked memory of CuPy's own, without waiting.
+
+    Raises:
+        CaptureError: it is being captured into a CUDA graph, and holds more than one number.
+    """
+    if raw.size > 1:
+        capturing.refuse(
+            "a copy from the CPU",
+            "it would bring the same numbers at each replay. Make the tensor before, or pass it as an argument.",
+        )
+    return capturing.upload(xp, raw)
+
+
+def is_pinned(raw):
+    """Whether a raw array lies in page-locked host memory, from which a GPU copies while the CPU goes on."""
+    if not gpu.is_loaded():
+        return False
+    while isinstance(raw, ndarray):
+        raw = raw.base
+    return isinstance(raw, cupy_ns().cuda.PinnedMemoryPointer)
+
+
+def pinned(raw):
+    """A raw host array in page-locked memory: itself if it lies there, else a copy.
+
+    Raises:
+        RuntimeError: it is on a GPU.
+        DeviceError: there is no GPU, whose driver locks the memory.
+    """
+    if not isinstance(raw, ndarray):
+        raise RuntimeError(f"pin_memory: only CPU tensors can be pinned, this one is on {device_of(raw)}.")
+    xp = cupy_ns()
+    if is_pinned(raw):
+        return raw
+    out = xp.empty_pinned(raw.shape, raw.dtype)
+    out[...] = raw
+    return out
+
+
+_in_flight = (
+    deque()
+)  # (event, host array) of copies that may not be done: the memory must not be used for anything else
+
+
+def _hold(stream, host):
+    """Keep a host array until what a stream has been given so far is done, or as long as the graph that captures it."""
+    if capturing.is_recording():
+        capturing.current.kept.append(host)
+        return
+    while _in_flight and _in_flight[0][0].done:
+        _in_flight.popleft()
+    _in_flight.append((stream.record(), host))
+
+
+def _to_gpu_later(xp, raw):
+    out = xp.empty(raw.shape, raw.dtype)
+    fill_later(out, raw)
+    return out
+
+
+def fill_later(out, pinned):
+    """Copy contiguous page-locked host memory into a contiguous array on the current GPU without waiting."""
+    if out.size:
+        capturing.copy_pinned(cupy_ns(), out, pinned)
+        _hold(cupy_ns().cuda.get_current_stream(), pinned)
+
+
+def _to_host_later(raw, out=None):
+    xp = cupy_ns()
+    with device_guard(raw):
+        out = xp.empty_pinned(raw.shape, raw.dtype) if out is None else out
+        if raw.size:
+            capturing.copy_pinned(xp, out, xp.ascontiguousarray(raw))
+            _hold(xp.cuda.get_current_stream(), out)
+    return out
+
+
+def copy_later(raw, out):
+    """Copy an array on a GPU into page-locked host memory without waiting; False where it can't be done so."""
+    fits = is_pinned(out) and out.flags.c_contiguous and out.shape == raw.shape and out.dtype == raw.dtype
+    if fits:
+        _to_host_later(raw, out)
+    return fits
+
+
+def _from_other_gpu(xp, raw):
+    """A copy on the current GPU. Its stream waits for what makes the array, and the array's for the copy, so that neither
+    reads or reuses memory too early."""
+    with raw.device:
+        made = xp.cuda.get_current_stream().record()
+    stream = xp.cuda.get_current_stream()
+    stream.wait_event(made)
+    copy = xp.asarray(raw)
+    copied = stream.record()
+    with raw.device:
+        xp.cuda.get_current_stream().wait_event(copied)
+    return copy

@@ -1,0 +1,145 @@
+"""Devices: what names them, which is the default one, and which GPU is the current one."""
+
+from contextlib import nullcontext
+
+from ..base.errors import DeviceError
+from . import gpu
+from .gpu import cupy_ns
+from .namespaces import ndarray, numpy_ns
+
+
+class device:
+    """Where a tensor's memory is: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
+
+    Equal to the string that names it, so `x.device == "cpu"` holds.
+    """
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type, index=None):
+        if isinstance(type, device):
+            type, index = type.type, type.index if index is None else index
+        elif isinstance(type, int) and not isinstance(type, bool):
+            type, index = "cuda", type
+        elif not isinstance(type, str):
+            raise TypeError(f"device: expected a string like 'cpu' or 'cuda:0', got {type!r}.")
+        name, colon, number = type.partition(":")
+        if colon:
+            if index is not None:
+                raise RuntimeError(f"device: {type!r} already has an index, and index={index} was given too.")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
+            index = int(number)
+        if name not in ("cpu", "cuda"):
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}")
+        self.type = name
+        self.index = index
+
+    def __repr__(self):
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        if isinstance(other, str):
+            return str(self) == other
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
+
+    def __hash__(self):
+        return hash(str(self))
+
+    def __reduce__(self):
+        return device, (self.type, self.index)
+
+
+CPU = device("cpu")
+
+
+_cuda_devices = {}
+
+
+def as_device(like):
+    """The device that `like` names; None is the default device; 'cuda' is the current GPU.
+
+    Raises:
+        DeviceError: a GPU is named and there is none, or not so many.
+    """
+    if like is None:
+        return _default_device
+    if like is CPU:
+        return CPU
+    where = like if isinstance(like, device) else device(like)
+    if where.type == "cpu":
+        return CPU
+    xp = cupy_ns()
+    index = xp.cuda.runtime.getDevice() if where.index is None else where.index
+    count = xp.cuda.runtime.getDeviceCount()
+    if index >= count:
+        raise DeviceError(
+            f"device 'cuda:{index}' was asked for, but {count} GPU{'s are' if count > 1 else ' is'} visible."
+        )
+    return _cuda_device(index)
+
+
+def _cuda_device(index):
+    if index not in _cuda_devices:
+        _cuda_devices[index] = device("cuda", index)
+    return _cuda_devices[index]
+
+
+_default_device = CPU
+
+
+def set_default_device(where):
+    """Make `where` the device of tensors that are created without naming one."""
+    global _default_device
+    _default_device = CPU
+    _default_device = as_device(where) if where is not None else CPU
+
+
+def get_default_device():
+    """The device of tensors that are created without naming one."""
+    return _default_device
+
+
+def device_of(raw):
+    """The device of a raw array."""
+    return CPU if isinstance(raw, ndarray) else _cuda_device(raw.device.id)
+
+
+_NOTHING = nullcontext()
+
+
+def device_guard(raw):
+    """A context in which the device of a raw array is the current one."""
+    return raw.device if gpu.several_gpus and isinstance(raw, cupy_ns().ndarray) else _NOTHING
+
+
+def assign(raw, value):
+    """raw[...] = value, whichever GPU is the current one."""
+    if gpu.several_gpus:
+        with device_guard(raw):
+            raw[...] = value
+    else:
+        raw[...] = value
+
+
+def restore_device():
+    """A context at whose end the GPU is the current one that is so now, whatever `follow` does in it."""
+    return cupy_ns().cuda.Device() if gpu.several_gpus else _NOTHING
+
+
+def set_device_of(raw):
+    """Make the GPU on which a raw array lies the current one; called where there are `several_gpus`, within `staying`."""
+    if isinstance(raw, cupy_ns().ndarray) and raw.device.id != cupy_ns().cuda.runtime.getDevice():
+        raw.device.use()
+
+
+def on(where):
+    """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
+    if where.type == "cpu":
+        return numpy_ns, _NOTHING
+    xp = cupy_ns()
+    return xp, xp.cuda.Device(where.index) if gpu.several_gpus else _NOTHING

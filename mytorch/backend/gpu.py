@@ -1,0 +1,256 @@
+"""CuPy's side of the namespace `xp`: what it lacks or does otherwise than NumPy. The only file that imports CuPy, on first use."""
+
+import importlib
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..base import capturing
+from ..base.errors import DeviceError, OutOfMemoryError
+from .namespaces import Namespace, ndarray, numpy_ns
+
+EXTENSIONS = []  # functions of the cupy module that give further functions for its namespace; kernels/registry.py adds the products
+
+
+_cupy_ns = None
+
+
+problem = None
+
+
+several_gpus = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
+
+
+def _widened(function, back):
+    """A function of an array that CuPy can't do, or not well, in 16 bits: of the array in float32; `back`: cast the result back."""
+
+    def widened(x, *args, **kwargs):
+        if x.dtype.itemsize > 2 or x.dtype.kind not in "fV":
+            return function(x, *args, **kwargs)
+        found = function(x.astype(np.float32), *args, **kwargs)
+        return found.astype(x.dtype) if back else found
+
+    return widened
+
+
+_ATOMIC = tuple(map(np.dtype, ("int32", "uint32", "uint64", "float32", "float64")))
+
+
+def _scatter(function, adds):
+    """CuPy's scatter_add, scatter_max or scatter_min for every dtype; CUDA has atomic operations for few."""
+
+    def scatter(x, index, values):
+        kind = x.dtype
+        if kind in _ATOMIC:
+            function(x, index, values)
+        elif kind.kind == "c":
+            function(x.real, index, values.real)
+            function(x.imag, index, values.imag)
+        elif kind == np.int64 and adds:  # two's complement
+            function(x.view(np.uint64), index, values.astype(kind, copy=False).view(np.uint64))
+        elif kind == np.int64:
+            high = np.uint64(1 << 63)  # with the sign turned, they are in order as unsigned numbers
+            wide = x.view(np.uint64) ^ high
+            function(wide, index, values.astype(kind, copy=False).view(np.uint64) ^ high)
+            x[...] = (wide ^ high).view(kind)
+        else:
+            wide = x.astype(np.float32 if kind.kind in "fV" else np.int32)
+            function(wide, index, values.astype(wide.dtype))
+            x[...] = wide.astype(kind)
+
+    return scatter
+
+
+def _cupy_where(xp):
+    """CuPy's where, which has no loop for bfloat16 and would give float32: the same bits as uint16."""
+
+    def where(condition, *chosen):
+        kinds = [x.dtype for x in chosen if hasattr(x, "dtype")]
+        if not any(kind.kind == "V" for kind in kinds):
+            return xp.where(condition, *chosen)
+        kind = np.result_type(*kinds)
+        if kind.kind != "V":
+            return xp.where(condition, *chosen)
+        bits = [
+            x.astype(kind, copy=False).view(np.uint16)
+            if hasattr(x, "dtype")
+            else int(np.array(x, kind).view(np.uint16))
+            for x in chosen
+        ]
+        return xp.where(condition, *bits).astype(np.uint16, copy=False).view(kind)
+
+    return where
+
+
+def _kept(function):
+    """CuPy's clip, tril or triu, which have no loop for bfloat16 and would give float32: rounded back, without loss."""
+
+    def kept(x, *args):
+        return function(x, *args).astype(x.dtype, copy=False) if x.dtype.kind == "V" else function(x, *args)
+
+    return kept
+
+
+def _cupy_linalg(cp, errstate):
+    """CuPy's linalg, which by default gives numbers for matrices that NumPy and PyTorch raise LinAlgError for, and does not
+    broadcast in `solve`."""
+
+    def checked(function):
+        def raising(*args):
+            with errstate(linalg="raise"):
+                return function(*args)
+
+        return raising
+
+    def solve(a, b):
+        if b.ndim > 1:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            a, b = cp.broadcast_to(a, batch + a.shape[-2:]), cp.broadcast_to(b, batch + b.shape[-2:])
+        return cp.linalg.solve(a, b)
+
+    return Namespace(cp.linalg, cholesky=checked(cp.linalg.cholesky), inv=checked(cp.linalg.inv), solve=checked(solve))
+
+
+def _cupy_joins(cp):
+    """CuPy's concatenate and stack; more than 8 arrays under capture in groups, since CuPy sends a table of their addresses to
+    the GPU, which it refuses then."""
+
+    def concatenate(arrays, axis=0):
+        while len(arrays) > 8 and capturing.is_recording():
+            arrays = [cp.concatenate(arrays[i : i + 8], axis) for i in range(0, len(arrays), 8)]
+        return cp.concatenate(arrays, axis)
+
+    def stack(arrays, axis=0):
+        return concatenate([cp.expand_dims(x, axis) for x in arrays], axis)
+
+    return {"concatenate": concatenate, "stack": stack}
+
+
+def _cupy_as_strided(cp):
+    def as_strided(x, shape, strides):
+        """CuPy's as_strided; a view of its result, so that it does not seem to have memory of its own."""
+        return cp.lib.stride_tricks.as_strided(x, shape, strides).view()
+
+    return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided))
+
+
+def explaining(cp, allocator):
+    """An allocator of CuPy's that says what helps where memory runs out; before, it frees what the default pool holds in vain."""
+
+    def allocate(size):
+        try:
+            return allocator(size)
+        except MemoryError:
+            cp.get_default_memory_pool().free_all_blocks()
+        try:
+            return allocator(size)
+        except MemoryError as error:
+            raise out_of_memory(error) from None
+
+    return allocate
+
+
+def out_of_memory(error):
+    """The OutOfMemoryError to raise for CuPy's: what was asked for, what is in use, and what helps."""
+    xp = cupy_ns()
+    number = xp.cuda.runtime.getDevice()
+    free, total = xp.cuda.runtime.memGetInfo()
+    pool = xp.get_default_memory_pool()
+    gib = 2**30
+    return OutOfMemoryError(
+        f"CUDA out of memory. {error} GPU {number} has {total / gib:.2f} GiB, of which {free / gib:.2f} GiB are free; the arrays of "
+        f"this process use {pool.used_bytes() / gib:.2f} GiB and its pool holds {pool.total_bytes() / gib:.2f} GiB. A smaller batch, "
+        "gradient accumulation, mixed precision or gradient checkpointing needs less; cuda.empty_cache() gives other processes "
+        "what the pool holds free."
+    )
+
+
+def _load_cupy():
+    """Import CuPy and build its namespace; remember why where that fails."""
+    global _cupy_ns, problem, several_gpus
+    if _cupy_ns is not None or problem is not None:
+        return
+    try:
+        cp = importlib.import_module("cupy")
+        if cp.cuda.runtime.getDeviceCount() == 0:
+            raise RuntimeError("no CUDA device is visible")
+        cupyx = importlib.import_module("cupyx")
+        cupy_special = importlib.import_module("cupyx.scipy.special")
+    except ImportError:
+        problem = "CuPy is not installed (pip install mytorch[cuda12] or mytorch[cuda13])"
+    except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
+        problem = f"CuPy found no usable GPU ({error})"
+    else:
+        _cupy_ns = Namespace(
+            cp,
+            erf=_widened(cupy_special.erf, back=True),
+            erfc=_widened(cupy_special.erfc, back=True),
+            scatter_add=_scatter(cupyx.scatter_add, adds=True),
+            scatter_max=_scatter(cupyx.scatter_max, adds=False),
+            scatter_min=_scatter(cupyx.scatter_min, adds=False),
+            where=_cupy_where(cp),
+            sort=_widened(cp.sort, back=True),
+            argsort=_widened(cp.argsort, back=False),
+            partition=_widened(cp.partition, back=True),
+            cumsum=_widened(cp.cumsum, back=True),
+            cumprod=_widened(cp.cumprod, back=True),
+            clip=_kept(cp.clip),
+            tril=_kept(cp.tril),
+            triu=_kept(cp.triu),
+            linalg=_cupy_linalg(cp, cupyx.errstate),
+            lib=_cupy_as_strided(cp),
+            **_cupy_joins(cp),
+            empty_pinned=cupyx.empty_pinned,
+            **{name: function for extension in EXTENSIONS for name, function in extension(cp).items()},
+        )
+        cp.cuda.set_allocator(explaining(cp, cp.cuda.get_allocator()))
+        several_gpus = cp.cuda.runtime.getDeviceCount() > 1
+
+
+def cupy_ns():
+    """The namespace over CuPy.
+
+    Raises:
+        DeviceError: CuPy or a GPU is missing; the message says which and what to do.
+    """
+    if _cupy_ns is None:
+        _load_cupy()
+        if _cupy_ns is None:
+            raise DeviceError(f"device 'cuda' can't be used: {problem}.")
+    return _cupy_ns
+
+
+def is_loaded():
+    """Whether CuPy was found; before anything asked for a GPU, False."""
+    return _cupy_ns is not None
+
+
+def cuda_available():
+    """Whether `cupy_ns` would succeed."""
+    _load_cupy()
+    return _cupy_ns is not None
+
+
+def device_count():
+    """How many GPUs are visible; 0 without CuPy."""
+    return cupy_ns().cuda.runtime.getDeviceCount() if cuda_available() else 0
+
+
+def xp_of(raw):
+    """The namespace of a raw array."""
+    return numpy_ns if isinstance(raw, ndarray) else cupy_ns()
+
+
+def address(raw):
+    """Where a raw array's first element lies in memory."""
+    return raw.__array_interface__["data"][0] if isinstance(raw, ndarray) else raw.data.ptr
+
+
+def is_raw(x):
+    """Whether x is an array that a Tensor can lie over: NumPy's or CuPy's."""
+    return isinstance(x, ndarray) or (_cupy_ns is not None and isinstance(x, _cupy_ns.module.ndarray))
+
+
+def looks_like_cupy(x):
+    """Whether x is a CuPy array, also before this library has loaded CuPy."""
+    return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "data")

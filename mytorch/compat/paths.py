@@ -1,0 +1,170 @@
+"""PyTorch's import paths that have no file of their own here, and `import torch` as `import mytorch`.
+
+`PATHS` says what stands behind each path. The import system asks the finder at its end for what it found nowhere else, so
+none of it costs anything before a program asks for it.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+
+_NORMALIZATION = "nn.normalization: SyncBatchNorm _BatchNorm _NormBase"
+_BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
+_INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
+_LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
+
+
+def _lazy(names):
+    return " ".join(f"Lazy{name}" for name in names.split())
+
+
+# PyTorch's path -> our module, if it is the very same; else "our module: names; another module: its_name=our_name *",
+# where * stands for all of its layers. All are below `mytorch`.
+PATHS = {
+    "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
+    "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
+    "backends": "compat.backends",
+    "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
+    "functional": "compat.functional",
+    "jit": "compat.jit",
+    "lr_scheduler": "optim.lr_scheduler",
+    "nn.modules": "nn: *",
+    "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
+    "nn.modules.adaptive": "nn.adaptive",
+    "nn.modules.batchnorm": f"{_NORMALIZATION} {_BATCH}; nn.lazy: {_lazy(_BATCH)} _LazyNormBase=_LazyNorm",
+    "nn.modules.channelshuffle": "nn.vision: ChannelShuffle",
+    "nn.modules.container": "nn.containers",
+    "nn.modules.conv": f"nn.conv: * _ConvNd=_Conv _ConvTransposeNd=_ConvTranspose; nn.lazy: _LazyConvXdMixin=_LazyConv {_LAZY_CONV}",
+    "nn.modules.distance": "nn.loss: CosineSimilarity PairwiseDistance",
+    "nn.modules.dropout": "nn.dropout: * _DropoutNd=_Dropout",
+    "nn.modules.flatten": "nn.linear: Flatten Unflatten",
+    "nn.modules.fold": "nn.vision: Fold Unfold",
+    "nn.modules.instancenorm": f"nn.normalization: _InstanceNorm {_INSTANCE}; nn.lazy: {_lazy(_INSTANCE)}",
+    "nn.modules.lazy": "nn.lazy",
+    "nn.modules.linear": "nn.linear: *; nn.lazy: LazyLinear",
+    "nn.modules.linear_cross_entropy": "nn.linear_cross_entropy",
+    "nn.modules.linear_cross_entropy_options": "nn.linear_cross_entropy",
+    "nn.modules.loss": "nn.loss: *",
+    "nn.modules.module": "nn.module",
+    "nn.modules.normalization": "nn.normalization: LocalResponseNorm CrossMapLRN2d LayerNorm GroupNorm RMSNorm",
+    "nn.modules.padding": "nn.padding: * _ConstantPadNd=_ConstantPad",
+    "nn.modules.pixelshuffle": "nn.vision: PixelShuffle PixelUnshuffle",
+    "nn.modules.pooling": "nn.pool: * _MaxPoolNd=_MaxPool _AvgPoolNd=_AvgPool _LPPoolNd=_LPPool _AdaptiveMaxPoolNd=_AdaptiveMax "
+    "_MaxUnpoolNd=_MaxUnpool",
+    "nn.modules.rnn": "nn.rnn",
+    "nn.modules.sparse": "nn.embedding",
+    "nn.modules.transformer": "nn.transformer",
+    "nn.modules.upsampling": "nn.vision: Upsample UpsamplingBilinear2d UpsamplingNearest2d",
+    "nn.modules.utils": "nn.tuples",
+    **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
+    "optim.adamw": "optim.adam",
+    "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+}
+_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+
+
+def _contents(spec):
+    """The names of a path that is made of several modules' names."""
+    found = {}
+    for part in spec.split(";"):
+        home, _, names = part.partition(":")
+        module = importlib.import_module(f"mytorch.{home.strip()}")
+        for name in names.split():
+            theirs, _, ours = name.partition("=")
+            if name == "*":
+                layer = importlib.import_module("mytorch.nn").Module
+                layers = {k: v for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, layer)}
+                found.update(layers)
+            else:
+                found[theirs] = getattr(module, ours or theirs)
+    return found
+
+
+class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the paths of `PATHS`."""
+
+    def find_spec(self, name, path=None, target=None):
+        package, _, inner = name.partition(".")
+        if package != "mytorch" or inner not in PATHS:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=any(p.startswith(inner + ".") for p in PATHS))
+
+    def create_module(self, spec):
+        home = PATHS[spec.name.partition(".")[2]]
+        if ":" in home:
+            return None  # an empty module, which `exec_module` fills
+        module = importlib.import_module(f"mytorch.{home}")
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        home = PATHS[module.__spec__.name.partition(".")[2]]
+        if ":" not in home:
+            module.__spec__ = self._own  # which the import system has just replaced
+            return
+        module.__doc__ = f"What PyTorch has in `{module.__name__.removeprefix('mytorch.')}`."
+        module.__dict__.update(_contents(home))
+        _find_attributes(module)
+
+
+def _find_attributes(package):
+    """Let a package's attributes be looked for among its paths too, so that `nn.modules.conv` needs no import."""
+    before = vars(package).get("__getattr__")
+
+    def find(name):
+        if f"{package.__name__.partition('.')[2]}.{name}".strip(".") in PATHS:
+            return importlib.import_module(f"{package.__name__}.{name}")
+        if before is not None:
+            return before(name)
+        raise AttributeError(f"module '{package.__name__}' has no attribute '{name}'")
+
+    package.__getattr__ = find
+
+
+class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
+
+    def find_spec(self, name, path=None, target=None):
+        for alias, home in _TORCH:
+            if name == alias or name.startswith(alias + "."):
+                try:
+                    module = importlib.import_module(home + name[len(alias) :])
+                except ModuleNotFoundError as error:
+                    if error.name is None or not error.name.startswith("mytorch"):
+                        raise
+                    return None
+                is_package = hasattr(module, "__path__")
+                return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
+        return None
+
+    def create_module(self, spec):
+        self._own = spec.loader_state.__spec__
+        return spec.loader_state
+
+    def exec_module(self, module):
+        module.__spec__ = self._own  # which the import system has just replaced
+
+
+def install_paths():
+    """Let the import system, and attributes of the packages that are imported already, find the paths of `PATHS`."""
+    sys.meta_path.append(_Paths())
+    for name in {f"mytorch.{path}".rpartition(".")[0] for path in PATHS}:
+        if name in sys.modules:
+            _find_attributes(sys.modules[name])
+
+
+def install_as_torch():
+    """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
+
+    `import torchvision` finds `mytorch.vision`.
+
+    Raises:
+        RuntimeError: PyTorch was imported already.
+    """
+    mine = sys.modules["mytorch"]
+    if sys.modules.get("torch", mine) is not mine:
+        raise RuntimeError("install_as_torch: torch was imported already; call this before.")
+    if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Torch())
+    sys.modules["torch"] = mine

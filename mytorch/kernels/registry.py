@@ -1,0 +1,135 @@
+"""Which kernel runs, and why not: the one answer for ops, dropout, random numbers, losses, optimizers and clipping.
+
+`Kernels` names the kernel modules of one thing, at most one for each kind of device, and imports them on first use. Whoever
+has a kernel asks `find` and does without where it gets None. `fused` says what is wanted:
+
+* True: a kernel wherever it can run; where none can, one warning with the reason.
+* False: none.
+* None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`, whose default takes a kernel where its own `pays` says that it
+  is the faster one.
+
+A kernel module has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it
+faster there? `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it.
+"""
+
+import importlib
+import warnings
+
+from ..backend import gpu, ndarray
+from ..base import config
+
+_warned = set()
+
+
+class LazyKernel:
+    """A kernel module, or an object in one ("module:name"), imported on first use; a failed import is kept with its reason.
+
+    Attributes:
+        module: what was imported; None before, and where that failed. problem: why it failed, or None.
+    """
+
+    def __init__(self, path, device):
+        self.path = path
+        self.device = device
+        self.module = self.problem = None
+
+    def load(self):
+        """The module, imported now if it was not; None where that fails."""
+        if self.module is None and self.problem is None:
+            path, _, name = self.path.partition(":")
+            try:
+                module = importlib.import_module(path)
+                if self.device == "cuda":
+                    self.problem = importlib.import_module("mytorch.kernels.launch").why_not()
+            except ImportError as error:
+                package = (error.name or "").partition(".")[0]
+                self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
+            if self.problem is None:
+                self.module = getattr(module, name) if name else module
+        return self.module
+
+
+class Kernels:
+    """The kernels of one op, update rule or draw.
+
+    Args:
+        name: of the thing, for the warning.
+        paths: `cpu=` and `cuda=`: where the kernel modules are.
+    """
+
+    def __init__(self, name, **paths):
+        self.name = name
+        self.of = {}
+        self.add(**paths)
+
+    def add(self, **paths):
+        """Name the kernel modules of further kinds of device, or others in their place."""
+        self.of.update({device: LazyKernel(path, device) for device, path in paths.items()})
+
+    def allowed(self, device, fused=None, problem=None):
+        """The kernel module for a kind of device if it is there and `fused` allows it, else None; nothing is asked of it.
+
+        Args:
+            device: "cpu" or "cuda". problem: why the caller knows that it can't run, if so.
+        """
+        if (config.fused_policy.get() if fused is None else fused) is False:
+            return None
+        kernel = self.of.get(device)
+        module = None
+        if kernel is None:
+            problem = f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
+        elif problem is None:
+            module = kernel.module or kernel.load()
+            problem = kernel.problem
+        if problem is not None and fused is True:
+            self.warn(problem)
+        return module
+
+    def find(self, device, fused, arrays, options):
+        """The kernel module to run on these arrays with these options; None for the reference."""
+        asked = config.fused_policy.get() if fused is None else fused
+        module = self.allowed(device, fused)
+        if module is None:
+            return None
+        if module.accepts(*arrays, **options):
+            return module if asked or not hasattr(module, "pays") or module.pays(*arrays, **options) else None
+        if fused is True:
+            takes = getattr(module, "TAKES", None)
+            self.warn(
+                f"the kernel takes {takes} only"
+                if takes
+                else "the kernel does not take these shapes, dtypes or options"
+            )
+        return None
+
+    def warn(self, reason):
+        """Say, once for each reason, that fused=True runs the reference."""
+        if (self.name, reason) not in _warned:
+            _warned.add((self.name, reason))
+            warnings.warn(f"fused=True: {self.name} uses the reference because {reason}.", UserWarning, stacklevel=5)
+
+
+def device_type(raw):
+    """The kind of device that a raw array lies on: "cpu" or "cuda"."""
+    return "cpu" if isinstance(raw, ndarray) else "cuda"
+
+
+RANDOM = Kernels("random numbers", cuda="mytorch.kernels.triton.random")
+
+
+_MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
+
+
+def multi_tensor(raws, fused=None):
+    """The kernels that update, clip or unscale all of some raw arrays in one launch; None on a CPU, and where they can't."""
+    if not raws or device_type(raws[0]) == "cpu":
+        return None
+    return _MULTI_TENSOR.find("cuda", fused, (raws,), {})
+
+
+def _products(cupy):
+    """CuPy's namespace gets its matrix products from here, when a GPU is first used."""
+    return importlib.import_module("mytorch.kernels.products").functions(cupy)
+
+
+gpu.EXTENSIONS.append(_products)
