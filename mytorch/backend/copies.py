@@ -133,3 +133,13 @@ def _from_other_gpu(xp, raw):
     with raw.device:
         xp.cuda.get_current_stream().wait_event(copied)
     return copy
+
+
+def memory_owner(raw):
+    """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's piece of memory,
+    since what its as_strided makes does not know whose memory it is."""
+    if type(raw) is not ndarray and hasattr(raw, "data") and hasattr(raw.data, "mem"):
+        return raw.data.mem
+    while getattr(raw, "base", None) is not None:
+        raw = raw.base
+    return raw

@@ -10,10 +10,13 @@ import inspect
 
 from .._array import Array
 from ..tensor import Tensor
-from .core import SPELLINGS, Op, binary_operator, is_operand, names_of
+from .callers import binary_operator
+from .core import SPELLINGS, Op
 from .inplace import in_place
+from .operands import is_operand
 from .out import takes_out
 from .precision import in_precision
+from .record import names_of
 
 PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array

@@ -23,15 +23,17 @@ from ..backend import (
     pinned,
     to_device,
 )
+from ..backend import memory_owner as _owner
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
-from .core import _owner, is_operand, op
+from .core import op
 from .elementwise import cast
 from .inplace import adopt, check_writable
 from .movement import as_shape
+from .operands import is_operand
 from .random import _accept, _finish, _shape
 
 # -- from data -----------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ import operator
 
 from .._array import Array, Size
 from ..backend import address, is_raw
+from ..backend import memory_owner as _owner
 from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
-from .core import _owner, op
+from .core import op
 from .reduction import normalize_dim, normalize_dims
 
 

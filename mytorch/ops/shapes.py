@@ -8,10 +8,11 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from ..backend import address, ndarray, xp_of
+from ..backend import memory_owner as _owner
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
-from .core import _owner, op
+from .core import op
 from .creation import arange
 from .indexing import _index, _put_index, _raw, to_cpu
 from .movement import as_shape, cat, flip, split, stack, transpose

@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch.nn import functional as F
-from mytorch.ops.core import RECORDS
+from mytorch.ops.record import RECORDS
 
 from .cases import COMPILE_ONLY, ON_GPU
 

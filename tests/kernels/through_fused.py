@@ -14,7 +14,7 @@ import mytorch
 from mytorch import nn
 from mytorch.kernels import registry
 from mytorch.nn import functional as F
-from mytorch.ops import core
+from mytorch.ops.record import RECORDS
 
 LAUNCHED = []
 
@@ -22,7 +22,7 @@ LAUNCHED = []
 @pytest.fixture(autouse=True)
 def counting(monkeypatch):
     """The names of the kernels that are launched."""
-    for record in core.RECORDS.values():
+    for record in RECORDS.values():
         if "cuda" in record.kernels.of:
             record.kernels.of["cuda"].load()
     for name, module in list(sys.modules.items()):
@@ -119,9 +119,7 @@ class _AttentionAlone(nn.Module):
 
 def kernels():
     """The records that have a Triton kernel."""
-    return {
-        name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")
-    }
+    return {name for name, record in RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")}
 
 
 def test_every_kernel_has_a_public_function_that_takes_fused():

@@ -1,0 +1,205 @@
+"""The inputs of an op, as users give them, as raw arrays: Tensors, Arrays, raw arrays and numbers in one place."""
+
+import numpy as np
+
+from .._array import Array, as_raw
+from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
+from ..base import dtypes
+from ..base.errors import DeviceError, kind
+from ..tensor import Tensor, refresh
+
+NUMBERS = (float, int, bool, complex)
+asarray = np.asarray
+
+
+def is_operand(other):
+    """Whether an operator takes it; to anything else it answers NotImplemented, and Python asks the other side."""
+    return isinstance(other, (Tensor, Array, *NUMBERS, np.generic)) or is_raw(other) or looks_like_cupy(other)
+
+
+def prepare(op, inputs):
+    """The raw arrays, edges and Arrays of an op's inputs, with dtypes and devices brought together.
+
+    Numbers stay Python numbers, so NumPy and CuPy treat them as PyTorch does; None stays None.
+
+    Returns:
+        raws, edges, arrays: lists with an entry for each input; mask: a bit for each input that has an edge; as_tensor: whether
+        results are Tensors; xp: the namespace of the arrays; bfloat16: whether results computed in float32 become that.
+    """
+    raws, edges, arrays = [], [], []
+    mask, bit = 0, 1
+    first = None
+    same = True
+    has_tensor = has_array = False
+    for t in inputs:
+        array = edge = None
+        if isinstance(t, Tensor):
+            has_tensor = True
+            array = t._data
+            raw = array._array
+            view = t._view
+            if view is not None and view[0]._edge is not view[1]:
+                refresh(t)
+            edge = t._edge
+            if edge is not None:
+                mask |= bit
+        elif t is None:
+            raw = None
+        elif type(t) in NUMBERS:
+            raw = t
+            same = False
+        elif isinstance(t, Array):
+            has_array = True
+            array = t
+            raw = t._array
+        elif isinstance(t, np.generic):
+            raw = t.item()
+            same = False
+        elif is_raw(t) or looks_like_cupy(t):
+            raw = as_raw(t)
+            array = Array._wrap(raw)
+        else:
+            name = op.inputs[min(len(raws), len(op.inputs) - 1)]
+            raise TypeError(f"{op.name}(): argument {name!r} must be Tensor, not {kind(t)}.")
+        bit += bit
+        raws.append(raw)
+        edges.append(edge)
+        arrays.append(array)
+        if array is not None:
+            if first is None:
+                first = raw
+            elif raw.dtype is not first.dtype or type(raw) is not ndarray:
+                same = False
+    if first is None:
+        raws = [r if r is None else as_raw(r) for r in raws]
+        arrays = [None if r is None else Array._wrap(r) for r in raws]
+    as_tensor = has_tensor or not has_array
+    if same and type(first) is ndarray:
+        kind_of = first.dtype.kind
+        if op.dtype != "float" or kind_of in "fVc":
+            return raws, edges, arrays, mask, as_tensor, numpy_ns, kind_of == "V"
+    else:
+        _same_device(op, raws, arrays, edges)
+    if op.dtype != "same":
+        _promote(op, inputs, raws, edges, arrays)
+    return raws, edges, arrays, mask, as_tensor, namespace(raws), any_bfloat16(raws)
+
+
+def namespace(raws):
+    """The namespace of the first array among some values."""
+    for raw in raws:
+        if type(raw) is ndarray:
+            return numpy_ns
+        if raw is not None and is_raw(raw):
+            return xp_of(raw)
+    return numpy_ns
+
+
+def any_bfloat16(raws):
+    """Whether one of the first arrays is bfloat16, whose products with Python numbers ml_dtypes makes float32."""
+    for raw in raws[:3]:
+        if is_raw(raw) and raw.dtype.kind == "V":
+            return True
+    return False
+
+
+def _same_device(op, raws, arrays, edges):
+    """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
+    here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
+    if len(here) > 1:
+        first, second = sorted(here, key=str, reverse=True)[:2]
+        raise DeviceError(
+            f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
+            f"{first} and {second}; move one with .to(device)."
+        )
+    where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and not isinstance(r, ndarray)), CPU)
+    if where is CPU:
+        return
+    for i, raw in enumerate(raws):
+        if isinstance(raw, ndarray):
+            if edges[i] is not None:
+                raise DeviceError(f"{op.name}: a CPU tensor that requires grad joins one on {where}; move it with .to.")
+            raws[i] = to_device(raw, where)
+            arrays[i] = Array._wrap(raws[i])
+
+
+def _promote(op, inputs, raws, edges, arrays):
+    """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
+    which = op.promoted if op.promoted is not None else range(len(raws))
+    ranks = ([], [], [])
+    for i in which:
+        raw = raws[i] if i < len(raws) else None
+        if raw is None:
+            continue
+        if is_raw(raw):
+            ranks[0 if raw.ndim else 1].append(dtypes.from_numpy(raw.dtype))
+        else:
+            ranks[2].append(dtypes.of_number(raw))
+    result = dtypes.result_type(*ranks)
+    if result is None:
+        return
+    if op.dtype == "float" and result.category < dtypes.FLOAT:
+        result = dtypes.default_dtype()
+    wanted = result.numpy
+    for i in which:
+        raw = raws[i] if i < len(raws) else None
+        if raw is None:
+            continue
+        if not is_raw(raw):
+            if result.category == dtypes.INT or result.category == dtypes.BOOL:
+                raws[i] = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
+            elif type(raw) is bool:
+                raws[i] = float(raw)
+        elif raw.dtype != wanted:
+            if edges[i] is not None:
+                cast = inputs[i].to(result)
+                raws[i], edges[i], arrays[i] = cast._data._array, cast._edge, cast._data
+            else:
+                raws[i] = raw.astype(wanted)
+                arrays[i] = Array._wrap(raws[i])
+
+
+def back_to_bfloat16(result):
+    """Float results as bfloat16, rounded once from the float32 that they were computed in, as PyTorch's are."""
+    first = result[0] if isinstance(result, tuple) else result
+    if getattr(first, "dtype", None) is None or first.dtype.kind != "f":
+        return result
+    first = first.astype(dtypes.bfloat16.numpy)
+    return (first, *result[1:]) if isinstance(result, tuple) else first
+
+
+def explained(op, raws, error):
+    """The error to raise where NumPy can't bring these shapes together or has no function for these dtypes.
+
+    Any other error is returned as it is.
+    """
+    text = str(error)
+    if isinstance(error, MemoryError):
+        return error if namespace(raws) is numpy_ns else out_of_memory(error)
+    if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
+        return RuntimeError(_sizes_differ([r.shape for r in raws if is_raw(r)]) or f"{op.name}: {text}")
+    if text.startswith("numpy boolean subtract"):
+        return RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        )
+    if not text.startswith("ufunc "):
+        return error
+    names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
+    return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
+
+
+def _sizes_differ(shapes):
+    """PyTorch's sentence on the first axis at which shapes don't broadcast; None if they do."""
+    ndim = max(map(len, shapes), default=0)
+    for d in reversed(range(ndim)):
+        size = 1
+        for shape in shapes:
+            n = shape[d - ndim] if ndim - d <= len(shape) else 1
+            if size != n and size != 1 and n != 1:
+                return (
+                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension {d} "
+                    f"(the shapes are {', '.join(str(tuple(shape)) for shape in shapes)})"
+                )
+            size = n if size == 1 else size
+    return None
