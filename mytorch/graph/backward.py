@@ -1,7 +1,7 @@
 """`autograd.backward` and `autograd.grad`: from Tensors to the engine and back."""
 
 from . import engine
-from .mode import no_grad
+from .mode import get_mode, reset_mode, set_mode
 from .node import Leaf, Port
 
 
@@ -133,11 +133,12 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
 
 def _edge(tensor):
     """The edge of a tensor, or of a GradientEdge."""
-    if tensor.edge is None and hasattr(tensor, "node"):
+    edge = tensor.edge
+    if edge is None and hasattr(tensor, "node"):
         node, i = tensor
         several = type(node) is not Leaf and node.plan.ports
         return _port(node, i) if several else node
-    return tensor.edge
+    return edge
 
 
 def _port(node, i):
@@ -156,5 +157,8 @@ def _run(roots, create_graph, retain_graph, **options):
     keep = create_graph if retain_graph is None else retain_graph
     if create_graph:
         return engine.run(roots, keep_graph=keep, arithmetic=engine.recorded, **options)
-    with no_grad():
+    before = set_mode(get_mode().replace(grad=False))
+    try:
         return engine.run(roots, keep_graph=keep, **options)
+    finally:
+        reset_mode(before)

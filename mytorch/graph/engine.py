@@ -112,13 +112,12 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     Returns:
         {target: gradient} for the targets that were reached.
     """
-    useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
-    waiting = _count(roots, useful)
+    walk = Walk(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
-    walks.append(waiting)
+    walks.append(walk.waiting)
     try:
         with restore_device():
-            return _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, arithmetic)
+            return walk.run(roots)
     finally:
         walks.pop()
 
@@ -132,95 +131,151 @@ def current_walk():
     return stack[-1] if stack else None
 
 
-def _walk(roots, waiting, useful, keep_graph, keep_grads, targets, leaves, arithmetic):
-    grads, owned, found = {}, set(), {}
-    for edge, g in roots:
-        if gpu.several_gpus:
-            set_device_of(raw.unwrap(g))
-        _add(grads, owned, edge, arithmetic.fit(g, edge), False)
-    ready = []
-    for edge in waiting:
-        if waiting[edge] == 0:
-            ready.append(edge)
-    while ready:
-        edge = ready.pop()
-        g = grads.pop(edge, None)
-        if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
-            g = asarray(g)
-        if gpu.several_gpus and g is not None:
-            set_device_of(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
-        kind = type(edge)
-        bundle = kind is Node and edge.plan.ports
-        if g is not None and not bundle:
-            if edge.hooks:
-                for hook in list(edge.hooks.values()):
-                    changed = hook(arithmetic.wrap(g))
-                    if changed is not None:
-                        g = arithmetic.fit(arithmetic.unwrap(changed), edge)
-                        owned.discard(edge)
-            if targets is not None and edge in targets:
-                found[edge] = g
-            if (keep_grads or edge.keeps_grad) and kind is not Leaf:
-                _keep(edge, g, arithmetic)
-        if kind is Leaf:
-            if g is not None and leaves and (targets is None or edge in targets):
-                if node_hooks and edge in node_hooks:
-                    _run_hooked(edge, g, arithmetic, lambda g, edge=edge: arithmetic.into_leaf(edge, g, False) or [])
-                else:
-                    arithmetic.into_leaf(edge, g, edge in owned)
-            continue
-        if kind is Port:
-            node = edge.node
-            if useful is not None and node not in useful:
-                continue  # a target itself, with nothing wanted behind it
-            if g is not None:  # there may be several Ports for one output: backward's own graph makes them anew
-                bundle = grads.setdefault(node, [None] * node.plan.ports)
-                bundle[edge.index] = g if bundle[edge.index] is None else bundle[edge.index] + g
-            waiting[node] -= 1
-            if not waiting[node]:
-                ready.append(node)
-            continue
-        if g is None:
-            results = [(parent, None) for parent in edge.parents if parent is not None]
-        else:
-            edge.check()
-            if node_hooks and edge in node_hooks:
-                results = _run_hooked(edge, g, arithmetic, lambda g, edge=edge: _run_node(edge, g, arithmetic))
-            else:
-                results = _run_node(edge, g, arithmetic)
-            if not keep_graph:
-                edge.release()
-        for parent, gp in results:
-            if useful is not None and parent not in useful:
-                continue
-            if gp is not None:
+class Walk:
+    """One backward pass; `run` above says what the options are.
+
+    Attributes:
+        waiting: for each edge that is reached, how many gradients it still waits for.
+        ready: edges that wait for none, the stack.
+        grads: the gradients that have arrived; owned: edges whose gradient nobody else holds; found: those of the targets.
+        useful: the edges that lead to a target; None: all.
+    """
+
+    def __init__(self, roots, keep_graph, keep_grads, targets, leaves, arithmetic):
+        self.keep_graph = keep_graph
+        self.keep_grads = keep_grads
+        self.targets = targets
+        self.leaves = leaves
+        self.arithmetic = arithmetic
+        self.useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
+        self.waiting = _count(roots, self.useful)
+        self.grads, self.owned, self.found = {}, set(), {}
+
+    def run(self, roots):
+        """Visit every edge once all its gradients are there."""
+        for edge, g in roots:
+            if gpu.several_gpus:
+                set_device_of(raw.unwrap(g))
+            self.add(edge, self.arithmetic.fit(g, edge), False)
+        self.ready = ready = [edge for edge, count in self.waiting.items() if count == 0]
+        grads = self.grads
+        while ready:
+            edge = ready.pop()
+            g = grads.pop(edge, None)
+            if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
+                g = asarray(g)
+            kind = type(edge)
+            if g is not None:
                 if gpu.several_gpus:
-                    set_device_of(raw.unwrap(gp))
-                wide = False
-                if gp.shape != parent.shape or gp.dtype != parent.dtype:
-                    wide = (
-                        arithmetic is raw
-                        and not keep_grads
-                        and targets is None
-                        and parent not in grads
-                        and _takes_wide(parent, gp)
-                    )
-                    if not wide:
-                        gp = arithmetic.fit(gp, parent)
-                if parent not in grads:
-                    grads[parent] = gp
-                    if (
-                        arithmetic is raw
-                        and (wide or type(parent) is Leaf)
-                        and (_is_fresh(gp, g, edge, results) or _is_handed_on(gp, g, edge, owned))
-                    ):
-                        owned.add(parent)
-                else:
-                    _add(grads, owned, parent, gp, arithmetic is raw)
-            waiting[parent] -= 1
-            if not waiting[parent]:
-                ready.append(parent)
-    return found
+                    set_device_of(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
+                if (edge.hooks or edge.keeps_grad or self.keep_grads or self.targets is not None) and type(
+                    g
+                ) is not list:
+                    g = self.look_at(edge, g)
+            if kind is Leaf:
+                if g is not None:
+                    self.visit_leaf(edge, g)
+            elif kind is Port:
+                self.visit_port(edge, g)
+            else:
+                self.visit_node(edge, g)
+        return self.found
+
+    def look_at(self, edge, g):
+        """Show a complete gradient to the hooks, and note it where it was asked for; returns the gradient to go on with."""
+        for hook in list(edge.hooks.values()) if edge.hooks else ():
+            changed = hook(self.arithmetic.wrap(g))
+            if changed is not None:
+                g = self.arithmetic.fit(self.arithmetic.unwrap(changed), edge)
+                self.owned.discard(edge)
+        if self.targets is not None and edge in self.targets:
+            self.found[edge] = g
+        if (self.keep_grads or edge.keeps_grad) and type(edge) is not Leaf:
+            self.keep(edge, g)
+        return g
+
+    def keep(self, edge, g):
+        """Leave a gradient on a non-leaf: retain_grad adds to what is there, as PyTorch does."""
+        if edge.keeps_grad and edge.grad is not None:
+            edge.grad = edge.grad + self.arithmetic.wrap(g)
+        else:
+            edge.grad = self.arithmetic.wrap(g.copy() if self.arithmetic is raw else g)
+
+    def visit_leaf(self, leaf, g):
+        """Accumulate into `.grad`."""
+        if not self.leaves or (self.targets is not None and leaf not in self.targets):
+            return
+        arithmetic = self.arithmetic
+        if node_hooks.data and leaf in node_hooks:
+            _run_hooked(leaf, g, arithmetic, lambda g: arithmetic.into_leaf(leaf, g, False) or [])
+        else:
+            arithmetic.into_leaf(leaf, g, leaf in self.owned)
+
+    def visit_port(self, port, g):
+        """Hand the gradient of one of several outputs to the node, which waits for all of them."""
+        node = port.node
+        if self.useful is not None and node not in self.useful:
+            return  # a target itself, with nothing wanted behind it
+        if g is not None:  # there may be several Ports for one output: backward's own graph makes them anew
+            parts = self.grads.setdefault(node, [None] * node.plan.ports)
+            parts[port.index] = g if parts[port.index] is None else parts[port.index] + g
+        self.done_with(node)
+
+    def visit_node(self, node, g):
+        """Run the node's formulas and hand each parent its gradient."""
+        if g is None:
+            results = [(parent, None) for parent in node.parents if parent is not None]
+        else:
+            node.check()
+            if node_hooks.data and node in node_hooks:
+                results = _run_hooked(node, g, self.arithmetic, lambda g: _run_node(node, g, self.arithmetic))
+            else:
+                results = _run_node(node, g, self.arithmetic)
+            if not self.keep_graph:
+                node.release()
+        for parent, gp in results:
+            if self.useful is None or parent in self.useful:
+                if gp is not None:
+                    self.hand_on(node, g, parent, gp, results)
+                self.waiting[parent] -= 1
+                if not self.waiting[parent]:
+                    self.ready.append(parent)
+
+    def hand_on(self, node, g, parent, gp, results):
+        """Add a formula's result to what a parent has. The first one is borrowed, unless nobody else can hold it."""
+        if gpu.several_gpus:
+            set_device_of(raw.unwrap(gp))
+        grads, is_raw = self.grads, self.arithmetic is raw
+        keeps_float32 = False
+        if gp.shape != parent.shape or gp.dtype != parent.dtype:
+            alone = is_raw and not self.keep_grads and self.targets is None and parent not in grads
+            keeps_float32 = alone and _takes_float32(parent, gp)
+            if not keeps_float32:
+                gp = self.arithmetic.fit(gp, parent)
+        if parent in grads:
+            self.add(parent, gp, is_raw)
+            return
+        grads[parent] = gp
+        if is_raw and (keeps_float32 or type(parent) is Leaf):
+            if _is_fresh(gp, g, node, results) or (gp is g and node in self.owned and len(node.parents) == 1):
+                self.owned.add(parent)
+
+    def add(self, edge, g, in_place):
+        """Add a gradient to what the edge has; see the ownership rule above."""
+        grads = self.grads
+        if edge not in grads:
+            grads[edge] = g
+        elif in_place and edge in self.owned:
+            grads[edge] += g
+        else:
+            grads[edge] = grads[edge] + g
+            self.owned.add(edge)
+
+    def done_with(self, edge):
+        """One gradient less to wait for."""
+        self.waiting[edge] -= 1
+        if not self.waiting[edge]:
+            self.ready.append(edge)
 
 
 def _run_hooked(node, g, arithmetic, run):
@@ -324,17 +379,6 @@ def _leading_to(targets, roots):
     return useful
 
 
-def _add(grads, owned, edge, g, in_place):
-    """Add a gradient to what the edge has; see the ownership rule above."""
-    if edge not in grads:
-        grads[edge] = g
-    elif in_place and edge in owned:
-        grads[edge] += g
-    else:
-        grads[edge] = grads[edge] + g
-        owned.add(edge)
-
-
 def _is_fresh(gp, g, edge, results):
     """Whether a formula made this array for one input, rather than passing its upstream gradient (or a view) on."""
     if gp.base is not None or type(g) is not list:
@@ -342,7 +386,7 @@ def _is_fresh(gp, g, edge, results):
     return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
 
 
-def _takes_wide(edge, g):
+def _takes_float32(edge, g):
     """Whether a gradient may go to the node of a cast to half precision in the dtype of what was cast, where it ends up anyway:
     a kernel that sums in float32 needs not round what will be widened again."""
     if (
@@ -355,19 +399,6 @@ def _takes_wide(edge, g):
     ):
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
-
-
-def _is_handed_on(gp, g, edge, owned):
-    """Whether a node with one input passed on a gradient that was its alone, as a cast does that changes nothing."""
-    return gp is g and edge in owned and len(edge.parents) == 1
-
-
-def _keep(edge, g, arithmetic):
-    """Leave a gradient on a non-leaf: retain_grad adds to what is there, as PyTorch does."""
-    if edge.keeps_grad and edge.grad is not None:
-        edge.grad = edge.grad + arithmetic.wrap(g)
-    else:
-        edge.grad = arithmetic.wrap(g.copy() if arithmetic is raw else g)
 
 
 def gradient_of_root(raw_output, given, what):
