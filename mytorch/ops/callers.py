@@ -141,5 +141,5 @@ def binary_operator(op):
 def named(caller, op):
     caller.__name__ = caller.__qualname__ = op.name
     caller.__doc__ = op.__doc__
-    caller.op = op
+    caller.op = caller.__wrapped__ = op  # inspect.signature follows __wrapped__
     return caller

@@ -155,9 +155,8 @@ class Record:
             if seen_default and p.default is p.empty and p.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters[i:] = [q.replace(kind=parameter.KEYWORD_ONLY) for q in parameters[i:]]
                 break
-        return inspect.Signature(
-            [*parameters, *(parameter(n, parameter.KEYWORD_ONLY, default=None) for n in ("fused", "out"))]
-        )
+        further = ("fused", "out") if self.fused_on else ("out",)
+        return inspect.Signature([*parameters, *(parameter(n, parameter.KEYWORD_ONLY, default=None) for n in further)])
 
     def __repr__(self):
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"
