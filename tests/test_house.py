@@ -7,86 +7,51 @@ import subprocess
 import sys
 from pathlib import Path
 
+from . import house
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "mytorch"
-FILES = sorted(PACKAGE.rglob("*.py"))
-
-FLOORS = {  # a module may import from its own floor and those below
-    "config": 0, "dtypes": 0, "errors": 0, "special": 0,
-    "backend": 1, "capturing": 1, "philox": 1, "_array": 1, "autograd": 1, "kernels": 1,
-    "tensor": 2, "printing": 2,
-    "ops": 3, "random": 3,
-    "nn": 4, "optim": 4, "utils": 4, "distributions": 4, "vision": 4, "linalg": 4, "fft": 4, "jit": 0,
-    "amp": 5, "functional": 5, "func": 5, "serialization": 5, "zipformat": 5, "profiler": 5, "cuda": 5, "distributed": 5,
-    "accelerate": 6, "models": 6,
-    "compat": 7, "cli": 7,
-}  # fmt: skip
-
-# User-facing parts of autograd work on Tensors; they are imported when asked for, after the ops.
-ABOVE_TENSOR = {
-    f"autograd/{name}.py" for name in ("function", "gradcheck", "checkpoint", "functional", "graph", "variable")
-}
+ROOT, PACKAGE, FILES = house.ROOT, house.PACKAGE, house.FILES
 
 
-def _floor(path):
-    parts = path.relative_to(PACKAGE).parts
-    if "/".join(parts) in ABOVE_TENSOR:
-        return 3
-    if parts == ("__init__.py",):
-        return 9
-    return FLOORS[parts[0].removesuffix(".py")]
+def test_nothing_imports_upward():
+    """Counting imports within functions. Those that do are listed, each with its reason, and are at most six."""
+    found = {(a, b): lines for a, b, lines in house.runs_up()}
+    surprises = [f"{a}:{lines[0]} imports {b}" for (a, b), lines in found.items() if (a, b) not in house.UP]
+    assert not surprises, "\n".join(surprises)
+    assert set(house.UP) <= set(found), "what no longer runs up is still listed"
+    assert len(house.UP) <= 6
 
 
-def _imports(path, top_level_only):
-    """(module, line) of each import, absolute ones by name, ours by their first part."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top_level_only else ast.walk(tree)
-    package = ["mytorch", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node.lineno
-        elif isinstance(node, ast.ImportFrom):
-            if node.level == 0:
-                yield node.module, node.lineno
-                continue
-            base = package[: len(package) - node.level + 1]
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            for name in names:
-                yield ".".join([*base, name]), node.lineno
+def test_no_circles():
+    """No files import each other in a loop, counting imports within functions, but for those that run up."""
+    up = {(a, b) for a, b, _ in house.runs_up()}
+    relative = {(a, b): (str(a.relative_to(PACKAGE)), str(b.relative_to(PACKAGE))) for a, b in house.arrows()}
+    assert not house.circles([arrow for arrow, names in relative.items() if names not in up])
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_nothing_imports_upward(path):
-    mine = _floor(path)
-    for module, line in _imports(path, top_level_only=True):
-        parts = module.split(".")
-        if parts[0] == "mytorch" and len(parts) > 1 and parts[1] in FLOORS:
-            target = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
-            floor = 3 if target.is_file() and str(target.relative_to(PACKAGE)) in ABOVE_TENSOR else FLOORS[parts[1]]
-            assert floor <= mine, f"{path.name}:{line} (floor {mine}) imports {module} (floor {floor})"
+def test_every_room_has_a_floor_and_the_document_says_so():
+    assert {house.room_of(path) for path in FILES} == set(house.FLOOR)
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert house.marked(page)[1] == house.table(), "python tests/house.py --write makes the table anew"
 
 
-def test_kernels_never_see_tensors_and_ops_never_see_nn():
+def test_the_graph_and_the_kernels_never_see_tensors_and_ops_never_see_nn():
+    never = {"graph": r"mytorch\.(tensor|ops|autograd|nn)\b", "kernels": r"mytorch\.(graph|tensor|ops|autograd|nn)\b"}
+    never["ops"] = r"mytorch\.(autograd|nn|optim)\b"
     for path in FILES:
-        parts = path.relative_to(PACKAGE).parts
-        for module, line in _imports(path, top_level_only=False):
-            if parts[0] == "kernels":
-                assert not re.match(r"mytorch\.(tensor|ops|nn|autograd)", module), f"{path}:{line} imports {module}"
-            if parts[0] == "ops":
-                assert not module.startswith(("mytorch.nn", "mytorch.optim")), f"{path}:{line} imports {module}"
+        for module, line in house.imports(path):
+            pattern = never.get(house.room_of(path))
+            assert pattern is None or not re.match(pattern, module), f"{path}:{line} imports {module}"
 
 
 def test_foreign_packages_stay_where_they_belong():
     for path in FILES:
         inside = path.relative_to(PACKAGE).parts
-        for module, line in _imports(path, top_level_only=False):
+        for module, line in house.imports(path):
             top = module.split(".")[0]
             where = f"{path}:{line}"
             assert top != "torch", f"{where} imports torch"
-            assert top != "cupy" or inside == ("backend.py",), f"{where} imports cupy"
+            assert top != "cupy" or inside == ("backend", "gpu.py"), f"{where} imports cupy"
             assert top not in ("numba", "triton") or inside[0] == "kernels", f"{where} imports {top}"
 
 
