@@ -139,6 +139,7 @@ def binary_operator(op):
 
 
 def named(caller, op):
+    """The caller under its op's name, with its documentation."""
     caller.__name__ = caller.__qualname__ = op.name
     caller.__doc__ = op.__doc__
     caller.op = caller.__wrapped__ = op  # inspect.signature follows __wrapped__
