@@ -30,9 +30,10 @@ from ..tensor import Tensor
 from .bind import PUBLIC, _attribute, public
 from .core import _owner, is_operand, op
 from .elementwise import cast
-from .inplace import adopt, check_writable
+from .inplace import adopt, check_writable, set_edge
 from .movement import as_shape
 from .random import _accept, _finish, _shape
+from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
 
@@ -346,8 +347,8 @@ def type(self, dtype=None):
             word = dtype.rpartition(".")[2].removesuffix("Tensor")
             dtype = next((name for name, known in words.items() if known == word), dtype)
         return cast(self, dtypes.as_dtype(dtype))
-    module = "mytorch" if self.device.type == "cpu" else "mytorch.cuda"
-    return f"{module}.{words.get(self.dtype.name, self.dtype.name)}Tensor"
+    prefix = "" if self.device.type == "cpu" else "cuda."
+    return f"mytorch.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
 
 
 @public(function=False, inplace=False)
@@ -365,10 +366,6 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 # -- to Python and NumPy --------------------------------------------------------------------------------------------
 
 
-def _raw(x):
-    return x._data._array if isinstance(x, Tensor) else x._array
-
-
 @public(function=False, inplace=False)
 def numpy(self, *, force=False):
     """The NumPy array underneath, sharing memory.
@@ -382,7 +379,7 @@ def numpy(self, *, force=False):
     """
     if not force and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    raw = _raw(self)
+    raw = raw_of(self)
     if not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
@@ -397,7 +394,7 @@ def item(self):
     Raises:
         RuntimeError: there is not exactly one.
     """
-    raw = _raw(self)
+    raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(f"a Tensor with {raw.size} elements cannot be converted to Scalar")
     value = raw.item()
@@ -407,7 +404,7 @@ def item(self):
 @public(function=False, inplace=False)
 def tolist(self):
     """The elements as nested lists of Python numbers."""
-    raw = to_device(_raw(self), CPU)
+    raw = to_device(raw_of(self), CPU)
     return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
 
 
@@ -418,7 +415,7 @@ def truth(self):
     Raises:
         RuntimeError: there are several.
     """
-    raw = _raw(self)
+    raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(
             f"Boolean value of Tensor with {'no values' if raw.size == 0 else 'more than one value'} is ambiguous"
@@ -428,7 +425,7 @@ def truth(self):
 
 def _number_method(dunder, convert):
     def method(self):
-        if _raw(self).size != 1:
+        if raw_of(self).size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         return convert(item(self))
 
@@ -448,7 +445,7 @@ def index(self):
     Raises:
         TypeError: several elements, or a fraction.
     """
-    if _raw(self).size != 1 or self.dtype.category > dtypes.INT:
+    if raw_of(self).size != 1 or self.dtype.category > dtypes.INT:
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return operator.index(item(self))
 
@@ -456,7 +453,7 @@ def index(self):
 @public(function=False, inplace=False, name="__format__")
 def format_(self, spec):
     """A tensor or Array of no dimension formats as its number."""
-    if _raw(self).ndim == 0:
+    if raw_of(self).ndim == 0:
         return format(item(self), spec)
     return str(self) if not spec else object.__format__(self, spec)
 
@@ -464,7 +461,7 @@ def format_(self, spec):
 @public(function=False, inplace=False, name="__iter__")
 def iterate(self):
     """The slices along the first axis."""
-    if _raw(self).ndim == 0:
+    if raw_of(self).ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
 
@@ -495,25 +492,25 @@ def size(self, dim=None):
 @public(function=False, inplace=False, names=("ndimension",))
 def dim(self):
     """The number of axes."""
-    return _raw(self).ndim
+    return raw_of(self).ndim
 
 
 @public(names=("nelement",), inplace=False)
 def numel(input):
     """The number of elements."""
-    return _raw(input).size
+    return raw_of(input).size
 
 
 @public(function=False, inplace=False)
 def element_size(self):
     """Bytes per element."""
-    return _raw(self).itemsize
+    return raw_of(self).itemsize
 
 
 @public(function=False, inplace=False)
 def stride(self, dim=None):
     """How many elements apart neighbours along each axis lie in memory."""
-    raw = _raw(self)
+    raw = raw_of(self)
     strides = tuple(s // raw.itemsize for s in raw.strides)
     return strides if dim is None else strides[dim]
 
@@ -521,7 +518,7 @@ def stride(self, dim=None):
 @public(function=False, inplace=False)
 def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
-    raw = _raw(self)
+    raw = raw_of(self)
     owner = _owner(raw)
     start = address(owner) if is_raw(owner) else owner.ptr
     return (address(raw) - start) // raw.itemsize if start else 0
@@ -530,13 +527,13 @@ def storage_offset(self):
 @public(function=False, inplace=False)
 def is_contiguous(self, memory_format=None):
     """Whether the elements lie in memory in row-major order."""
-    return _raw(self).flags.c_contiguous
+    return raw_of(self).flags.c_contiguous
 
 
 @public(function=False, inplace=False)
 def data_ptr(self):
     """The address of the first element."""
-    return address(_raw(self))
+    return address(raw_of(self))
 
 
 @public(function=False, inplace=False)
@@ -567,19 +564,19 @@ def pin_memory(self, device=None):
     Raises:
         RuntimeError: self is on a GPU, or there is none.
     """
-    if is_pinned(_raw(self)):
+    if is_pinned(raw_of(self)):
         return self
     if not self.requires_grad:
-        return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(_raw(self)))
+        return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(raw_of(self)))
     out = self.clone()
-    out._data._array = pinned(_raw(self))
+    out._data._array = pinned(raw_of(self))
     return out
 
 
 @public(name="is_pinned", function=False, inplace=False)
 def is_pinned_(self, device=None):
     """Whether it lies in page-locked host memory."""
-    return is_pinned(_raw(self))
+    return is_pinned(raw_of(self))
 
 
 # -- in place -----------------------------------------------------------------------------------------------------
@@ -591,9 +588,9 @@ def copy_(self, src, non_blocking=False):
     check_writable(self, "copy_")
     if not isinstance(src, (Tensor, Array)):
         src = Tensor._wrap(as_raw(src))
-    if isinstance(_raw(self), ndarray) and not isinstance(_raw(src), ndarray):
+    if isinstance(raw_of(self), ndarray) and not isinstance(raw_of(src), ndarray):
         records = get_mode().grad and (self.requires_grad or src.requires_grad)
-        if non_blocking and not records and copy_later(_raw(src), _raw(self)):
+        if non_blocking and not records and copy_later(raw_of(src), raw_of(self)):
             (self if isinstance(self, Array) else self._data)._bump()
             return self
         non_blocking = False  # what comes next reads it
@@ -613,8 +610,6 @@ def fill_(self, value):
     assign(array._array, value)
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
-        from .inplace import set_edge
-
         set_edge(self, (self * 0)._edge)
     return self
 
@@ -628,4 +623,4 @@ def zero_(self):
 _attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
 _attribute("mT", lambda self: self.transpose(-2, -1))
 _attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
-_attribute("is_cpu", lambda self: isinstance(_raw(self), ndarray))
+_attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))

@@ -21,6 +21,7 @@ from ..tensor import Tensor
 from .bind import public
 from .inplace import check_writable
 from .movement import as_shape
+from .raw import raw_of
 
 _TWO24 = np.float32(1 / (1 << 24))
 _TWO53 = 1 / (1 << 53)
@@ -589,7 +590,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     raw, source = _drawn(self, generator)
-    chance = p._data._array if isinstance(p, Tensor) else p
+    chance = raw_of(p) if isinstance(p, Tensor) else p
     return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
 
 
@@ -737,6 +738,6 @@ def poisson(input, generator=None):
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)
-    chance = prob._data._array.astype(np.float64)
+    chance = raw_of(prob).astype(np.float64)
     drawn = source.library().binomial(raw.astype(np.int64), chance)
     return Tensor._wrap(on(source.device)[0].asarray(drawn).astype(raw.dtype))

@@ -16,6 +16,7 @@ from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
 from .precision import in_precision
+from .raw import raw_of
 from .reduction import wide
 
 
@@ -255,7 +256,7 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 @on_input_device
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
-    raw = input._data._array
+    raw = raw_of(input)
     xp = xp_of(raw)
     exponent = xp.asarray(xp.frexp(raw.astype(np.float64))[1])
     scale = xp.asarray(xp.ldexp(xp.ones(raw.shape), -exponent)).astype(raw.dtype)
@@ -277,7 +278,7 @@ def signbit(input):
     """True where the sign bit is set."""
     if not input.dtype.is_floating_point:
         return input < 0
-    raw = input._data._array
+    raw = raw_of(input)
     return Tensor._wrap(xp_of(raw).asarray(xp_of(raw).signbit(raw)))
 
 
@@ -304,8 +305,8 @@ def isreal(input):
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements
-    xp = xp_of(like._data._array)
-    x, y = (wide(xp, t._data._array if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
+    xp = xp_of(raw_of(like))
+    x, y = (wide(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 
