@@ -27,12 +27,11 @@ from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
 from ..tensor import Tensor
-from .bind import PUBLIC, _attribute, public
+from .bind import _attribute, public
 from .core import _owner, is_operand, op
 from .elementwise import cast
 from .inplace import adopt, check_writable, set_edge
 from .movement import as_shape
-from .random import _accept, _finish, _shape
 from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
@@ -43,31 +42,35 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     """A new leaf tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
 
     Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
+
+    Args:
+        pin_memory: put it into page-locked memory, from which copies to a GPU need not be waited for.
+
+    Example:
+        >>> x = mytorch.tensor([[1, 2], [3, 4]])
+        >>> x.shape, x.dtype
+        (mytorch.Size([2, 2]), mytorch.int64)
     """
     raw = as_raw(data, place_for(data, device), dtype)
-    if isinstance(data, (Tensor, Array, np.ndarray)) or not _is_python(data):
-        raw = raw.copy() if raw is _inner(data) or getattr(raw, "base", None) is not None else raw
-    result = Tensor._wrap(pinned(raw) if pin_memory else raw)
-    return result.requires_grad_() if requires_grad else result
-
-
-def _inner(data):
-    data = getattr(data, "_data", data)
-    return data._array if isinstance(data, Array) else data
-
-
-def _is_python(data):
-    return isinstance(data, (int, float, bool, complex, list, tuple))
+    inner = getattr(data, "_data", data)
+    shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
+    if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
+        raw = raw.copy()
+    return finish(raw, requires_grad, pin=pin_memory)
 
 
 @public(method=False, names=("asarray",), spellings={"obj": "data"})
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
-    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit."""
+    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit.
+
+    Example:
+        >>> mytorch.as_tensor(np.array([1.0, 2.0])).dtype
+        mytorch.float64
+    """
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype, copy=bool(copy))
     raw = as_raw(data, place_for(data, device), dtype)
-    result = Tensor._wrap(raw.copy() if copy else raw)
-    return result.requires_grad_() if requires_grad else result
+    return finish(raw.copy() if copy else raw, requires_grad)
 
 
 @public(method=False)
@@ -76,6 +79,14 @@ def from_numpy(ndarray):
 
     Raises:
         TypeError: not a NumPy array, or of a dtype that tensors don't have.
+        ValueError: negative strides.
+
+    Example:
+        >>> x = np.zeros(2)
+        >>> y = mytorch.from_numpy(x)
+        >>> x[0] = 5
+        >>> y.tolist()
+        [5.0, 0.0]
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
@@ -91,88 +102,149 @@ def is_tensor(obj):
     return isinstance(obj, (Tensor, Array))
 
 
-# -- constant and sequential -----------------------------------------------------------------------------------
+# -- what all creation functions share -------------------------------------------------------------------------
 
 
-def _made(maker, shape, dtype, where, requires_grad, out=None, pin=False):
-    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+def finish(raw, requires_grad, out=None, pin=False):
+    """A new raw array as a tensor: in `out` if that is given, in page-locked memory if `pin`."""
+    if out is not None:  # keeps its dtype, and its shape where a range fits into it
+        if raw.ndim == 1 and out.numel() == raw.size:
+            raw = raw.reshape(tuple(out.shape))
+        elif tuple(out.shape) != raw.shape:
+            out.resize_(raw.shape)
+        return out.copy_(Tensor._wrap(raw))
+    result = Tensor._wrap(pinned(raw) if pin else raw)
+    return result.requires_grad_() if requires_grad else result
+
+
+def size_and_pin(name, size, named):
+    """The shape that `*size` or `size=` gives, and whether `pin_memory` is asked for; refuses any other keyword.
+
+    PyTorch's layout, memory_format and names are accepted, and change nothing here.
+    """
+    shape = as_shape(named.pop("size", named.pop("shape", size)))
+    for word in ("layout", "memory_format", "names"):
+        named.pop(word, None)
+    pin = named.pop("pin_memory", False)
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return shape, pin
+
+
+def like(input, dtype=None, device=None):
+    """The dtype and device of a tensor made like input, where none are given."""
+    return {"dtype": input.dtype if dtype is None else dtype, "device": input.device if device is None else device}
+
+
+def _default(dtype):
+    return dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+
+
+def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
+    """A tensor of `make(xp, shape, dtype)`, on a device."""
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
-    xp, there = on(as_device(where))
+    xp, there = on(as_device(device))
     try:
         with there:
-            return _finish(maker(xp, shape, d.numpy), requires_grad, out, pin)
+            return finish(make(xp, shape, _default(dtype).numpy), requires_grad, out, pin)
     except MemoryError as error:
         if xp is numpy_ns:
             raise
         raise out_of_memory(error) from None
 
 
-def _factory(name, maker, text):
-    @public(method=False)
-    def make(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
-        shape = _shape(size, named)
-        pin = _accept(named, name)
-        return _made(maker, shape, dtype, device, requires_grad, out, pin)
-
-    @public(method=False)
-    def like(input, *, dtype=None, device=None, requires_grad=False, **named):
-        pin = _accept(named, name + "_like")
-        return _made(
-            maker,
-            tuple(input.shape),
-            input.dtype if dtype is None else dtype,
-            input.device if device is None else device,
-            requires_grad,
-            pin=pin,
-        )
-
-    make.__doc__ = f"A tensor of the given size, {text}."
-    like.__doc__ = f"A tensor of input's size, dtype and device, {text}."
-    return make, like
+# -- constant and sequential -----------------------------------------------------------------------------------
 
 
-def _name(function, name):
-    function.__name__ = function.__qualname__ = name
-    PUBLIC[name] = function
-    return function
+def _constant(name, text, show, shown, shown_like):
+    """The functions `name`, of a size, and `name_like`, of a tensor's size, dtype and device."""
+
+    def make(xp, shape, dtype):
+        return getattr(xp, name)(shape, dtype)
+
+    def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
+        shape, pin = size_and_pin(name, size, named)
+        return _filled(make, shape, dtype, device, requires_grad, out, pin)
+
+    def of_input(
+        input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False
+    ):
+        shape = tuple(input.shape)
+        return _filled(make, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device))
+
+    of_size.__name__ = of_size.__qualname__ = name
+    of_size.__doc__ = f"""A tensor of the given size (ints, or one tuple of them), {text}.
+
+    Example:
+        >>> mytorch.{name}(2){show}
+        {shown}
+    """
+    of_input.__name__ = of_input.__qualname__ = name + "_like"
+    of_input.__doc__ = f"""A tensor of input's size, dtype and device, {text}.
+
+    Example:
+        >>> mytorch.{name}_like(tensor([7, 8, 9])){show}
+        {shown_like}
+    """
+    return public(method=False)(of_size), public(method=False)(of_input)
 
 
-def _pair(name, maker, text):
-    make, like = _factory(name, maker, text)
-    return _name(make, name), _name(like, name + "_like")
-
-
-zeros, zeros_like = _pair("zeros", lambda xp, shape, d: xp.zeros(shape, d), "filled with 0")
-ones, ones_like = _pair("ones", lambda xp, shape, d: xp.ones(shape, d), "filled with 1")
-empty, empty_like = _pair("empty", lambda xp, shape, d: xp.empty(shape, d), "not initialised")
+zeros, zeros_like = _constant("zeros", "filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
+ones, ones_like = _constant("ones", "filled with 1", ".tolist()", [1.0, 1.0], [1, 1, 1])
+empty, empty_like = _constant("empty", "not initialised", ".shape", "mytorch.Size([2])", "mytorch.Size([3])")
 
 
 @public(method=False)
-def full(size, fill_value, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """A tensor of the given size filled with one value, whose kind gives the dtype."""
-    pin = _accept(named, "full")
+def full(
+    size,
+    fill_value,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+    names=None,
+):
+    """A tensor of the given size filled with one value, whose kind gives the dtype.
+
+    Example:
+        >>> mytorch.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+    """
     if isinstance(fill_value, (Tensor, Array)):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    return _made(
-        lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out, pin
+    shape = as_shape((size,))
+    return _filled(
+        lambda xp, shape, d: xp.full(shape, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory
     )
 
 
 @public(method=False)
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, **named):
-    """A tensor of input's size, dtype and device filled with one value."""
-    return full(
-        tuple(input.shape),
-        fill_value,
-        dtype=input.dtype if dtype is None else dtype,
-        device=input.device if device is None else device,
-        requires_grad=requires_grad,
-        **named,
-    )
+def full_like(
+    input,
+    fill_value,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+    pin_memory=False,
+):
+    """A tensor of input's size, dtype and device filled with one value.
+
+    Example:
+        >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
+        [3.0, 3.0]
+    """
+    options = like(input, dtype, device)
+    return full(tuple(input.shape), fill_value, requires_grad=requires_grad, pin_memory=pin_memory, **options)
 
 
 def _number(x):
@@ -180,15 +252,20 @@ def _number(x):
 
 
 @public(method=False)
-def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+def arange(
+    start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
     """The numbers from start (0 if only one is given) up to but not including end, `step` apart.
 
     int64 if all three are ints, else the default dtype.
 
     Raises:
         RuntimeError: step is 0 or leads away from end.
+
+    Example:
+        >>> mytorch.arange(1, 7, 2).tolist()
+        [1, 3, 5]
     """
-    pin = _accept(named, "arange")
     start, end, step = _number(start), _number(end), _number(step)
     if end is None:
         start, end = 0, start
@@ -200,69 +277,66 @@ def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requ
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    d = dtypes.as_dtype(dtype)
-    n = math.ceil((end - start) / step)
-    wide = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
+    exact = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
     xp, there = on(as_device(device))
     with there:
-        raw = (xp.arange(n, dtype=wide) * step + start).astype(d.numpy, copy=False)
-    return _finish(raw, requires_grad, out, pin)
+        numbers = xp.arange(math.ceil((end - start) / step), dtype=exact) * step + start
+        raw = numbers.astype(dtypes.as_dtype(dtype).numpy, copy=False)
+    return finish(raw, requires_grad, out, pin_memory)
 
 
 @public(method=False)
-def linspace(start, end, steps, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """`steps` numbers from start to end, both included, evenly spaced."""
-    pin = _accept(named, "linspace")
+def linspace(
+    start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """`steps` numbers from start to end, both included, evenly spaced.
+
+    Example:
+        >>> mytorch.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    d = _default(dtype)
     xp, there = on(as_device(device))
     with there:
         raw = xp.linspace(float(_number(start)), float(_number(end)), steps)
         raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
-    return _finish(raw, requires_grad, out, pin)
+    return finish(raw, requires_grad, out, pin_memory)
 
 
 @public(method=False)
-def eye(n, m=None, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """An (n, m) matrix with ones on the diagonal."""
-    pin = _accept(named, "eye")
-    m = n if m is None else m
-    return _made(lambda xp, shape, d: xp.eye(n, m, dtype=d), (n, m), dtype, device, requires_grad, out, pin)
+def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """An (n, m) matrix with ones on the diagonal; m is n if not given.
+
+    Example:
+        >>> mytorch.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    shape = (n, n if m is None else m)
+    return _filled(lambda xp, shape, d: xp.eye(*shape, dtype=d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
 # -- new_* methods -----------------------------------------------------------------------------------------------
 
 
-def _new(name, make):
+def _new(make):
     def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
-        return make(
-            *size,
-            dtype=self.dtype if dtype is None else dtype,
-            device=self.device if device is None else device,
-            requires_grad=requires_grad,
-            **named,
-        )
+        return make(*size, requires_grad=requires_grad, **like(self, dtype, device), **named)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"As `mytorch.{name[4:]}`, with self's dtype and device by default."
-    return public(function=False, inplace=False)(method)
+    method.__name__ = method.__qualname__ = "new_" + make.__name__
+    method.__doc__ = f"As `mytorch.{make.__name__}`, with self's dtype and device by default."
+    public(function=False, inplace=False)(method)
 
 
-for _made_by in (zeros, ones, empty):
-    _new("new_" + _made_by.__name__, _made_by)
-_new("new_full", full)
+for _make in (zeros, ones, empty, full):
+    _new(_make)
 
 
 @public(function=False, inplace=False)
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """As `mytorch.tensor`, with self's dtype and device by default."""
-    return tensor(
-        data,
-        dtype=self.dtype if dtype is None else dtype,
-        device=self.device if device is None else device,
-        requires_grad=requires_grad,
-    )
+    return tensor(data, requires_grad=requires_grad, **like(self, dtype, device))
 
 
 # -- dtype and device --------------------------------------------------------------------------------------------
