@@ -14,11 +14,11 @@ from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
 from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
-from .ops.indexing import on_device_of, to_cpu
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
 from .ops.precision import in_precision
+from .ops.raw import on_device_of, raw_of, to_cpu
 from .ops.reduction import normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal
@@ -38,11 +38,11 @@ _CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_e
 
 
 def _empty(like, dtype=None):
-    return on_device_of(np.empty(0, np.dtype(dtype) if dtype is not None else like._data._array.dtype), like)
+    return on_device_of(np.empty(0, np.dtype(dtype) if dtype is not None else raw_of(like).dtype), like)
 
 
 def _real_dtype(A):
-    return A._data._array.real.dtype
+    return raw_of(A).real.dtype
 
 
 def _no_errors(A):
@@ -153,7 +153,7 @@ def svd(A, full_matrices=True, *, driver=None):
     k = min(rows, columns)
     U, S, Vh = _d._svd(A)
     if full_matrices and rows != columns:
-        raw = A.detach()._data._array
+        raw = raw_of(A)
         full_u, _, full_v = xp_of(raw).linalg.svd(raw, full_matrices=True)
         if rows > k:
             U = cat([U, Tensor._wrap(full_u[..., k:])], -1)
@@ -169,20 +169,16 @@ def svdvals(A, *, driver=None):
 
 def _cut(largest, shape, atol, rtol, kind):
     """Below which singular values count as 0: the larger of atol and rtol times the largest."""
+    atol, rtol = (to_cpu(tol) if isinstance(tol, Tensor) else tol for tol in (atol, rtol))
     if rtol is None:
-        given = atol is not None and (isinstance(atol, Tensor) or atol > 0)
+        given = isinstance(atol, np.ndarray) or (atol is not None and atol > 0)
         rtol = 0.0 if given else max(shape[-2:], default=0) * np.finfo(kind).eps
-    cut = largest * (to_cpu(rtol.detach()._data._array) if isinstance(rtol, Tensor) else rtol)
-    return (
-        cut
-        if atol is None
-        else np.maximum(cut, to_cpu(atol.detach()._data._array) if isinstance(atol, Tensor) else atol)
-    )
+    return largest * rtol if atol is None else np.maximum(largest * rtol, atol)
 
 
 def _largest(A, hermitian):
     """The largest singular value of each matrix, on the host; 0 for empty ones."""
-    raw = to_cpu(A.detach()._data._array)
+    raw = to_cpu(A)
     if 0 in raw.shape[-2:]:
         return np.zeros(raw.shape[:-2], raw.real.dtype)
     if hermitian:
@@ -199,12 +195,12 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """How many singular values are above max(atol, rtol * largest)."""
-    raw = to_cpu(A.detach()._data._array)
+    raw = to_cpu(A)
     if 0 in raw.shape[-2:]:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
     if tol is not None:
-        cut = to_cpu(tol.detach()._data._array) if isinstance(tol, Tensor) else np.asarray(tol)
+        cut = to_cpu(tol) if isinstance(tol, Tensor) else np.asarray(tol)
     else:
         cut = np.asarray(_cut(s.max(-1), A.shape, atol, rtol, s.dtype))
     return on_device_of(np.asarray((s > cut[..., None]).sum(-1)), A)
@@ -261,7 +257,7 @@ def qr(A, mode="reduced"):
             if mode == "r"
             else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
         )
-    raw = to_cpu(A._data._array)
+    raw = to_cpu(A)
     if mode == "r":
         return _Qr(_empty(A), on_device_of(np.linalg.qr(raw, "r"), A))
     return _Qr(*(on_device_of(x, A) for x in np.linalg.qr(raw, mode)))
@@ -278,7 +274,7 @@ def _permutation(order, dtype, like):
 def lu(A, *, pivot=True):
     """(P, L, U) with A = P L U; P is empty without pivoting."""
     _, order, L, U = lu_parts(A, pivot)
-    P = _permutation(order, A._data._array.dtype, A) if pivot else _empty(A)
+    P = _permutation(order, raw_of(A).dtype, A) if pivot else _empty(A)
     return _Lu(P, L, U)
 
 
@@ -302,7 +298,7 @@ def lu_factor(A, *, pivot=True):
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
     LU, pivots = lu_factor(A, pivot=pivot)
-    zero = np.diagonal(to_cpu(LU.detach()._data._array), axis1=-2, axis2=-1) == 0
+    zero = np.diagonal(to_cpu(LU), axis1=-2, axis2=-1) == 0
     info = (
         np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
         if zero.shape[-1]
@@ -321,8 +317,8 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     k = min(rows, columns)
     P = L = U = _empty(LU_data)
     if unpack_pivots:
-        order = rows_after(to_cpu(LU_pivots._data._array).astype(np.int64) - 1, rows)
-        P = _permutation(order, LU_data._data._array.dtype, LU_data)
+        order = rows_after(to_cpu(LU_pivots).astype(np.int64) - 1, rows)
+        P = _permutation(order, raw_of(LU_data).dtype, LU_data)
     if unpack_data:
         L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype, device=LU_data.device)
         U = LU_data[..., :k, :].triu()
@@ -416,7 +412,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     except LinAlgError:
         if check_errors:
             raise
-    raw = to_cpu(A.detach()._data._array)
+    raw = to_cpu(A)
     info = np.zeros(A.shape[:-2], np.int32)
     for i in np.ndindex(*info.shape):
         try:

@@ -5,10 +5,10 @@ import re
 import statistics
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 from . import house
-import pytest
 
 ROOT, PACKAGE, FILES = house.ROOT, house.PACKAGE, house.FILES
 

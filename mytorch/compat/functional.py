@@ -10,10 +10,10 @@ from .._array import on_input_device
 from ..base import dtypes
 from ..nn.functional import pad
 from ..ops.creation import ones
-from ..ops.indexing import on_device_of
 from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
+from ..ops.raw import on_device_of, raw_of
 from ..tensor import Tensor
 
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
@@ -206,10 +206,10 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     Args:
         bins: cells along every axis, or a list of counts or of edges, one for each.
     """
-    raw = input.detach()._data._array.reshape(-1, input.shape[-1])
+    raw = raw_of(input).reshape(-1, input.shape[-1])
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
-    bins = [b._data._array if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
-    weights = None if weight is None else weight.detach()._data._array.reshape(-1)
+    bins = [raw_of(b) if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
+    weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
     Result = namedtuple("histogramdd", "hist bin_edges")
     return Result(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))

@@ -28,13 +28,13 @@ from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
 from ..tensor import Tensor
-from .bind import PUBLIC, _attribute, public
+from .bind import _attribute, public
 from .core import op
 from .elementwise import cast
-from .inplace import adopt, check_writable
+from .inplace import adopt, check_writable, set_edge
 from .movement import as_shape
 from .operands import is_operand
-from .random import _accept, _finish, _shape
+from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
 
@@ -44,31 +44,35 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     """A new leaf tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
 
     Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
+
+    Args:
+        pin_memory: put it into page-locked memory, from which copies to a GPU need not be waited for.
+
+    Example:
+        >>> x = mytorch.tensor([[1, 2], [3, 4]])
+        >>> x.shape, x.dtype
+        (mytorch.Size([2, 2]), mytorch.int64)
     """
     raw = as_raw(data, place_for(data, device), dtype)
-    if isinstance(data, (Tensor, Array, np.ndarray)) or not _is_python(data):
-        raw = raw.copy() if raw is _inner(data) or getattr(raw, "base", None) is not None else raw
-    result = Tensor._wrap(pinned(raw) if pin_memory else raw)
-    return result.requires_grad_() if requires_grad else result
-
-
-def _inner(data):
-    data = getattr(data, "_data", data)
-    return data._array if isinstance(data, Array) else data
-
-
-def _is_python(data):
-    return isinstance(data, (int, float, bool, complex, list, tuple))
+    inner = getattr(data, "_data", data)
+    shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
+    if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
+        raw = raw.copy()
+    return finish(raw, requires_grad, pin=pin_memory)
 
 
 @public(method=False, names=("asarray",), spellings={"obj": "data"})
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
-    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit."""
+    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit.
+
+    Example:
+        >>> mytorch.as_tensor(np.array([1.0, 2.0])).dtype
+        mytorch.float64
+    """
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype, copy=bool(copy))
     raw = as_raw(data, place_for(data, device), dtype)
-    result = Tensor._wrap(raw.copy() if copy else raw)
-    return result.requires_grad_() if requires_grad else result
+    return finish(raw.copy() if copy else raw, requires_grad)
 
 
 @public(method=False)
@@ -77,6 +81,14 @@ def from_numpy(ndarray):
 
     Raises:
         TypeError: not a NumPy array, or of a dtype that tensors don't have.
+        ValueError: negative strides.
+
+    Example:
+        >>> x = np.zeros(2)
+        >>> y = mytorch.from_numpy(x)
+        >>> x[0] = 5
+        >>> y.tolist()
+        [5.0, 0.0]
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
@@ -92,88 +104,149 @@ def is_tensor(obj):
     return isinstance(obj, (Tensor, Array))
 
 
-# -- constant and sequential -----------------------------------------------------------------------------------
+# -- what all creation functions share -------------------------------------------------------------------------
 
 
-def _made(maker, shape, dtype, where, requires_grad, out=None, pin=False):
-    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+def finish(raw, requires_grad, out=None, pin=False):
+    """A new raw array as a tensor: in `out` if that is given, in page-locked memory if `pin`."""
+    if out is not None:  # keeps its dtype, and its shape where a range fits into it
+        if raw.ndim == 1 and out.numel() == raw.size:
+            raw = raw.reshape(tuple(out.shape))
+        elif tuple(out.shape) != raw.shape:
+            out.resize_(raw.shape)
+        return out.copy_(Tensor._wrap(raw))
+    result = Tensor._wrap(pinned(raw) if pin else raw)
+    return result.requires_grad_() if requires_grad else result
+
+
+def size_and_pin(name, size, named):
+    """The shape that `*size` or `size=` gives, and whether `pin_memory` is asked for; refuses any other keyword.
+
+    PyTorch's layout, memory_format and names are accepted, and change nothing here.
+    """
+    shape = as_shape(named.pop("size", named.pop("shape", size)))
+    for word in ("layout", "memory_format", "names"):
+        named.pop(word, None)
+    pin = named.pop("pin_memory", False)
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return shape, pin
+
+
+def like(input, dtype=None, device=None):
+    """The dtype and device of a tensor made like input, where none are given."""
+    return {"dtype": input.dtype if dtype is None else dtype, "device": input.device if device is None else device}
+
+
+def _default(dtype):
+    return dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+
+
+def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
+    """A tensor of `make(xp, shape, dtype)`, on a device."""
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
-    xp, there = on(as_device(where))
+    xp, there = on(as_device(device))
     try:
         with there:
-            return _finish(maker(xp, shape, d.numpy), requires_grad, out, pin)
+            return finish(make(xp, shape, _default(dtype).numpy), requires_grad, out, pin)
     except MemoryError as error:
         if xp is numpy_ns:
             raise
         raise out_of_memory(error) from None
 
 
-def _factory(name, maker, text):
-    @public(method=False)
-    def make(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
-        shape = _shape(size, named)
-        pin = _accept(named, name)
-        return _made(maker, shape, dtype, device, requires_grad, out, pin)
-
-    @public(method=False)
-    def like(input, *, dtype=None, device=None, requires_grad=False, **named):
-        pin = _accept(named, name + "_like")
-        return _made(
-            maker,
-            tuple(input.shape),
-            input.dtype if dtype is None else dtype,
-            input.device if device is None else device,
-            requires_grad,
-            pin=pin,
-        )
-
-    make.__doc__ = f"A tensor of the given size, {text}."
-    like.__doc__ = f"A tensor of input's size, dtype and device, {text}."
-    return make, like
+# -- constant and sequential -----------------------------------------------------------------------------------
 
 
-def _name(function, name):
-    function.__name__ = function.__qualname__ = name
-    PUBLIC[name] = function
-    return function
+def _constant(name, text, show, shown, shown_like):
+    """The functions `name`, of a size, and `name_like`, of a tensor's size, dtype and device."""
+
+    def make(xp, shape, dtype):
+        return getattr(xp, name)(shape, dtype)
+
+    def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
+        shape, pin = size_and_pin(name, size, named)
+        return _filled(make, shape, dtype, device, requires_grad, out, pin)
+
+    def of_input(
+        input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False
+    ):
+        shape = tuple(input.shape)
+        return _filled(make, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device))
+
+    of_size.__name__ = of_size.__qualname__ = name
+    of_size.__doc__ = f"""A tensor of the given size (ints, or one tuple of them), {text}.
+
+    Example:
+        >>> mytorch.{name}(2){show}
+        {shown}
+    """
+    of_input.__name__ = of_input.__qualname__ = name + "_like"
+    of_input.__doc__ = f"""A tensor of input's size, dtype and device, {text}.
+
+    Example:
+        >>> mytorch.{name}_like(tensor([7, 8, 9])){show}
+        {shown_like}
+    """
+    return public(method=False)(of_size), public(method=False)(of_input)
 
 
-def _pair(name, maker, text):
-    make, like = _factory(name, maker, text)
-    return _name(make, name), _name(like, name + "_like")
-
-
-zeros, zeros_like = _pair("zeros", lambda xp, shape, d: xp.zeros(shape, d), "filled with 0")
-ones, ones_like = _pair("ones", lambda xp, shape, d: xp.ones(shape, d), "filled with 1")
-empty, empty_like = _pair("empty", lambda xp, shape, d: xp.empty(shape, d), "not initialised")
+zeros, zeros_like = _constant("zeros", "filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
+ones, ones_like = _constant("ones", "filled with 1", ".tolist()", [1.0, 1.0], [1, 1, 1])
+empty, empty_like = _constant("empty", "not initialised", ".shape", "mytorch.Size([2])", "mytorch.Size([3])")
 
 
 @public(method=False)
-def full(size, fill_value, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """A tensor of the given size filled with one value, whose kind gives the dtype."""
-    pin = _accept(named, "full")
+def full(
+    size,
+    fill_value,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+    names=None,
+):
+    """A tensor of the given size filled with one value, whose kind gives the dtype.
+
+    Example:
+        >>> mytorch.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+    """
     if isinstance(fill_value, (Tensor, Array)):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    return _made(
-        lambda xp, shape, d: xp.full(shape, fill_value, d), as_shape((size,)), dtype, device, requires_grad, out, pin
+    shape = as_shape((size,))
+    return _filled(
+        lambda xp, shape, d: xp.full(shape, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory
     )
 
 
 @public(method=False)
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, **named):
-    """A tensor of input's size, dtype and device filled with one value."""
-    return full(
-        tuple(input.shape),
-        fill_value,
-        dtype=input.dtype if dtype is None else dtype,
-        device=input.device if device is None else device,
-        requires_grad=requires_grad,
-        **named,
-    )
+def full_like(
+    input,
+    fill_value,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+    pin_memory=False,
+):
+    """A tensor of input's size, dtype and device filled with one value.
+
+    Example:
+        >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
+        [3.0, 3.0]
+    """
+    options = like(input, dtype, device)
+    return full(tuple(input.shape), fill_value, requires_grad=requires_grad, pin_memory=pin_memory, **options)
 
 
 def _number(x):
@@ -181,15 +254,20 @@ def _number(x):
 
 
 @public(method=False)
-def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requires_grad=False, **named):
+def arange(
+    start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
     """The numbers from start (0 if only one is given) up to but not including end, `step` apart.
 
     int64 if all three are ints, else the default dtype.
 
     Raises:
         RuntimeError: step is 0 or leads away from end.
+
+    Example:
+        >>> mytorch.arange(1, 7, 2).tolist()
+        [1, 3, 5]
     """
-    pin = _accept(named, "arange")
     start, end, step = _number(start), _number(end), _number(step)
     if end is None:
         start, end = 0, start
@@ -201,69 +279,66 @@ def arange(start=0, end=None, step=1, *, out=None, dtype=None, device=None, requ
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    d = dtypes.as_dtype(dtype)
-    n = math.ceil((end - start) / step)
-    wide = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
+    exact = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
     xp, there = on(as_device(device))
     with there:
-        raw = (xp.arange(n, dtype=wide) * step + start).astype(d.numpy, copy=False)
-    return _finish(raw, requires_grad, out, pin)
+        numbers = xp.arange(math.ceil((end - start) / step), dtype=exact) * step + start
+        raw = numbers.astype(dtypes.as_dtype(dtype).numpy, copy=False)
+    return finish(raw, requires_grad, out, pin_memory)
 
 
 @public(method=False)
-def linspace(start, end, steps, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """`steps` numbers from start to end, both included, evenly spaced."""
-    pin = _accept(named, "linspace")
+def linspace(
+    start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """`steps` numbers from start to end, both included, evenly spaced.
+
+    Example:
+        >>> mytorch.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    d = _default(dtype)
     xp, there = on(as_device(device))
     with there:
         raw = xp.linspace(float(_number(start)), float(_number(end)), steps)
         raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
-    return _finish(raw, requires_grad, out, pin)
+    return finish(raw, requires_grad, out, pin_memory)
 
 
 @public(method=False)
-def eye(n, m=None, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """An (n, m) matrix with ones on the diagonal."""
-    pin = _accept(named, "eye")
-    m = n if m is None else m
-    return _made(lambda xp, shape, d: xp.eye(n, m, dtype=d), (n, m), dtype, device, requires_grad, out, pin)
+def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """An (n, m) matrix with ones on the diagonal; m is n if not given.
+
+    Example:
+        >>> mytorch.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    shape = (n, n if m is None else m)
+    return _filled(lambda xp, shape, d: xp.eye(*shape, dtype=d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
 # -- new_* methods -----------------------------------------------------------------------------------------------
 
 
-def _new(name, make):
+def _new(make):
     def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
-        return make(
-            *size,
-            dtype=self.dtype if dtype is None else dtype,
-            device=self.device if device is None else device,
-            requires_grad=requires_grad,
-            **named,
-        )
+        return make(*size, requires_grad=requires_grad, **like(self, dtype, device), **named)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"As `mytorch.{name[4:]}`, with self's dtype and device by default."
-    return public(function=False, inplace=False)(method)
+    method.__name__ = method.__qualname__ = "new_" + make.__name__
+    method.__doc__ = f"As `mytorch.{make.__name__}`, with self's dtype and device by default."
+    public(function=False, inplace=False)(method)
 
 
-for _made_by in (zeros, ones, empty):
-    _new("new_" + _made_by.__name__, _made_by)
-_new("new_full", full)
+for _make in (zeros, ones, empty, full):
+    _new(_make)
 
 
 @public(function=False, inplace=False)
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """As `mytorch.tensor`, with self's dtype and device by default."""
-    return tensor(
-        data,
-        dtype=self.dtype if dtype is None else dtype,
-        device=self.device if device is None else device,
-        requires_grad=requires_grad,
-    )
+    return tensor(data, requires_grad=requires_grad, **like(self, dtype, device))
 
 
 # -- dtype and device --------------------------------------------------------------------------------------------
@@ -348,8 +423,8 @@ def type(self, dtype=None):
             word = dtype.rpartition(".")[2].removesuffix("Tensor")
             dtype = next((name for name, known in words.items() if known == word), dtype)
         return cast(self, dtypes.as_dtype(dtype))
-    module = "mytorch" if self.device.type == "cpu" else "mytorch.cuda"
-    return f"{module}.{words.get(self.dtype.name, self.dtype.name)}Tensor"
+    prefix = "" if self.device.type == "cpu" else "cuda."
+    return f"mytorch.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
 
 
 @public(function=False, inplace=False)
@@ -367,10 +442,6 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 # -- to Python and NumPy --------------------------------------------------------------------------------------------
 
 
-def _raw(x):
-    return x._data._array if isinstance(x, Tensor) else x._array
-
-
 @public(function=False, inplace=False)
 def numpy(self, *, force=False):
     """The NumPy array underneath, sharing memory.
@@ -384,7 +455,7 @@ def numpy(self, *, force=False):
     """
     if not force and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    raw = _raw(self)
+    raw = raw_of(self)
     if not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
@@ -399,7 +470,7 @@ def item(self):
     Raises:
         RuntimeError: there is not exactly one.
     """
-    raw = _raw(self)
+    raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(f"a Tensor with {raw.size} elements cannot be converted to Scalar")
     value = raw.item()
@@ -409,7 +480,7 @@ def item(self):
 @public(function=False, inplace=False)
 def tolist(self):
     """The elements as nested lists of Python numbers."""
-    raw = to_device(_raw(self), CPU)
+    raw = to_device(raw_of(self), CPU)
     return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
 
 
@@ -420,7 +491,7 @@ def truth(self):
     Raises:
         RuntimeError: there are several.
     """
-    raw = _raw(self)
+    raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(
             f"Boolean value of Tensor with {'no values' if raw.size == 0 else 'more than one value'} is ambiguous"
@@ -430,7 +501,7 @@ def truth(self):
 
 def _number_method(dunder, convert):
     def method(self):
-        if _raw(self).size != 1:
+        if raw_of(self).size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         return convert(item(self))
 
@@ -450,7 +521,7 @@ def index(self):
     Raises:
         TypeError: several elements, or a fraction.
     """
-    if _raw(self).size != 1 or self.dtype.category > dtypes.INT:
+    if raw_of(self).size != 1 or self.dtype.category > dtypes.INT:
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return operator.index(item(self))
 
@@ -458,7 +529,7 @@ def index(self):
 @public(function=False, inplace=False, name="__format__")
 def format_(self, spec):
     """A tensor or Array of no dimension formats as its number."""
-    if _raw(self).ndim == 0:
+    if raw_of(self).ndim == 0:
         return format(item(self), spec)
     return str(self) if not spec else object.__format__(self, spec)
 
@@ -466,7 +537,7 @@ def format_(self, spec):
 @public(function=False, inplace=False, name="__iter__")
 def iterate(self):
     """The slices along the first axis."""
-    if _raw(self).ndim == 0:
+    if raw_of(self).ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
 
@@ -497,25 +568,25 @@ def size(self, dim=None):
 @public(function=False, inplace=False, names=("ndimension",))
 def dim(self):
     """The number of axes."""
-    return _raw(self).ndim
+    return raw_of(self).ndim
 
 
 @public(names=("nelement",), inplace=False)
 def numel(input):
     """The number of elements."""
-    return _raw(input).size
+    return raw_of(input).size
 
 
 @public(function=False, inplace=False)
 def element_size(self):
     """Bytes per element."""
-    return _raw(self).itemsize
+    return raw_of(self).itemsize
 
 
 @public(function=False, inplace=False)
 def stride(self, dim=None):
     """How many elements apart neighbours along each axis lie in memory."""
-    raw = _raw(self)
+    raw = raw_of(self)
     strides = tuple(s // raw.itemsize for s in raw.strides)
     return strides if dim is None else strides[dim]
 
@@ -523,7 +594,7 @@ def stride(self, dim=None):
 @public(function=False, inplace=False)
 def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
-    raw = _raw(self)
+    raw = raw_of(self)
     owner = _owner(raw)
     start = address(owner) if is_raw(owner) else owner.ptr
     return (address(raw) - start) // raw.itemsize if start else 0
@@ -532,13 +603,13 @@ def storage_offset(self):
 @public(function=False, inplace=False)
 def is_contiguous(self, memory_format=None):
     """Whether the elements lie in memory in row-major order."""
-    return _raw(self).flags.c_contiguous
+    return raw_of(self).flags.c_contiguous
 
 
 @public(function=False, inplace=False)
 def data_ptr(self):
     """The address of the first element."""
-    return address(_raw(self))
+    return address(raw_of(self))
 
 
 @public(function=False, inplace=False)
@@ -569,19 +640,19 @@ def pin_memory(self, device=None):
     Raises:
         RuntimeError: self is on a GPU, or there is none.
     """
-    if is_pinned(_raw(self)):
+    if is_pinned(raw_of(self)):
         return self
     if not self.requires_grad:
-        return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(_raw(self)))
+        return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(raw_of(self)))
     out = self.clone()
-    out._data._array = pinned(_raw(self))
+    out._data._array = pinned(raw_of(self))
     return out
 
 
 @public(name="is_pinned", function=False, inplace=False)
 def is_pinned_(self, device=None):
     """Whether it lies in page-locked host memory."""
-    return is_pinned(_raw(self))
+    return is_pinned(raw_of(self))
 
 
 # -- in place -----------------------------------------------------------------------------------------------------
@@ -593,9 +664,9 @@ def copy_(self, src, non_blocking=False):
     check_writable(self, "copy_")
     if not isinstance(src, (Tensor, Array)):
         src = Tensor._wrap(as_raw(src))
-    if isinstance(_raw(self), ndarray) and not isinstance(_raw(src), ndarray):
+    if isinstance(raw_of(self), ndarray) and not isinstance(raw_of(src), ndarray):
         records = get_mode().grad and (self.requires_grad or src.requires_grad)
-        if non_blocking and not records and copy_later(_raw(src), _raw(self)):
+        if non_blocking and not records and copy_later(raw_of(src), raw_of(self)):
             (self if isinstance(self, Array) else self._data)._bump()
             return self
         non_blocking = False  # what comes next reads it
@@ -615,8 +686,6 @@ def fill_(self, value):
     assign(array._array, value)
     array._bump()
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
-        from .inplace import set_edge
-
         set_edge(self, (self * 0)._edge)
     return self
 
@@ -630,4 +699,4 @@ def zero_(self):
 _attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
 _attribute("mT", lambda self: self.transpose(-2, -1))
 _attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
-_attribute("is_cpu", lambda self: isinstance(_raw(self), ndarray))
+_attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))

@@ -10,12 +10,15 @@ from collections import namedtuple
 
 import numpy as np
 
+from ..base import dtypes
 from .bind import public
 from .core import op
-from .elementwise import sgn, where
-from .indexing import _triangle, on_device_of, to_cpu, tril
+from .elementwise import cast, sgn, where
+from .indexing import _triangle, tril
 from .movement import cat
 from .precision import in_precision
+from .raw import on_device_of, to_cpu
+from .reduction import normalize_dims, vector_norm
 
 
 def square(input, name):
@@ -304,6 +307,32 @@ def _svd_grad(g, U, S, Vh, xp):
 _svd.grad(input=_svd_grad)
 
 
+def _nuclear_norm(input, dim, keepdim):
+    """The sum of the singular values of matrices over two axes."""
+    rows, columns = normalize_dims((-2, -1) if dim is None else dim, input.ndim, "norm")
+    total = _svd(input.movedim((rows, columns), (-2, -1)))[1].sum(-1)
+    if keepdim:
+        for d in sorted((rows, columns)):
+            total = total.unsqueeze(d)
+    return total
+
+
+@public(inplace=False)
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The p-norm of all elements or along `dim`: (sum of |x|^p)^(1/p).
+
+    Args:
+        p: a number, inf and -inf among them; "fro" is 2, "nuc" the sum of the singular values of matrices.
+        dtype: cast to before summing.
+    """
+    if dtype is not None:
+        input = cast(input, dtypes.as_dtype(dtype))
+    if p == "nuc":
+        return _nuclear_norm(input, dim, keepdim)
+    order = 2.0 if p in ("fro", None) else float(p)
+    return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
+
+
 @op(dtype="float", name="pinv", holomorphic=False)
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut` (of the batch's shape, or a number) count as 0."""
@@ -429,8 +458,7 @@ def lu_parts(A, pivot=True):
     """
     rows, columns = A.shape[-2:]
     k = min(rows, columns)
-    raw = A.detach()._data._array
-    raw = to_cpu(raw)
+    raw = to_cpu(A)
     pivots = exchanges(raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
     order = rows_after(pivots, rows)
     index = on_device_of(np.ascontiguousarray(np.broadcast_to(order[..., None], raw.shape)), A)

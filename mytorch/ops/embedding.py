@@ -11,8 +11,8 @@ from ..tensor import Tensor
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
-from .loss import raw_of
 from .precision import in_precision
+from .raw import raw_of, to_cpu
 
 
 @op(dtype="same", name="embedding")
@@ -149,13 +149,8 @@ def _first_maxima(xp, rows, bags, count):
     starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]]) if len(bags) else np.zeros(0, np.int64)
     ends = np.r_[starts[1:], len(bags)]
     for a, b in zip(starts.tolist(), ends.tolist(), strict=True):
-        order[bags[a]] = a + to_host(rows[a:b].argmax(0))
+        order[bags[a]] = a + to_cpu(rows[a:b].argmax(0))
     return xp.asarray(order)
-
-
-def to_host(raw):
-    """A raw array as NumPy's."""
-    return raw if isinstance(raw, ndarray) else raw.get()
 
 
 @in_precision(None)
@@ -197,7 +192,7 @@ def embedding_bag(
         count, size = index.shape
         bags = np.repeat(np.arange(count), size)
     else:
-        begins = to_host(raw_of(offsets)).astype(np.int64)
+        begins = to_cpu(offsets).astype(np.int64)
         if len(begins) and begins[0] != 0:
             raise RuntimeError(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {begins[0]}"
@@ -217,7 +212,7 @@ def embedding_bag(
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise RuntimeError("padding_idx must be within the number of embeddings")
-        kept = np.flatnonzero(to_host(flat) != padding_idx % weight.shape[0])
+        kept = np.flatnonzero(to_cpu(flat) != padding_idx % weight.shape[0])
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import Array, on_input_device, other_device
-from ..backend import CPU, device_of, gpu, is_raw, ndarray, numpy_ns, to_device, xp_of
+from ..backend import gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
@@ -17,7 +17,8 @@ from .core import op
 from .elementwise import where
 from .inplace import check_writable, set_edge
 from .out import write_out
-from .reduction import normalize_dim
+from .raw import index_raw, raw_of
+from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
 
@@ -222,18 +223,8 @@ def _write_index(xp, input, src, *, index):
     return input
 
 
-def to_cpu(raw):
-    """A raw array in host memory."""
-    return to_device(raw, CPU)
-
-
-def on_device_of(array, like):
-    """A Tensor over an array, which is brought to the device of the tensor `like`."""
-    return Tensor._wrap(to_device(array, device_of(_raw(like))))
-
-
 def _cleared(g, index, xp):
-    mask = xp_of(_raw(g)).ones(g.shape, bool)
+    mask = xp_of(raw_of(g)).ones(g.shape, bool)
     mask[index] = False
     return xp.where(xp.asarray(mask), g, 0.0)
 
@@ -303,25 +294,6 @@ METHODS["__setitem__"] = setitem
 # -- along an axis: gather, scatter, take -------------------------------------------------------------------
 
 
-def _raw(x):
-    return (
-        x._data._array
-        if isinstance(x, Tensor)
-        else x._array
-        if isinstance(x, Array)
-        else x
-        if is_raw(x)
-        else np.asarray(x)
-    )
-
-
-def _index_raw(index, name):
-    raw = _raw(index)
-    if raw.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {raw.dtype}.")
-    return raw
-
-
 def _grid(xp, index, dim):
     """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
     places = []
@@ -362,7 +334,7 @@ def gather(input, dim, index, *, sparse_grad=False):
         IndexError: an index is out of range.
     """
     d = normalize_dim(dim, input.ndim)
-    raw = _index_raw(index, "gather")
+    raw = index_raw(index, "gather")
     if raw.size == 0 and input.ndim and raw.ndim != input.ndim:
         return input.new_empty(raw.shape)
     if raw.ndim != input.ndim and input.ndim:
@@ -381,7 +353,7 @@ def gather(input, dim, index, *, sparse_grad=False):
 def index_select(input, dim, index):
     """The slices of input along `dim` at the positions in `index`, a 1-d tensor."""
     d = normalize_dim(dim, input.ndim)
-    raw = _index_raw(index, "index_select").reshape(-1)
+    raw = index_raw(index, "index_select").reshape(-1)
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
     if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
@@ -429,7 +401,7 @@ def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
     if out is not None:
         return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero")
-    raw = _raw(input)
+    raw = raw_of(input)
     xp = xp_of(raw)
     found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)
     if as_tuple:
@@ -486,8 +458,6 @@ def _sort(xp, input, *, dim, descending, stable):
 
 
 def _unsort(g, indices, shape, dim, xp):
-    from .reduction import put_along
-
     return xp.call(put_along, g, index=indices, shape=shape, dim=dim) if len(shape) else g
 
 

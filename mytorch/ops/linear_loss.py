@@ -4,7 +4,8 @@ from ..backend import is_raw
 from ..graph.mode import get_mode
 from .core import op
 from .linalg import _linear
-from .loss import _cross_entropy, _cross_entropy_grad, class_indices, raw_of
+from .loss import _cross_entropy, _cross_entropy_grad, class_indices
+from .raw import raw_of
 
 
 @op(name="linear_cross_entropy", dtype="same", autocast="half")

@@ -12,9 +12,9 @@ from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .core import op
 from .elementwise import cast, minimum, where, xlogy
-from .indexing import on_device_of, to_cpu
 from .movement import cat, stack
 from .precision import in_precision
+from .raw import on_device_of, raw_of, to_cpu
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32")
@@ -66,14 +66,6 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 _cross_entropy.grad(input=_cross_entropy_grad)
 _cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
-
-
-def raw_of(x):
-    """The raw array of a Tensor or Array; None stays None."""
-    if x is None:
-        return None
-    data = x._data if isinstance(x, Tensor) else x
-    return data._array if isinstance(data, Array) else data
 
 
 def check_reduction(reduction):
@@ -544,11 +536,6 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _reduce(losses, _legacy(reduction, size_average, reduce))
 
 
-def _on_host(x):
-    """Lengths or labels, whatever they were given as, as a NumPy array."""
-    return to_cpu(raw_of(x)) if isinstance(x, (Tensor, Array)) else np.asarray(x)
-
-
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """The negative log-probability of label sequences, summed over all alignments.
 
@@ -562,9 +549,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     single = log_probs.ndim == 2
     logits = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, _ = logits.shape
-    lengths_in = [int(v) for v in np.atleast_1d(_on_host(input_lengths))]
-    lengths_out = [int(v) for v in np.atleast_1d(_on_host(target_lengths))]
-    labels = _on_host(targets)
+    lengths_in = [int(v) for v in np.atleast_1d(to_cpu(input_lengths))]
+    lengths_out = [int(v) for v in np.atleast_1d(to_cpu(target_lengths))]
+    labels = to_cpu(targets)
     if labels.ndim == 1 and not single:
         starts = np.cumsum([0, *lengths_out])
         rows = [labels[a:b] for a, b in pairwise(starts)]

@@ -6,10 +6,9 @@ from .._array import Array, as_raw, on_input_device
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
-from .creation import _raw
-from .indexing import to_cpu
 from .inplace import check_writable, overwrite
 from .movement import as_shape, split
+from .raw import raw_of, to_cpu
 
 
 @public(function=False, inplace=False)
@@ -23,7 +22,7 @@ def resize_(self, *sizes, memory_format=None):
     if isinstance(self, Tensor) and self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = as_shape(sizes)
-    raw = _raw(self)
+    raw = raw_of(self)
     need = int(np.prod(shape))
     flat = raw.reshape(-1)
     if need > flat.size:
@@ -50,8 +49,8 @@ def resize_as_(self, other):
 @public(function=False, inplace=False)
 def set_(self, source=None):
     """Let self use source's memory, shape and dtype."""
-    raw = _raw(self)
-    _replace(self, _raw(source) if source is not None else xp_of(raw).empty(0, raw.dtype))
+    raw = raw_of(self)
+    _replace(self, raw_of(source) if source is not None else xp_of(raw).empty(0, raw.dtype))
     return self
 
 
@@ -59,7 +58,7 @@ def set_(self, source=None):
 def apply_(self, callable):
     """Replace every element by callable(element), on the CPU; slow."""
     check_writable(self, "apply_")
-    raw = _raw(self)
+    raw = raw_of(self)
     found = to_cpu(raw)
     raw[...] = to_device(np.vectorize(callable, otypes=[raw.dtype])(found) if raw.size else found, device_of(raw))
     return self
@@ -69,8 +68,8 @@ def apply_(self, callable):
 def map_(self, tensor, callable):
     """Replace every element by callable(own element, tensor's element); slow."""
     check_writable(self, "map_")
-    raw = _raw(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(_raw(tensor)))
+    raw = raw_of(self)
+    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(tensor))
     raw[...] = to_device(found, device_of(raw))
     (self if isinstance(self, Array) else self._data)._bump()
     return self
@@ -80,7 +79,7 @@ def map_(self, tensor, callable):
 @on_input_device
 def fill_diagonal_(self, fill_value, wrap=False):
     """Write a value along the diagonal."""
-    raw = _raw(self)
+    raw = raw_of(self)
     on_it = np.zeros(raw.shape, bool)
     np.fill_diagonal(on_it, True, wrap)
     mask = type(self)._wrap(xp_of(raw).asarray(on_it))
@@ -181,15 +180,15 @@ def as_subclass(self, cls):
 @public(function=False, inplace=False)
 def is_set_to(self, tensor):
     """Whether two tensors look at the same memory in the same way."""
-    a, b = _raw(self), _raw(tensor)
+    a, b = raw_of(self), raw_of(tensor)
     return address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
 
 
 @public(function=False, inplace=False)
 def map2_(self, x, y, callable):
     """Replace every element by callable(own element, x's element, y's element); slow."""
-    raw = _raw(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(_raw(x)), to_cpu(_raw(y)))
+    raw = raw_of(self)
+    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(x), to_cpu(y))
     raw[...] = to_device(found, device_of(raw))
     return self
 

@@ -13,10 +13,10 @@ from ..backend import xp_of
 from ..tensor import Tensor
 from .conv import several, tap_slices, taps
 from .core import op
-from .indexing import on_device_of
 from .movement import stack
 from .precision import in_precision
 from .random import rand
+from .raw import on_device_of
 
 
 def _listed(value):

@@ -14,13 +14,15 @@ import math
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import CPU, as_device, assign, device_count, on, philox, pinned, to_device
+from ..backend import CPU, as_device, assign, device_count, on, philox, to_device
 from ..base import capturing, dtypes
 from ..kernels.registry import RANDOM
 from ..tensor import Tensor
 from .bind import public
+from .creation import finish, like, size_and_pin
 from .inplace import check_writable
 from .movement import as_shape
+from .raw import raw_of
 
 _TWO24 = np.float32(1 / (1 << 24))
 _TWO53 = 1 / (1 << 53)
@@ -410,53 +412,42 @@ def set_positions(found):
             generator.go_to(known.get(generator, start))  # one that was not there yet began at 0
 
 
-def _place(dtype, where, generator):
-    where = as_device(where) if where is not None or generator is None else generator.device
-    d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return d, where, generator_for(where, generator)
+def _source(device, generator):
+    """The generator to draw from: the given one, or that of a device."""
+    return generator_for(as_device(device) if device is not None or generator is None else generator.device, generator)
 
 
-def _finish(raw, requires_grad, out=None, pin=False):
-    if out is not None:  # keeps its dtype, and its shape where a range fits into it
-        if raw.ndim == 1 and out.numel() == raw.size:
-            raw = raw.reshape(tuple(out.shape))
-        elif tuple(out.shape) != raw.shape:
-            out.resize_(raw.shape)
-        return out.copy_(Tensor._wrap(raw))
-    result = Tensor._wrap(pinned(raw) if pin else raw)
-    return result.requires_grad_() if requires_grad else result
+def _draws(name, text, example):
+    """The function `name`, which draws by the generator's method `draw`, and `name_like`."""
+    method = {"rand": "uniform", "randn": "normal"}[name]
+
+    def of_size(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+        shape, pin = size_and_pin(name, size, named)
+        d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        return finish(getattr(_source(device, generator), method)(shape, d.numpy), requires_grad, out, pin)
+
+    def of_input(
+        input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, generator=None,
+        pin_memory=False,
+    ):  # fmt: skip
+        options = {"requires_grad": requires_grad, "generator": generator, "pin_memory": pin_memory}
+        return of_size(tuple(input.shape), **options, **like(input, dtype, device))
+
+    of_size.__name__ = of_size.__qualname__ = name
+    of_size.__doc__ = f"""{text}, in a tensor of the given size (ints, or one tuple of them).
+
+    Example:
+        >>> _ = mytorch.manual_seed(0)
+        >>> [round(v, 4) for v in mytorch.{name}(3).tolist()]
+        {example}
+    """
+    of_input.__name__ = of_input.__qualname__ = name + "_like"
+    of_input.__doc__ = f"As `{name}`, with the size, dtype and device of input."
+    return public(method=False)(of_size), public(method=False)(of_input)
 
 
-def _shape(size, named):
-    return as_shape(named.pop("size", named.pop("shape", size)))
-
-
-def _accept(named, name):
-    """Take arguments of PyTorch's factories out that change nothing here; returns whether pinned memory is asked for."""
-    for word in ("layout", "memory_format", "names"):
-        named.pop(word, None)
-    pin = named.pop("pin_memory", False)
-    if named:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-    return pin
-
-
-@public(method=False)
-def rand(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """Uniform numbers in [0, 1), in a tensor of the given size."""
-    shape = _shape(size, named)
-    pin = _accept(named, "rand")
-    d, _, source = _place(dtype, device, generator)
-    return _finish(source.uniform(shape, d.numpy), requires_grad, out, pin)
-
-
-@public(method=False)
-def randn(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """Normal numbers of mean 0 and variance 1, in a tensor of the given size."""
-    shape = _shape(size, named)
-    pin = _accept(named, "randn")
-    d, _, source = _place(dtype, device, generator)
-    return _finish(source.normal(shape, d.numpy), requires_grad, out, pin)
+rand, rand_like = _draws("rand", "Uniform numbers in [0, 1)", [0.4963, 0.7682, 0.0885])
+randn, randn_like = _draws("randn", "Normal numbers of mean 0 and variance 1", [1.541, -0.2934, -2.1788])
 
 
 @public(method=False)
@@ -467,66 +458,47 @@ def randint(
 
     Raises:
         RuntimeError: the range is empty.
+
+    Example:
+        >>> _ = mytorch.manual_seed(0)
+        >>> mytorch.randint(10, (3,)).tolist()
+        [4, 9, 3]
     """
     if size is None and high is not None and isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    size = named.pop("shape", size)
-    pin = _accept(named, "randint")
-    if size is None:
+    if "size" not in named and "shape" not in named and size is None:
         raise TypeError("randint(): missing the argument 'size'.")
+    shape, pin = size_and_pin("randint", (size,), named)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
-    return _finish(
-        source.integers(int(low), int(high), as_shape((size,))).astype(d.numpy, copy=False), requires_grad, out, pin
-    )
+    found = _source(device, generator).integers(int(low), int(high), shape)
+    return finish(found.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
 
 
 @public(method=False)
-def randperm(n, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """The numbers 0 … n-1 in random order, int64 unless a dtype is given."""
-    pin = _accept(named, "randperm")
+def randperm(
+    n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """The numbers 0 … n-1 in random order, int64 unless a dtype is given.
+
+    Example:
+        >>> _ = mytorch.manual_seed(0)
+        >>> mytorch.randperm(4).tolist()
+        [0, 1, 3, 2]
+    """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    d, _, source = _place(dtypes.int64 if dtype is None else dtype, device, generator)
-    return _finish(source.permutation(int(n)).astype(d.numpy, copy=False), requires_grad, out, pin)
-
-
-def _like(draw):
-    def like(input, *, dtype=None, device=None, requires_grad=False, generator=None, **named):
-        return draw(
-            tuple(input.shape),
-            dtype=input.dtype if dtype is None else dtype,
-            device=input.device if device is None else device,
-            requires_grad=requires_grad,
-            generator=generator,
-            **named,
-        )
-
-    like.__name__ = like.__qualname__ = draw.__name__ + "_like"
-    like.__doc__ = f"As `{draw.__name__}`, with the size, dtype and device of input."
-    return public(method=False)(like)
-
-
-rand_like, randn_like = _like(rand), _like(randn)
+    found = _source(device, generator).permutation(int(n))
+    return finish(found.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory)
 
 
 @public(method=False)
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
     """As `randint`, with the size, dtype and device of input."""
-    if high is None:
-        low, high = 0, low
-    return randint(
-        low,
-        high,
-        tuple(input.shape),
-        dtype=input.dtype if dtype is None else dtype,
-        device=input.device if device is None else device,
-        requires_grad=requires_grad,
-        **named,
-    )
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, tuple(input.shape), requires_grad=requires_grad, **like(input, dtype, device), **named)
 
 
 def _fill(self, raw, name):
@@ -589,7 +561,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     raw, source = _drawn(self, generator)
-    chance = p._data._array if isinstance(p, Tensor) else p
+    chance = raw_of(p) if isinstance(p, Tensor) else p
     return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
 
 
@@ -657,14 +629,15 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
 @public(method=False)
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
     """Normal numbers of given mean and standard deviation, each a number or a tensor."""
-    like = mean if isinstance(mean, Tensor) else std if isinstance(std, Tensor) else None
-    if like is None:
-        d, _, source = _place(dtype, device, generator)
-        return _finish(source.normal(as_shape((size,)), d.numpy, mean, std), requires_grad, out)
-    other = std if like is mean else mean
-    shape = np.broadcast_shapes(tuple(like.shape), tuple(getattr(other, "shape", ())))
-    draw = randn(shape, generator=generator, dtype=like.dtype, device=like.device)
-    return _finish((draw * std + mean)._data._array, requires_grad, out)
+    given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
+    if given is None:
+        d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)
+    else:
+        shape = np.broadcast_shapes(*(tuple(getattr(t, "shape", ())) for t in (mean, std)))
+        draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
+        raw = raw_of(draw * std + mean)
+    return finish(raw, requires_grad, out)
 
 
 # -- other distributions ------------------------------------------------------------------------------------------
@@ -737,6 +710,6 @@ def poisson(input, generator=None):
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)
-    chance = prob._data._array.astype(np.float64)
+    chance = raw_of(prob).astype(np.float64)
     drawn = source.library().binomial(raw.astype(np.int64), chance)
     return Tensor._wrap(on(source.device)[0].asarray(drawn).astype(raw.dtype))

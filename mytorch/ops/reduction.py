@@ -472,26 +472,3 @@ def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
 
 
 vector_norm.grad(input=_norm_grad)
-
-
-def _nuclear(input, dim, keepdim):
-    """The sum of the singular values of matrices over two axes."""
-    from .decompositions import _svd  # which stands above this module
-
-    rows, columns = normalize_dims((-2, -1) if dim is None else dim, input.ndim, "norm")
-    total = sum(_svd(input.movedim((rows, columns), (-2, -1)))[1], -1)
-    if keepdim:
-        for d in sorted((rows, columns)):
-            total = total.unsqueeze(d)
-    return total
-
-
-@public(inplace=False)
-def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The p-norm of all elements or along `dim`; "fro" is 2; "nuc" is the sum of singular values."""
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    if p == "nuc":
-        return _nuclear(input, dim, keepdim)
-    order = 2.0 if p in ("fro", None) else float(p)
-    return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)

@@ -11,10 +11,10 @@ import numpy as np
 from .conv import several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
-from .indexing import on_device_of
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
+from .raw import on_device_of
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 

@@ -10,10 +10,11 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
-from .indexing import _gather, _grid, _index_raw, _put_index, _raw, _scatter_zeros, on_device_of, to_cpu
+from .indexing import _gather, _grid, _put_index, _scatter_zeros
 from .inplace import adopt, check_writable
 from .movement import cat
 from .precision import in_precision
+from .raw import index_raw, on_device_of, raw_of, to_cpu
 from .reduction import normalize_dim
 
 
@@ -51,7 +52,7 @@ _scatter.grad(input=_without, src=_cropped)
 def _source(input, src, index, name):
     """The values to scatter: a tensor at least as large as the index, or a number."""
     if isinstance(src, (int, float, bool)):
-        raw = _raw(input)
+        raw = raw_of(input)
         return Tensor._wrap(xp_of(raw).full(index.shape, src, raw.dtype))
     if src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
@@ -62,7 +63,7 @@ def _source(input, src, index, name):
 
 def _checked(input, dim, index, name):
     d = normalize_dim(dim, input.ndim)
-    raw = _index_raw(index, name)
+    raw = index_raw(index, name)
     if raw.ndim != input.ndim:
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
     if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
@@ -102,7 +103,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
             input,
             dim,
             index,
-            _source(input, src, _index_raw(index, "scatter"), "scatter"),
+            _source(input, src, index_raw(index, "scatter"), "scatter"),
             {"add": "sum", "multiply": "prod"}[reduce],
         )
     d, raw = _checked(input, dim, index, "scatter")
@@ -132,7 +133,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     d, raw = _checked(input, dim, index, "scatter_reduce")
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
     shape = tuple(input.shape)
-    hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, _raw(input).dtype)), index=raw, dim=d, shape=shape)
+    hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype)), index=raw, dim=d, shape=shape)
     touched = hits > 0
     if reduce in ("sum", "mean"):
         base = input if include_self else where(touched, 0, input).to(input.dtype)
@@ -168,7 +169,7 @@ def _products(input, src, index, dim, touched, include_self):
 
 def _extremes(input, src, index, dim, reduce, include_self):
     """scatter_reduce for extremes: values by unbuffered ufuncs, gradients by lookup."""
-    x, values = _raw(input), _raw(src)
+    x, values = raw_of(input), raw_of(src)
     xp = xp_of(x)
     start = x.copy()
     grid = _grid(xp, index, dim)
@@ -198,7 +199,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
         kept[grid] = False
         share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
     linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
-    _raw(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
+    raw_of(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
     return linear
 
 
@@ -207,7 +208,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
 
 def _at(input, dim, index):
     d = normalize_dim(dim, input.ndim)
-    raw = _index_raw(index, "index").reshape(-1)
+    raw = index_raw(index, "index").reshape(-1)
     return d, raw, (slice(None),) * d + (raw,)
 
 
@@ -251,8 +252,8 @@ def index_put_(self, indices, values, accumulate=False):
         self[where_] = values
         return self
     check_writable(self, "index_put_")
-    raws = tuple(_raw(i) if hasattr(i, "dtype") else i for i in where_)
-    region = _raw(self)[raws].shape
+    raws = tuple(raw_of(i) if hasattr(i, "dtype") else i for i in where_)
+    region = raw_of(self)[raws].shape
     values = values.expand(region) if tuple(values.shape) != region else values
     return adopt(self, self + _put_index(values, index=raws, shape=tuple(self.shape)), "index_put_")
 
@@ -322,7 +323,7 @@ def masked_scatter(input, mask, source):
     """input with the elements of source, in order, where the mask is True."""
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     input, mask = input.expand(*shape), mask.expand(*shape)
-    raw = _raw(mask)
+    raw = raw_of(mask)
     order = xp_of(raw).cumsum(raw.reshape(-1)).reshape(raw.shape)  # how many come up to each place, itself included
     count = int(order.reshape(-1)[-1]) if raw.size else 0
     if source.numel() < count:

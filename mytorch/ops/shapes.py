@@ -14,12 +14,13 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange
-from .indexing import _index, _put_index, _raw, to_cpu
+from .indexing import _index, _put_index
 from .movement import as_shape, cat, flip, split, stack, transpose
 from .movement import squeeze as _squeeze
 from .movement import t as _t
 from .movement import unsqueeze as _unsqueeze
 from .precision import in_precision
+from .raw import raw_of, to_cpu
 from .reduction import normalize_dim
 
 
@@ -202,7 +203,7 @@ def _lattice(size, stride, offset):
 
 
 def _as_strided_grad(g, input, shape, size, stride, offset, xp):
-    raw, n = _raw(input), math.prod(shape)
+    raw, n = raw_of(input), math.prod(shape)
     storage = _storage(raw)
     if storage.size == n and raw.flags.c_contiguous:
         mine = np.arange(n)
@@ -298,7 +299,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     n = input.shape[d]
     if isinstance(repeats, (list, tuple)):
         repeats = np.asarray(repeats)
-    times = np.asarray(to_cpu(_raw(repeats)) if isinstance(repeats, (Tensor, Array)) else repeats)
+    times = np.asarray(to_cpu(repeats) if isinstance(repeats, (Tensor, Array)) else repeats)
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):
@@ -494,7 +495,7 @@ def argwhere(input):
 @on_input_device
 def unravel_index(indices, shape):
     """Flat positions as a tuple of indices, one tensor for each axis."""
-    raw = _raw(indices)
+    raw = raw_of(indices)
     found = xp_of(raw).unravel_index(raw, as_shape((shape,)))
     return tuple(Tensor._wrap(xp_of(raw).asarray(f).astype(np.int64)) for f in found)
 

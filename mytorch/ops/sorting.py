@@ -15,9 +15,9 @@ from .bind import public
 from .complex import complex as complex_of
 from .core import op
 from .elementwise import cast, isnan, where
-from .indexing import _raw, on_device_of, to_cpu
 from .movement import cat, stack
 from .precision import in_precision
+from .raw import on_device_of, raw_of, to_cpu
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm, wide
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -88,7 +88,7 @@ def _cumprod_grad(g, input, out, dim, shape, xp):
         return g
     safe = xp.where(input == 0, 1.0, input)
     plain = xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / safe
-    if not bool((_raw(input) == 0).any()):
+    if not bool((raw_of(input) == 0).any()):
         return plain
     pieces = []  # with zeros about: each element's gradient from the products that leave it out
     n = shape[dim]
@@ -113,8 +113,8 @@ def _running(name, better):
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
             return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
-        xp = xp_of(_raw(input))
-        raw = xp.moveaxis(_raw(input), d, 0)
+        xp = xp_of(raw_of(input))
+        raw = xp.moveaxis(raw_of(input), d, 0)
         place = xp.zeros(raw.shape, np.int64)
         best = raw[:1].copy()
         for i in range(1, raw.shape[0]):
@@ -203,7 +203,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 def mode(input, dim=-1, keepdim=False):
     """The most frequent element along `dim` (the smallest of several) and the last place it has."""
     d = normalize_dim(dim, input.ndim)
-    raw = np.moveaxis(np.atleast_1d(to_cpu(_raw(input))), d, -1)
+    raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
@@ -230,7 +230,7 @@ def _quantile_shares(q, interpolation):
         raise RuntimeError(
             f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    raw_q = np.atleast_1d(np.asarray(to_cpu(_raw(q)) if hasattr(q, "_data") else q, np.float64))
+    raw_q = np.atleast_1d(np.asarray(to_cpu(q) if hasattr(q, "_data") else q, np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return ways[interpolation], raw_q
@@ -322,12 +322,12 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 @on_input_device
 def bincount(input, weights=None, minlength=0):
     """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights."""
-    raw = _raw(input)
+    raw = raw_of(input)
     if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    found = xp_of(raw).bincount(raw, weights=None if weights is None else _raw(weights), minlength=minlength)
+    found = xp_of(raw).bincount(raw, weights=None if weights is None else raw_of(weights), minlength=minlength)
     return Tensor._wrap(
-        found if weights is None else found.astype(np.float64 if _raw(weights).dtype != np.float32 else np.float32)
+        found if weights is None else found.astype(np.float64 if raw_of(weights).dtype != np.float32 else np.float32)
     )
 
 
@@ -335,7 +335,7 @@ def bincount(input, weights=None, minlength=0):
 @on_input_device
 def histc(input, bins=100, min=0, max=0):
     """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
-    raw = to_cpu(_raw(input)).reshape(-1)
+    raw = to_cpu(input).reshape(-1)
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
@@ -345,9 +345,9 @@ def histc(input, bins=100, min=0, max=0):
 @public(inplace=False)
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """(counts, edges) of a histogram; bins is a number or the edges."""
-    raw = to_cpu(_raw(input)).reshape(-1)
-    edges = to_cpu(_raw(bins)) if hasattr(bins, "_data") else bins
-    weights = None if weight is None else to_cpu(_raw(weight)).reshape(-1)
+    raw = to_cpu(input).reshape(-1)
+    edges = to_cpu(bins) if hasattr(bins, "_data") else bins
+    weights = None if weight is None else to_cpu(weight).reshape(-1)
     counts, edges = np.histogram(raw, bins=edges, range=range, weights=weights, density=density)
     pair = namedtuple("histogram", ("hist", "bin_edges"))
     return pair(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
@@ -357,11 +357,11 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
 @on_input_device
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted."""
-    seq = _raw(sorted_sequence)
+    seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
     if sorter is not None:
-        seq = xp.take_along_axis(seq, _raw(sorter), -1)
-    seq, wanted = wide(xp, seq), wide(xp, _raw(values) if hasattr(values, "_data") else xp.asarray(values))
+        seq = xp.take_along_axis(seq, raw_of(sorter), -1)
+    seq, wanted = wide(xp, seq), wide(xp, raw_of(values) if hasattr(values, "_data") else xp.asarray(values))
     side = side or ("right" if right else "left")
     if seq.ndim == 1:
         found = xp.asarray(xp.searchsorted(seq, wanted, side))
@@ -380,7 +380,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came."""
-    raw = to_cpu(_raw(input))
+    raw = to_cpu(input)
     values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     return _chosen(input, values, inverse.reshape(shape), counts, return_inverse, return_counts)
@@ -398,7 +398,7 @@ def _chosen(input, values, inverse, counts, return_inverse, return_counts):
 @public(inplace=False)
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements (or slices) without those that equal the one before."""
-    raw = to_cpu(_raw(input))
+    raw = to_cpu(input)
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), -1)
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)

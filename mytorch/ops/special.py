@@ -6,8 +6,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import numeric as numeric
-from ..backend import xp_of
+from ..backend import numeric, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..tensor import Tensor
@@ -16,85 +15,74 @@ from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
 from .precision import in_precision
+from .raw import raw_of
 from .reduction import wide
 
 
-def _simple(name, gradient, *more, forward=None, text="", autocast="promote"):
-    """A unary op by NumPy's function of its own (or another) name, with its gradient."""
+def _apply(xp, function, *arrays):
+    """The namespace's function of that name; or a function of NumPy arrays, for which a GPU's go to the CPU."""
+    if not callable(function):
+        return getattr(xp, function)(*arrays)
+    if xp.module is np:
+        return function(*arrays)
+    return xp.asarray(function(*(xp.asnumpy(a) for a in arrays)))
 
-    def run(xp, input):
-        return (forward or (lambda xp, x: getattr(xp, name)(x)))(xp, input)
 
-    record = op(dtype="float", name=name, autocast=autocast)(run)
-    record.__doc__ = record.caller.__doc__ = text or f"The {name} of input, elementwise."
-    if gradient is not None:
-        record.grad(input=gradient)
-    public(name=name, names=more)(record)
+def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
+    """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
+    if binary:
+        record = op(dtype=dtype, name=name)(lambda xp, input, other: _apply(xp, function, input, other))
+    else:
+        record = op(dtype=dtype, name=name, autocast=autocast)(lambda xp, input: _apply(xp, function, input))
+    record.__doc__ = record.caller.__doc__ = doc
+    if bind:
+        public(name=name, names=names)(record)
     return record
 
 
-def _numpy_name(name):
-    return lambda xp, x: getattr(xp, name)(x)
+# -- of one number --------------------------------------------------------------------------------------------------
 
-
-asin = _simple(
-    "asin",
-    lambda g, input, xp: g / xp.sqrt(1.0 - input * input),
-    "arcsin",
-    forward=_numpy_name("arcsin"),
-    autocast="float32",
-)
-acos = _simple(
-    "acos",
-    lambda g, input, xp: -g / xp.sqrt(1.0 - input * input),
-    "arccos",
-    forward=_numpy_name("arccos"),
-    autocast="float32",
-)
-atan = _simple("atan", lambda g, input: g / (input * input + 1.0), "arctan", forward=_numpy_name("arctan"))
-sinh = _simple("sinh", lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5, autocast="float32")
-cosh = _simple("cosh", lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5, autocast="float32")
-asinh = _simple(
-    "asinh", lambda g, input, xp: g / xp.sqrt(input * input + 1.0), "arcsinh", forward=_numpy_name("arcsinh")
-)
-acosh = _simple(
-    "acosh", lambda g, input, xp: g / xp.sqrt(input * input - 1.0), "arccosh", forward=_numpy_name("arccosh")
-)
-atanh = _simple("atanh", lambda g, input: g / (1.0 - input * input), "arctanh", forward=_numpy_name("arctanh"))
-deg2rad = _simple("deg2rad", lambda g: g * (math.pi / 180), text="Degrees as radians.")
-rad2deg = _simple("rad2deg", lambda g: g * (180 / math.pi), text="Radians as degrees.")
+asin = _op("asin", "arcsin", "The inverse sine of input, elementwise.", "arcsin", autocast="float32")
+asin.grad(input=lambda g, input, xp: g / xp.sqrt(1.0 - input * input))
+acos = _op("acos", "arccos", "The inverse cosine of input, elementwise.", "arccos", autocast="float32")
+acos.grad(input=lambda g, input, xp: -g / xp.sqrt(1.0 - input * input))
+atan = _op("atan", "arctan", "The inverse tangent of input, elementwise.", "arctan")
+atan.grad(input=lambda g, input: g / (input * input + 1.0))
+sinh = _op("sinh", "sinh", "The hyperbolic sine of input, elementwise.", autocast="float32")
+sinh.grad(input=lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5)
+cosh = _op("cosh", "cosh", "The hyperbolic cosine of input, elementwise.", autocast="float32")
+cosh.grad(input=lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5)
+asinh = _op("asinh", "arcsinh", "The inverse hyperbolic sine of input, elementwise.", "arcsinh")
+asinh.grad(input=lambda g, input, xp: g / xp.sqrt(input * input + 1.0))
+acosh = _op("acosh", "arccosh", "The inverse hyperbolic cosine of input, elementwise.", "arccosh")
+acosh.grad(input=lambda g, input, xp: g / xp.sqrt(input * input - 1.0))
+atanh = _op("atanh", "arctanh", "The inverse hyperbolic tangent of input, elementwise.", "arctanh")
+atanh.grad(input=lambda g, input: g / (1.0 - input * input))
+deg2rad = _op("deg2rad", "deg2rad", "Degrees as radians: input * pi / 180.")
+deg2rad.grad(input=lambda g: g * (math.pi / 180))
+rad2deg = _op("rad2deg", "rad2deg", "Radians as degrees: input * 180 / pi.")
+rad2deg.grad(input=lambda g: g * (180 / math.pi))
 
 _SQRT_PI = math.sqrt(math.pi)
-erfc = _simple("erfc", lambda g, input, xp: g * (xp.exp(-(input * input)) * (-2 / _SQRT_PI)), text="1 - erf(input).",
-               forward=lambda xp, x: xp.erfc(x))  # fmt: skip
-
-
-def _on_cpu(function):
-    """A function of NumPy arrays as an op's forward on either device: a GPU's arrays make the trip to the CPU."""
-
-    def run(xp, *arrays):
-        if xp.module is np:
-            return function(*arrays)
-        return xp.asarray(function(*(xp.asnumpy(a) for a in arrays)))
-
-    return run
-
-
-erfinv = _simple("erfinv", lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)), text="The inverse of erf.",
-                 forward=_on_cpu(numeric.erfinv), autocast="float32")  # fmt: skip
+erfc = _op("erfc", "erfc", "1 - erf(input), elementwise.")
+erfc.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (-2 / _SQRT_PI)))
+erfinv = _op("erfinv", numeric.erfinv, "The inverse of erf, elementwise.", autocast="float32")
+erfinv.grad(input=lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)))
+_erfcx = _op("erfcx", numeric.erfcx, "exp(input^2) erfc(input).", bind=False)
+_erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
 @op(dtype="float", name="polygamma")
 def _polygamma(xp, input, *, n):
     """The n-th derivative of digamma, n >= 1."""
-    return _on_cpu(lambda x: numeric.polygamma(n, x))(xp, input)
+    return _apply(xp, lambda x: numeric.polygamma(n, x), input)
 
 
 _polygamma.grad(input=lambda g, input, n, xp: g * xp.call(_polygamma, input, n=n + 1))
-digamma = _simple("digamma", lambda g, input, xp: g * xp.call(_polygamma, input, n=1), text="The derivative of lgamma.",
-                  forward=_on_cpu(numeric.digamma))  # fmt: skip
-lgamma = _simple("lgamma", lambda g, input, xp: g * xp.call(digamma, input), text="The logarithm of |gamma(input)|.",
-                 forward=_on_cpu(numeric.lgamma))  # fmt: skip
+digamma = _op("digamma", numeric.digamma, "The derivative of lgamma, elementwise.")
+digamma.grad(input=lambda g, input, xp: g * xp.call(_polygamma, input, n=1))
+lgamma = _op("lgamma", numeric.lgamma, "log |gamma(input)|, elementwise.")
+lgamma.grad(input=lambda g, input, xp: g * xp.call(digamma, input))
 
 
 @public(method=False)
@@ -117,36 +105,23 @@ def _polygamma_method(self, n):
     return polygamma(n, self)
 
 
-def _bessel(name, gradient, text):
-    record = op(dtype="float", name=name)(lambda xp, input: _on_cpu(getattr(numeric, name))(xp, input))
-    record.__doc__ = record.caller.__doc__ = text
-    return record.grad(input=gradient)
+i0 = _op("i0", numeric.i0, "The modified Bessel function of order zero.")
+i0.grad(input=lambda g, input, xp: g * xp.call(i1, input))
+i0e = _op("i0e", numeric.i0e, "exp(-|input|) i0(input).", bind=False)
+i0e.grad(input=lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out))
+i1 = _op("i1", numeric.i1, "The modified Bessel function of order one.", bind=False)
+i1e = _op("i1e", numeric.i1e, "exp(-|input|) i1(input).", bind=False)
+i1.grad(input=lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(i0, input) - _over(xp, out, input)))
+i1e.grad(
+    input=lambda g, input, out, xp: (
+        g * xp.where(input == 0, 0.5, xp.call(i0e, input) - out * xp.sign(input) - _over(xp, out, input))
+    )
+)
 
 
-i1 = _bessel(
-    "i1",
-    lambda g, input, out, xp: (
-        g * xp.where(input == 0, 0.5, xp.call(_i0, input) - out / xp.where(input == 0, 1.0, input))
-    ),
-    "The modified Bessel function of order one.",
-)
-_i0 = _bessel("i0", lambda g, input, xp: g * xp.call(i1, input), "The modified Bessel function of order zero.")
-i1e = _bessel(
-    "i1e",
-    lambda g, input, out, xp: (
-        g
-        * (
-            xp.where(
-                input == 0, 0.5, xp.call(i0e, input) - out * (xp.sign(input) + 1 / xp.where(input == 0, 1.0, input))
-            )
-        )
-    ),
-    "exp(-|input|) i1(input).",
-)
-i0e = _bessel(
-    "i0e", lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out), "exp(-|input|) i0(input)."
-)
-i0 = public(name="i0")(_i0)
+def _over(xp, out, x):
+    """out / x where x is not 0."""
+    return out / xp.where(x == 0, 1.0, x)
 
 
 @public()
@@ -165,32 +140,21 @@ def sinc(input):
     return where(x == 0, 1.0, safe.sin() / safe)
 
 
-def _pair(name, forward, x=None, y=None, dtype="promote", names=(), text="", bind=True):
-    """A binary op with the gradients of both inputs."""
-    record = op(dtype=dtype, name=name)(forward)
-    record.__doc__ = record.caller.__doc__ = text
-    formulas = {k: v for k, v in (("input", x), ("other", y)) if v is not None}
-    if formulas:
-        record.grad(**formulas)
-    if bind:
-        public(name=name, names=names)(record)
-    return record
+# -- of two numbers -------------------------------------------------------------------------------------------------
+
+atan2 = _op("atan2", "arctan2", "The angle of the point (other, input), in (-pi, pi].", "arctan2", binary=True)
+atan2.grad(
+    input=lambda g, input, other: g * other / (input * input + other * other),
+    other=lambda g, input, other: -g * input / (input * input + other * other),
+)
+hypot = _op("hypot", "hypot", "sqrt(input^2 + other^2), elementwise.", binary=True)
+hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
 
 
-atan2 = _pair(
-    "atan2", lambda xp, input, other: xp.arctan2(input, other),
-    lambda g, input, other: g * other / (input * input + other * other),
-    lambda g, input, other: -g * input / (input * input + other * other),
-    dtype="float", names=("arctan2",), text="The angle of the point (other, input), in (-pi, pi].",
-)  # fmt: skip
-hypot = _pair(
-    "hypot", lambda xp, input, other: xp.hypot(input, other),
-    lambda g, input, out: g * (input / out), lambda g, other, out: g * (other / out), dtype="float", text="sqrt(input^2 + other^2).",
-)  # fmt: skip
-
-
-def _complex_logaddexp(xp, input, other):
-    """logaddexp; for complex numbers about the one with the larger real part."""
+@public()
+@op(dtype="float")
+def logaddexp(xp, input, other):
+    """log(exp(input) + exp(other)), without overflow."""
     if not xp.is_complex(input):
         return xp.logaddexp(input, other)
     first = xp.where(input.real >= other.real, input, other)
@@ -198,48 +162,52 @@ def _complex_logaddexp(xp, input, other):
     return first + xp.log1p(xp.exp(second - first))
 
 
-logaddexp = _pair(
-    "logaddexp", _complex_logaddexp,
-    lambda g, input, out, xp: g * xp.exp(input - out), lambda g, other, out, xp: g * xp.exp(other - out), dtype="float",
-    text="log(exp(input) + exp(other)), without overflow.",
-)  # fmt: skip
-logaddexp2 = _pair(
-    "logaddexp2", lambda xp, input, other: xp.logaddexp2(input, other),
-    lambda g, input, out, xp: g * xp.exp((input - out) * math.log(2)), lambda g, other, out, xp: g * xp.exp((other - out) * math.log(2)),
-    dtype="float", text="log2(2^input + 2^other), without overflow.",
-)  # fmt: skip
-copysign = _pair(
-    "copysign", lambda xp, input, other: xp.copysign(input, other),
-    lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)), dtype="float", text="|input| with the sign of other.",
-)  # fmt: skip
-nextafter = _pair(
-    "nextafter",
-    lambda xp, input, other: xp.nextafter(input, other),
-    lambda g: g,
-    lambda g: g * 0,
-    text="The next number after input towards other.",
+logaddexp.grad(
+    input=lambda g, input, out, xp: g * xp.exp(input - out), other=lambda g, other, out, xp: g * xp.exp(other - out)
 )
-heaviside = _pair(
-    "heaviside",
-    lambda xp, input, other: xp.where(input == 0, other, (input > 0).astype(input.dtype)),
-    text="0 below zero, 1 above, other at zero.",
+logaddexp2 = _op("logaddexp2", "logaddexp2", "log2(2^input + 2^other), without overflow.", binary=True)
+logaddexp2.grad(
+    input=lambda g, input, out, xp: g * xp.exp((input - out) * math.log(2)),
+    other=lambda g, other, out, xp: g * xp.exp((other - out) * math.log(2)),
 )
-gcd = _pair("gcd", lambda xp, input, other: xp.gcd(input, other), text="The greatest common divisor of integers.")
-lcm = _pair("lcm", lambda xp, input, other: xp.lcm(input, other), text="The least common multiple of integers.")
-fmax = _pair(
-    "fmax",
-    lambda xp, input, other: xp.fmax(input, other),
-    lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0),
-    lambda g, input, other, xp: xp.where((input >= other) | (other != other), 0.0, g),
-    text="The larger of two; a NaN gives way to a number.",
+copysign = _op("copysign", "copysign", "|input| with the sign of other, elementwise.", binary=True)
+copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)))
+nextafter = _op("nextafter", "nextafter", "The next number after input towards other.", binary=True, dtype="promote")
+nextafter.grad(input=lambda g: g, other=lambda g: g * 0)
+gcd = _op("gcd", "gcd", "The greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
+lcm = _op("lcm", "lcm", "The least common multiple of integers, elementwise.", binary=True, dtype="promote")
+fmax = _op("fmax", "fmax", "The larger of two; a NaN gives way to a number.", binary=True, dtype="promote")
+fmax.grad(
+    input=lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0),
+    other=lambda g, input, other, xp: xp.where((input >= other) | (other != other), 0.0, g),
 )
-fmin = _pair(
-    "fmin",
-    lambda xp, input, other: xp.fmin(input, other),
-    lambda g, input, other, xp: xp.where((input <= other) | (other != other), g, 0.0),
-    lambda g, input, other, xp: xp.where((input <= other) | (other != other), 0.0, g),
-    text="The smaller of two; a NaN gives way to a number.",
+fmin = _op("fmin", "fmin", "The smaller of two; a NaN gives way to a number.", binary=True, dtype="promote")
+fmin.grad(
+    input=lambda g, input, other, xp: xp.where((input <= other) | (other != other), g, 0.0),
+    other=lambda g, input, other, xp: xp.where((input <= other) | (other != other), 0.0, g),
 )
+
+
+@public()
+@op()
+def heaviside(xp, input, other):
+    """0 where input is below zero, 1 above, other at zero."""
+    return xp.where(input == 0, other, (input > 0).astype(input.dtype))
+
+
+def _gamma_density(sign):
+    """The derivative of an incomplete gamma function by its second argument; PyTorch has none by the first."""
+    return lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
+
+
+igamma = _op("igamma", numeric.igamma, "The regularised lower incomplete gamma function P(input, other).", binary=True)
+igamma.grad(other=_gamma_density(1.0))
+igammac = _op(
+    "igammac", numeric.igammac, "The regularised upper incomplete gamma function Q(input, other).", binary=True
+)
+igammac.grad(other=_gamma_density(-1.0))
+_zeta = _op("zeta", numeric.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
+_zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
 
 
 @public()
@@ -255,7 +223,7 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 @on_input_device
 def frexp(input):
     """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
-    raw = input._data._array
+    raw = raw_of(input)
     xp = xp_of(raw)
     exponent = xp.asarray(xp.frexp(raw.astype(np.float64))[1])
     scale = xp.asarray(xp.ldexp(xp.ones(raw.shape), -exponent)).astype(raw.dtype)
@@ -277,7 +245,7 @@ def signbit(input):
     """True where the sign bit is set."""
     if not input.dtype.is_floating_point:
         return input < 0
-    raw = input._data._array
+    raw = raw_of(input)
     return Tensor._wrap(xp_of(raw).asarray(xp_of(raw).signbit(raw)))
 
 
@@ -304,38 +272,9 @@ def isreal(input):
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements
-    xp = xp_of(like._data._array)
-    x, y = (wide(xp, t._data._array if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
+    xp = xp_of(raw_of(like))
+    x, y = (wide(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
-
-
-def _incomplete(name, sign, text):
-    """An incomplete gamma function; differentiable in its second argument only, as in PyTorch."""
-
-    def density(g, input, other, xp):
-        return g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
-
-    return _pair(
-        name,
-        lambda xp, input, other: _on_cpu(getattr(numeric, name))(xp, input, other),
-        None,
-        density,
-        dtype="float",
-        text=text,
-    )
-
-
-igamma = _incomplete("igamma", 1.0, "The regularised lower incomplete gamma function P(input, other).")
-igammac = _incomplete("igammac", -1.0, "The regularised upper incomplete gamma function Q(input, other).")
-
-_zeta = _pair(
-    "zeta", lambda xp, input, other: _on_cpu(numeric.zeta)(xp, input, other), None,
-    lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other), dtype="float", bind=False,
-    text="Hurwitz's zeta function: the sum of (k + other)^-input over k >= 0.",
-)  # fmt: skip
-_erfcx = op(dtype="float", name="erfcx")(lambda xp, input: _on_cpu(numeric.erfcx)(xp, input))
-_erfcx.__doc__ = "exp(input^2) erfc(input)."
-_erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
 @in_precision(None)

@@ -5,8 +5,8 @@ from collections import namedtuple
 import numpy as np
 
 from ...ops.creation import tensor
-from ...ops.indexing import on_device_of, to_cpu
 from ...ops.movement import cat, stack
+from ...ops.raw import on_device_of, to_cpu
 from ...tensor import Tensor
 
 _Packed = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))

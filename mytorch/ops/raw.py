@@ -1,0 +1,38 @@
+"""Between tensors and raw arrays, for functions that work on NumPy's or CuPy's arrays themselves."""
+
+import numpy as np
+
+from .._array import Array
+from ..backend import CPU, device_of, is_raw, to_device
+from ..tensor import Tensor
+
+
+def raw_of(x):
+    """The raw array of a Tensor or Array; a raw array and None as they are, anything else as a NumPy array."""
+    if isinstance(x, Tensor):
+        return x._data._array
+    if isinstance(x, Array):
+        return x._array
+    return x if x is None or is_raw(x) else np.asarray(x)
+
+
+def to_cpu(x):
+    """The NumPy array of a tensor or raw array on any device, without a copy where it lies on the CPU."""
+    return to_device(raw_of(x), CPU)
+
+
+def on_device_of(array, like):
+    """A Tensor over an array, which is brought to the device of the tensor `like`."""
+    return Tensor._wrap(to_device(array, device_of(raw_of(like))))
+
+
+def index_raw(index, name):
+    """The raw array of an index tensor.
+
+    Raises:
+        RuntimeError: it holds no integers.
+    """
+    raw = raw_of(index)
+    if raw.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index, got {raw.dtype}.")
+    return raw
