@@ -86,6 +86,11 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     """The sum over all elements, or over the axes `dim`.
 
     Integers and bools are summed as int64; `dtype` casts before summing.
+
+    Example:
+        >>> x = tensor([[1, 2, 3], [4, 5, 6]])
+        >>> mytorch.sum(x).item(), mytorch.sum(x, 0).tolist()
+        (21, [5, 7, 9])
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
@@ -120,6 +125,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 
     Raises:
         RuntimeError: input holds integers and no floating point `dtype` is given.
+
+    Example:
+        >>> mytorch.mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1, keepdim=True).tolist()
+        [[1.5], [4.5]]
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
@@ -172,6 +181,10 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
     Args:
         correction: 1 (Bessel's) by default; `unbiased=False` is correction=0.
+
+    Example:
+        >>> mytorch.var(tensor([1.0, 2.0, 3.0])).item()
+        1.0
     """
     correction, dim = _correction(unbiased, correction, dim if axis is None else axis)
     keepdim = keepdim if keepdims is None else keepdims
@@ -180,7 +193,12 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 @public(inplace=False)
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0."""
+    """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0.
+
+    Example:
+        >>> mytorch.std(tensor([1.0, 3.0]), correction=0).item()
+        1.0
+    """
     return _root(var(input, dim, unbiased, keepdim, correction=correction, axis=axis, keepdims=keepdims))
 
 
@@ -224,7 +242,12 @@ _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reve
 
 @public()
 def cumsum(input, dim=None, *, dtype=None, axis=None):
-    """The running sum along one axis."""
+    """The running sum along one axis.
+
+    Example:
+        >>> mytorch.cumsum(tensor([1, 2, 3]), 0).tolist()
+        [1, 3, 6]
+    """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
     elif input.dtype.category < dtypes.FLOAT:
@@ -263,7 +286,12 @@ def _refuse_empty(input, dims, name):
 
 @public(inplace=False)
 def amax(input, dim=(), keepdim=False):
-    """The largest value over the axes `dim` (all by default)."""
+    """The largest value over the axes `dim` (all by default).
+
+    Example:
+        >>> mytorch.amax(tensor([[1.0, 5.0], [7.0, 2.0]]), 1).tolist()
+        [5.0, 7.0]
+    """
     dims = normalize_dims(dim, input.ndim, "amax")
     _refuse_empty(input, dims, "amax")
     return _amax(input, dim=dims, keepdim=keepdim)
@@ -271,7 +299,12 @@ def amax(input, dim=(), keepdim=False):
 
 @public(inplace=False)
 def amin(input, dim=(), keepdim=False):
-    """The smallest value over the axes `dim` (all by default)."""
+    """The smallest value over the axes `dim` (all by default).
+
+    Example:
+        >>> mytorch.amin(tensor([[1.0, 5.0], [7.0, 2.0]]), 1).tolist()
+        [1.0, 2.0]
+    """
     dims = normalize_dims(dim, input.ndim, "amin")
     _refuse_empty(input, dims, "amin")
     return _amin(input, dim=dims, keepdim=keepdim)
@@ -401,7 +434,12 @@ all, any = _truth("all"), _truth("any")
 
 @public(inplace=False)
 def count_nonzero(input, dim=None):
-    """How many elements are not zero, in all or along `dim`."""
+    """How many elements are not zero, in all or along `dim`.
+
+    Example:
+        >>> mytorch.count_nonzero(tensor([[0, 1], [2, 3]]), 0).tolist()
+        [1, 2]
+    """
     return (input != 0).sum(dim)
 
 
@@ -427,7 +465,12 @@ _logsumexp.grad(
 
 @public(inplace=False)
 def logsumexp(input, dim, keepdim=False):
-    """log(sum(exp(input))) over the axes `dim`, without overflow."""
+    """log(sum(exp(input))) over the axes `dim`, without overflow.
+
+    Example:
+        >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()
+        1000.0
+    """
     return _logsumexp(input, dim=normalize_dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)
 
 
@@ -488,7 +531,12 @@ def _nuclear(input, dim, keepdim):
 
 @public(inplace=False)
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The p-norm of all elements or along `dim`; "fro" is 2; "nuc" is the sum of singular values."""
+    """The p-norm of all elements or along `dim`; "fro" is 2; "nuc" is the sum of singular values.
+
+    Example:
+        >>> mytorch.norm(tensor([3.0, -4.0])).item(), mytorch.norm(tensor([3.0, -4.0]), 1).item()
+        (5.0, 7.0)
+    """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
     if p == "nuc":
