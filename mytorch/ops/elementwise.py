@@ -24,6 +24,17 @@ def documented(text, name, example):
     return f"{text}\n\nExample:\n    >>> mytorch.{name}({arguments}).tolist()\n    {result}\n"
 
 
+def named(name, doc):
+    """Decorate a function that is made for several names with one of them, and its docstring."""
+
+    def give(function):
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = doc
+        return function
+
+    return give
+
+
 def unary(name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", **binding):
     """The record of an op of one input, bound to the API.
 

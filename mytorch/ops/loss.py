@@ -76,6 +76,12 @@ def raw_of(x):
     return data._array if isinstance(data, Array) else data
 
 
+def shape_of(x):
+    """The shape of a Tensor, an Array or a raw array, as a plain tuple."""
+    data = x._data if isinstance(x, Tensor) else x
+    return data._array.shape if isinstance(data, Array) else data.shape
+
+
 def check_reduction(reduction):
     """Refuse a word that is none of PyTorch's three."""
     if reduction not in ("mean", "sum", "none"):
