@@ -113,6 +113,18 @@ def _numpy_cumprod(x, axis=None):
     return np.multiply.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
 
 
+def _numpy_max(x, axis=None, keepdims=False):
+    return np.maximum.reduce(x, axis, None, None, keepdims)
+
+
+def _numpy_min(x, axis=None, keepdims=False):
+    return np.minimum.reduce(x, axis, None, None, keepdims)
+
+
+def _numpy_reshape(x, shape):
+    return x.reshape(shape)
+
+
 def _numpy_mean(x, axis=None, keepdims=False):
     """NumPy's mean, as `_numpy_sum`."""
     total = _numpy_sum(x, axis, None, keepdims)
@@ -123,11 +135,15 @@ numpy_ns = Namespace(
     np,
     cumsum=_numpy_cumsum,
     cumprod=_numpy_cumprod,
+    max=_numpy_max,
     mean=_numpy_mean,
+    min=_numpy_min,
     prod=_numpy_prod,
     matmul=_numpy_matmul,
     add_matmul=_numpy_add_matmul,
+    reshape=_numpy_reshape,
     sum=_numpy_sum,
+    swapaxes=ndarray.swapaxes,
     erf=numeric.erf,
     erfc=numeric.erfc,
     scatter_add=_numpy_scatter_add,

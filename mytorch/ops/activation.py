@@ -1,4 +1,7 @@
-"""Activation functions: rectifiers, sigmoids, the GELU family, softmax."""
+"""Activation functions: rectifiers, sigmoids, the GELU family, softmax.
+
+A record with its formulas comes first; the function of PyTorch's arguments follows.
+"""
 
 import math
 
@@ -7,59 +10,54 @@ import numpy as np
 from ..base import dtypes
 from .bind import public
 from .core import op
-from .elementwise import cast, where
+from .elementwise import cast, unary, where
 from .inplace import overwrite
 from .precision import in_precision
 from .reduction import normalize_dim
-
-
-@op(name="relu")
-def _relu(xp, input):
-    return xp.maximum(input, input.dtype.type(0))
-
-
-_relu.grad(input=lambda g, out, xp: xp.where(out > 0, g, 0.0))
-
-
-@public()
-def relu(input, *, fused=None):
-    """max(input, 0)."""
-    return _relu.caller(input) if fused is None else _relu(input, fused=fused)
-
-
-@op(dtype="float", name="sigmoid")
-def _sigmoid(xp, input):
-    half = input * 0.5
-    return xp.tanh(half) * 0.5 + 0.5  # exact at both ends, without overflow
-
-
-_sigmoid.grad(input=lambda g, out: g * (out * (1.0 - out)))
-
-
-@public()
-def sigmoid(input, *, fused=None):
-    """1 / (1 + exp(-input))."""
-    return _sigmoid.caller(input) if fused is None else _sigmoid(input, fused=fused)
-
-
-@op(dtype="float", name="tanh")
-def _tanh(xp, input):
-    return xp.tanh(input)
-
-
-_tanh.grad(input=lambda g, out: g * (1.0 - out * out))
-
-
-@public()
-def tanh(input):
-    """The hyperbolic tangent."""
-    return _tanh.caller(input)
-
 
 _SQRT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715
+
+
+def _sigmoid_of(xp, input):
+    return xp.tanh(input * 0.5) * 0.5 + 0.5  # exact at both ends, without overflow
+
+
+def _rectified(xp, input):
+    return xp.maximum(input, input.dtype.type(0))
+
+
+def _activation(name, forward, gradient, **options):
+    """The record of an activation from its forward and the gradient of its input."""
+    return op(name=name, **options)(forward).grad(input=gradient)
+
+
+def _maybe_inplace(input, out, inplace):
+    """`inplace=True` writes the result into the input."""
+    return overwrite(input, out, "inplace=True") if inplace else out
+
+
+_tanh = unary("tanh", "The hyperbolic tangent.", "[0.0] -> [0.0]", lambda g, out: g * (1.0 - out * out))
+_sigmoid = unary(
+    "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
+)
+tanh, sigmoid = _tanh.caller, _sigmoid.caller
+for _function in (tanh, sigmoid):
+    _function.__module__ = __name__  # where pickle finds them
+_relu = _activation("relu", _rectified, lambda g, out, xp: xp.where(out > 0, g, 0.0))
+
+
+@public()
+def relu(input, *, fused=None):
+    """max(input, 0).
+
+    Example:
+        >>> F.relu(tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
+    return _relu.caller(input) if fused is None else _relu(input, fused=fused)
 
 
 @op(name="gelu")
@@ -84,46 +82,49 @@ _gelu.grad(input=_gelu_grad)
 _gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.gelu")
 
 
-@public(method=False, function=False)
 def gelu(input, approximate="none", *, fused=None):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
 
     Raises:
         RuntimeError: another approximation.
     Source: Hendrycks and Gimpel, 2016.
+
+    Example:
+        >>> [round(y, 4) for y in F.gelu(tensor([-1.0, 0.0, 1.0])).tolist()]
+        [-0.1587, 0.0, 0.8413]
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
     return _gelu(input, approximate=approximate, fused=fused)
 
 
-@op(name="silu")
-def _silu(xp, input):
-    return input * (xp.tanh(input * 0.5) * 0.5 + 0.5)
-
-
 def _silu_grad(g, input, xp):
-    s = xp.tanh(input * 0.5) * 0.5 + 0.5
+    s = _sigmoid_of(xp, input)
     return g * (s * (input * (1.0 - s) + 1.0))
 
 
-_silu.grad(input=_silu_grad)
+_silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad)
 _silu.fuse(cuda="mytorch.kernels.triton.silu")
 
 
-@public(method=False, function=False)
 def silu(input, inplace=False, *, fused=None):
-    """input * sigmoid(input), also called swish."""
+    """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
+
+    Example:
+        >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
+        [-0.2689, 0.0, 0.7311]
+    """
     return _maybe_inplace(input, _silu(input, fused=fused), inplace)
 
 
-@op(name="relu_squared")
-def _relu_squared(xp, input):
-    kept = xp.maximum(input, input.dtype.type(0))
-    return kept * kept
+def _relu_squared_forward(xp, input):
+    rectified = _rectified(xp, input)
+    return rectified * rectified
 
 
-_relu_squared.grad(input=lambda g, input, xp: xp.where(input > 0, g * input * 2.0, 0.0))
+_relu_squared = _activation(
+    "relu_squared", _relu_squared_forward, lambda g, input, xp: xp.where(input > 0, g * input * 2.0, 0.0)
+)
 _relu_squared.fuse(cuda="mytorch.kernels.triton.relu_squared")
 
 
@@ -170,6 +171,10 @@ def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
         dim: the axis whose elements sum to 1; if not given, PyTorch's rule (0 for 0-, 1- and 3-d
             tensors, else 1).
         dtype: cast to this first.
+
+    Example:
+        >>> F.softmax(tensor([[1.0, 1.0], [0.0, -np.inf]]), dim=1).tolist()
+        [[0.5, 0.5], [1.0, 0.0]]
     """
     return _along(_softmax, input, dim if axis is None else axis, dtype, fused)
 
@@ -213,7 +218,12 @@ _log_softmax.fuse(cuda="mytorch.kernels.triton.log_softmax")
 
 @public(inplace=False)
 def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
-    """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax."""
+    """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
+
+    Example:
+        >>> F.log_softmax(tensor([0.0, -np.inf]), 0).tolist()
+        [0.0, -inf]
+    """
     return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused)
 
 
@@ -278,47 +288,77 @@ def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=
 
 
 # -- more rectifiers and squashing functions -------------------------------------------------------------------
-# Each is a record of forward and gradient; the function after it has PyTorch's arguments.
 
 
-def _activation(gradient, **kwargs):
-    """A record from a forward, with its gradient; `fused` is accepted by all."""
+# fmt: off
+_leaky_relu = _activation(
+    "leaky_relu", lambda xp, input, *, slope: xp.where(input > 0, input, input * slope),
+    lambda g, input, slope, xp: xp.where(input > 0, g, g * slope))
+_hardtanh = _activation(
+    "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
+    lambda g, input, low, high, xp: xp.where((input > low) & (input < high), g, 0.0))
+_hardsigmoid = _activation(
+    "hardsigmoid", lambda xp, input: xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1)),
+    lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
+_hardswish = _activation(
+    "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)))
+_hardshrink = _activation(
+    "hardshrink", lambda xp, input, *, lambd: xp.where((input > lambd) | (input < -lambd), input, input.dtype.type(0)),
+    lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0))
+_softshrink = _activation(
+    "softshrink", lambda xp, input, *, lambd: xp.where(
+        input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0))),
+    lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0))
+_threshold = _activation(
+    "threshold", lambda xp, input, *, level, value: xp.where(input > level, input, input.dtype.type(value)),
+    lambda g, input, level, xp: xp.where(input > level, g, 0.0))
+_logsigmoid = _activation(
+    "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
+    lambda g, input, xp: g * _sigmoid_of(xp, -input))
+# fmt: on
 
-    def make(forward):
-        return op(**kwargs)(forward).grad(input=gradient)
 
-    return make
-
-
-@_activation(lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), name="leaky_relu")
-def _leaky_relu(xp, input, *, slope):
-    return xp.where(input > 0, input, input * slope)
-
-
-@public(method=False, function=False)
-def leaky_relu(input, negative_slope=0.01, inplace=False):
-    """input where positive, else negative_slope * input."""
-    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope), inplace)
-
-
-def _maybe_inplace(input, out, inplace):
-    """`inplace=True` writes the result into the input."""
-    return overwrite(input, out, "inplace=True") if inplace else out
-
-
-@_activation(
-    lambda g, input, alpha, scale, rate, xp: (
-        g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate))
-    ),
-    name="elu",
-)
-def _elu(xp, input, *, alpha, scale=1.0, rate=1.0):
+def _elu_forward(xp, input, *, alpha, scale=1.0, rate=1.0):
     low = xp.expm1(xp.minimum(input, input.dtype.type(0)) * rate)
     return xp.where(input > 0, input * scale, low * (alpha * scale))
 
 
+def _elu_grad(g, input, alpha, scale, rate, xp):
+    return g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate))
+
+
+def _softplus_forward(xp, input, *, beta, limit):
+    scaled = input * beta
+    soft = (xp.log1p(xp.exp(-xp.absolute(scaled))) + _rectified(xp, scaled)) / beta
+    return xp.where(scaled > limit, input, soft)
+
+
+def _softplus_grad(g, input, beta, limit, xp):
+    return g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta))
+
+
+_elu = _activation("elu", _elu_forward, _elu_grad)
+_softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast="float32")
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """input where positive, else negative_slope * input.
+
+    Example:
+        >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
+        [-1.0, 2.0]
+    """
+    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope), inplace)
+
+
 def elu(input, alpha=1.0, inplace=False):
-    """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016."""
+    """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
+
+    Example:
+        >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
+        [-0.6321, 2.0]
+    """
     return _maybe_inplace(input, _elu(input, alpha=alpha), inplace)
 
 
@@ -353,13 +393,13 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    """input limited to [min_val, max_val]; the gradient is 0 at the bounds."""
+    """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
+
+    Example:
+        >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
+        [-1.0, 0.5, 1.0]
+    """
     return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val), inplace)
-
-
-@_activation(lambda g, input, low, high, xp: xp.where((input > low) & (input < high), g, 0.0), name="hardtanh")
-def _hardtanh(xp, input, *, low, high):
-    return xp.clip(input, input.dtype.type(low), input.dtype.type(high))
 
 
 def relu6(input, inplace=False):
@@ -367,22 +407,9 @@ def relu6(input, inplace=False):
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
-@_activation(lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0), name="hardsigmoid")
-def _hardsigmoid(xp, input):
-    return xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1))
-
-
 def hardsigmoid(input, inplace=False):
     """input / 6 + 1 / 2, limited to [0, 1]."""
     return _maybe_inplace(input, _hardsigmoid(input), inplace)
-
-
-@_activation(
-    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)),
-    name="hardswish",
-)
-def _hardswish(xp, input):
-    return input * xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1))
 
 
 def hardswish(input, inplace=False):
@@ -390,20 +417,10 @@ def hardswish(input, inplace=False):
     return _maybe_inplace(input, _hardswish(input), inplace)
 
 
-@_activation(lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0), name="hardshrink")
-def _hardshrink(xp, input, *, lambd):
-    return xp.where((input > lambd) | (input < -lambd), input, input.dtype.type(0))
-
-
 @public(method=False, inplace=False)
 def hardshrink(input, lambd=0.5):
     """input where its magnitude is above lambd, else 0."""
     return _hardshrink(input, lambd=lambd)
-
-
-@_activation(lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0), name="softshrink")
-def _softshrink(xp, input, *, lambd):
-    return xp.where(input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0)))
 
 
 def softshrink(input, lambd=0.5):
@@ -418,45 +435,25 @@ def tanhshrink(input):
     return input - tanh(input)
 
 
-@_activation(lambda g, input, level, xp: xp.where(input > level, g, 0.0), name="threshold")
-def _threshold(xp, input, *, level, value):
-    return xp.where(input > level, input, input.dtype.type(value))
-
-
 @public(method=False, inplace=False)
 def threshold(input, threshold, value, inplace=False):
     """input where it is above the threshold, else value."""
     return _maybe_inplace(input, _threshold(input, level=threshold, value=value), inplace)
 
 
-def _sigmoid_of(xp, x):
-    return xp.tanh(x * 0.5) * 0.5 + 0.5
-
-
-@_activation(
-    lambda g, input, beta, limit, xp: g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta)),
-    name="softplus",
-    autocast="float32",
-)
-def _softplus(xp, input, *, beta, limit):
-    scaled = input * beta
-    soft = (xp.log1p(xp.exp(-xp.absolute(scaled))) + xp.maximum(scaled, input.dtype.type(0))) / beta
-    return xp.where(scaled > limit, input, soft)
-
-
 def softplus(input, beta=1.0, threshold=20.0):
-    """log(1 + exp(beta * input)) / beta; input itself above threshold / beta."""
+    """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
+
+    Example:
+        >>> round(F.softplus(tensor(0.0)).item(), 4)
+        0.6931
+    """
     return _softplus(input, beta=beta, limit=threshold)
 
 
 def softsign(input):
     """input / (1 + |input|)."""
     return input / (input.abs() + 1.0)
-
-
-@_activation(lambda g, input, xp: g * _sigmoid_of(xp, -input), name="logsigmoid")
-def _logsigmoid(xp, input):
-    return xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input)))
 
 
 def logsigmoid(input):
@@ -471,7 +468,12 @@ def mish(input, inplace=False):
 
 
 def glu(input, dim=-1):
-    """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017."""
+    """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
+
+    Example:
+        >>> F.glu(tensor([3.0, 0.0])).tolist()
+        [1.5]
+    """
     if input.ndim == 0 or input.shape[dim] % 2:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}"

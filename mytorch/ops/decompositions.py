@@ -324,6 +324,10 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     Args:
         p: a number, inf and -inf among them; "fro" is 2, "nuc" the sum of the singular values of matrices.
         dtype: cast to before summing.
+
+    Example:
+        >>> mytorch.norm(tensor([3.0, -4.0])).item(), mytorch.norm(tensor([3.0, -4.0]), 1).item()
+        (5.0, 7.0)
     """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))

@@ -1,4 +1,8 @@
-"""Ops that work element by element: arithmetic, powers, exponentials, rounding, comparison, choice."""
+"""Ops that work element by element: arithmetic, powers, exponentials, rounding, comparison, choice.
+
+Most are a row of a table: `unary` and `binary` make an op's record from its name, a line of documentation, the array function
+that computes it and its derivatives, and bind it to the API.
+"""
 
 import math
 
@@ -10,23 +14,64 @@ from ..base.errors import kind
 from .bind import public
 from .core import op, to_dtype
 
+
+def documented(text, name, example):
+    """A docstring with an example: "[4, 9]; 2 -> [2.0, 4.5]" calls mytorch's `name` with a tensor and a number."""
+    if example is None:
+        return text
+    given, result = example.split(" -> ")
+    arguments = ", ".join(f"tensor({a})" if a[0] == "[" else a for a in given.split("; "))
+    return f"{text}\n\nExample:\n    >>> mytorch.{name}({arguments}).tolist()\n    {result}\n"
+
+
+def named(name, doc):
+    """Decorate a function that is made for several names with one of them, and its docstring."""
+
+    def give(function):
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = doc
+        return function
+
+    return give
+
+
+def unary(name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", **binding):
+    """The record of an op of one input, bound to the API.
+
+    Args:
+        name, text, example: of the op, and what makes its docstring.
+        gradient: the gradient formula of its input; None for none.
+        forward: a function of (xp, input), or the name of one of xp's, if it is not the op's own.
+        dtype, autocast: as `op` has them. binding: as `public` has it.
+    """
+    function = forward or name
+    if isinstance(function, str):
+
+        def forward(xp, input):
+            return getattr(xp, function)(input)
+
+    forward.__doc__ = documented(text, name, example)
+    record = op(name=name, dtype=dtype, autocast=autocast)(forward)
+    return public(**binding)(record if gradient is None else record.grad(input=gradient))
+
+
+def binary(name, text, forward, example=None, *, input=None, other=None, dtype="promote", **binding):
+    """The record of an op of two inputs, as `unary`; `input` and `other` are their gradient formulas."""
+    function = forward
+    if isinstance(function, str):
+
+        def forward(xp, input, other):
+            return getattr(xp, function)(input, other)
+
+    forward.__doc__ = documented(text, name, example)
+    record = op(name=name, dtype=dtype)(forward)
+    return public(**binding)(record if input is None else record.grad(input=input, other=other))
+
+
 # -- arithmetic ---------------------------------------------------------------------------------------
 
 
-@public(dunder="__add__", reflected=True, inplace=False)
-@op(name="add")
-def _add(xp, input, other):
-    """input + other."""
-    return xp.add(input, other)
-
-
-_add.grad(input=lambda g: g, other=lambda g: g)
-
-
-@public(dunder="__sub__", inplace=False)
-@op(name="sub")
-def _sub(xp, input, other):
-    """input - other."""
+def _subtract(xp, input, other):
     try:
         return xp.subtract(input, other)
     except TypeError as error:
@@ -37,27 +82,54 @@ def _sub(xp, input, other):
         ) from None
 
 
-_sub.grad(input=lambda g: g, other=lambda g: -g)
+def _divider(divide):
+    """A forward that refuses to divide integers by zero; on a GPU, as in PyTorch, the result is then undefined.
+
+    Raises:
+        RuntimeError: an integer divisor is zero.
+    """
+
+    def checked(xp, input, other):
+        if isinstance(other, ndarray) and other.dtype.kind in "biu" and not other.all() and input.size:
+            raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
+        return divide(xp, input, other)
+
+    return checked
 
 
-@public(names=("multiply",), dunder="__mul__", reflected=True)
-@op()
-def mul(xp, input, other):
-    """input * other, elementwise, with broadcasting."""
-    return xp.multiply(input, other)
+def _truncated(xp, input, other):
+    if np.result_type(input, other).kind in "iu":
+        quotient = xp.floor_divide(input, other)
+        return quotient + ((quotient < 0) & (quotient * other != input))
+    return xp.trunc(xp.true_divide(input, other))
 
 
-mul.grad(input=lambda g, other: g * other, other=lambda g, input: g * input)
+def zero(g):
+    """The gradient of a step function, as PyTorch has it."""
+    return g * 0
 
 
-@public(dunder="__truediv__", inplace=False)
-@op(name="div", dtype="float")
-def _div(xp, input, other):
-    """input / other, elementwise; integers become the default float dtype."""
-    return xp.true_divide(input, other)
-
-
-_div.grad(input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other))
+# fmt: off
+_add = binary("add", "input + other.", "add", input=lambda g: g, other=lambda g: g,
+              dunder="__add__", reflected=True, inplace=False)
+_sub = binary("sub", "input - other.", _subtract, input=lambda g: g, other=lambda g: -g, dunder="__sub__", inplace=False)
+mul = binary("mul", "input * other, elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
+             input=lambda g, other: g * other, other=lambda g, input: g * input,
+             names=("multiply",), dunder="__mul__", reflected=True)
+_div = binary("div", "input / other, elementwise; integers become the default float dtype.", "true_divide", dtype="float",
+              input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other),
+              dunder="__truediv__", inplace=False)
+floor_divide = binary("floor_divide", "The largest whole number not above input / other.",
+                      _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__")
+remainder = binary("remainder", "input modulo other, with the sign of other (Python's %).",
+                   _divider(lambda xp, x, y: xp.remainder(x, y)), "[7, -7]; 3 -> [1, 2]", dunder="__mod__",
+                   input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floor(xp.detach(input / other)))
+fmod = binary("fmod", "The remainder of input / other, with the sign of input (C's fmod).",
+              _divider(lambda xp, x, y: xp.fmod(x, y)), "[7, -7]; 3 -> [1, -1]",
+              input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
+# fmt: on
+_divide_floor = op(name="_divide_floor")(_divider(lambda xp, x, y: xp.floor_divide(x, y))).grad(input=zero, other=zero)
+_divide_trunc = op(name="_divide_trunc")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
@@ -67,16 +139,20 @@ def pow(xp, input, other):
 
     Raises:
         RuntimeError: integers to one negative integer power (to a tensor of such, only 1 and -1 are not 0).
+
+    Example:
+        >>> mytorch.pow(tensor([1.0, 2.0, 3.0]), 2).tolist()
+        [1.0, 4.0, 9.0]
     """
     if not is_raw(input) or not is_raw(other) or input.dtype.kind not in "biu":
         return input**other
     if input.dtype.kind == "b":
         return input | ~other  # only False ** True is False
     negative = other < 0
-    here = isinstance(other, ndarray)
-    if here and not negative.any():  # on a GPU the answer would have to be waited for
+    on_cpu = isinstance(other, ndarray)
+    if on_cpu and not negative.any():  # on a GPU the answer would have to be waited for
         return input**other
-    if here and not other.ndim:
+    if on_cpu and not other.ndim:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     units = xp.where(input == 1, 1, xp.where(input == -1, 1 - 2 * (other % 2), 0)).astype(input.dtype)
     return xp.where(negative, units, input ** xp.where(negative, 0, other).astype(other.dtype))
@@ -90,7 +166,12 @@ pow.grad(
 
 @public()
 def add(input, other, tensor=None, *, alpha=1):
-    """input + alpha * other; also, as older programs have it, `add(input, alpha, other)`."""
+    """input + alpha * other; also, as older programs have it, `add(input, alpha, other)`.
+
+    Example:
+        >>> mytorch.add(tensor([1, 2]), tensor([10, 20]), alpha=2).tolist()
+        [21, 42]
+    """
     if tensor is not None:
         other, alpha = tensor, other
     return _add.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
@@ -98,7 +179,12 @@ def add(input, other, tensor=None, *, alpha=1):
 
 @public(names=("subtract",))
 def sub(input, other, tensor=None, *, alpha=1):
-    """input - alpha * other; also, as older programs have it, `sub(input, alpha, other)`."""
+    """input - alpha * other; also, as older programs have it, `sub(input, alpha, other)`.
+
+    Example:
+        >>> mytorch.sub(tensor([1, 2]), tensor([10, 20])).tolist()
+        [-9, -18]
+    """
     if tensor is not None:
         other, alpha = tensor, other
     return _sub.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
@@ -129,83 +215,30 @@ def div(input, other, *, rounding_mode=None):
 
     Raises:
         RuntimeError: another rounding mode.
+
+    Example:
+        >>> mytorch.div(tensor([7, -7]), 2).tolist()
+        [3.5, -3.5]
+        >>> mytorch.div(tensor([7, -7]), 2, rounding_mode="trunc").tolist()
+        [3, -3]
     """
-    if rounding_mode is None:
-        return _div.caller(input, other)
-    if rounding_mode == "floor":
-        return _divide_floor.caller(input, other)
-    if rounding_mode == "trunc":
-        return _divide_trunc.caller(input, other)
-    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}")
-
-
-def _check_divisor(input, other):
-    """Refuse to divide integers by zero; on a GPU, as in PyTorch, the result is then undefined.
-
-    Raises:
-        RuntimeError: an integer divisor is zero.
-    """
-    if isinstance(other, ndarray) and other.dtype.kind in "biu" and not other.all() and input.size:
-        raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
-
-
-@public(dunder="__floordiv__")
-@op()
-def floor_divide(xp, input, other):
-    """The largest whole number not above input / other."""
-    _check_divisor(input, other)
-    return xp.floor_divide(input, other)
-
-
-@op()
-def _divide_floor(xp, input, other):
-    """floor_divide, with a gradient of zeros, as PyTorch's div has."""
-    _check_divisor(input, other)
-    return xp.floor_divide(input, other)
-
-
-_divide_floor.grad(input=lambda g: g * 0, other=lambda g: g * 0)
-
-
-@op()
-def _divide_trunc(xp, input, other):
-    """input / other rounded towards zero; integers stay integers."""
-    _check_divisor(input, other)
-    if np.result_type(input, other).kind in "iu":
-        quotient = xp.floor_divide(input, other)
-        return quotient + ((quotient < 0) & (quotient * other != input))
-    return xp.trunc(xp.true_divide(input, other))
-
-
-_divide_trunc.grad(input=lambda g: g * 0, other=lambda g: g * 0)
-
-
-@public(dunder="__mod__")
-@op()
-def remainder(xp, input, other):
-    """input modulo other, with the sign of other (Python's %)."""
-    _check_divisor(input, other)
-    return xp.remainder(input, other)
-
-
-remainder.grad(input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floor(xp.detach(input / other)))
-
-
-@public()
-@op()
-def fmod(xp, input, other):
-    """The remainder of input / other, with the sign of input (C's fmod)."""
-    _check_divisor(input, other)
-    return xp.fmod(input, other)
-
-
-fmod.grad(input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
+    record = {None: _div, "floor": _divide_floor, "trunc": _divide_trunc}.get(rounding_mode)
+    if record is None:
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
+        )
+    return record.caller(input, other)
 
 
 @public(names=("negative",), dunder="__neg__")
 @op()
 def neg(xp, input):
-    """-input."""
+    """-input.
+
+    Example:
+        >>> mytorch.neg(tensor([1, -2])).tolist()
+        [-1, 2]
+    """
     if input.dtype.kind == "b":
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported; use the `~` operator instead."
@@ -222,58 +255,13 @@ def positive(input):
     return input
 
 
-@public()
-@op(dtype="float", autocast="float32")
-def reciprocal(xp, input):
-    """1 / input."""
-    return xp.reciprocal(input)
-
-
-reciprocal.grad(input=lambda g, out: -g * (out * out))
-
-
-@public()
-@op(autocast="float32")
-def square(xp, input):
-    """input * input."""
-    return xp.square(input if input.dtype.kind != "b" else input.astype(np.int64))
-
-
-square.grad(input=lambda g, input: g * (input * 2))
-
-
-@public(names=("absolute",), dunder="__abs__")
-@op()
-def abs(xp, input):
-    """The absolute value; for complex numbers the modulus."""
-    return xp.absolute(input)
-
-
-abs.grad(input=lambda g, input, xp: g * xp.sign(input))  # NumPy 2 gives z / |z| for complex z
-
-
-@public()
-@op()
-def sign(xp, input):
-    """-1, 0 or 1."""
-    return input if input.dtype.kind == "b" else xp.sign(input)
-
-
-sign.grad(input=lambda g: g * 0)
-
-
 def _sgn_grad(g, input, out, xp):
     size = xp.abs(input)
     along = out * xp.real(g * xp.conj(out))
     return xp.where(size == 0, 0.0, (g - along) / xp.where(size == 0, 1.0, size))
 
 
-@op(name="sgn", holomorphic=False)
-def _sgn(xp, input):
-    return xp.sign(input)
-
-
-_sgn.grad(input=_sgn_grad)
+_sgn = op(name="sgn", holomorphic=False)(lambda xp, input: xp.sign(input)).grad(input=_sgn_grad)
 
 
 @public()
@@ -282,185 +270,47 @@ def sgn(input):
     return _sgn.caller(input) if input.dtype.is_complex else sign.caller(input)
 
 
-# -- powers, exponentials, logarithms ------------------------------------------------------------------
-
-
-@public()
-@op(dtype="float")
-def sqrt(xp, input):
-    """The square root."""
-    return xp.sqrt(input)
-
-
-sqrt.grad(input=lambda g, out: g / (out * 2))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def rsqrt(xp, input):
-    """1 / sqrt(input)."""
-    return xp.reciprocal(xp.sqrt(input))
-
-
-rsqrt.grad(input=lambda g, out: g * (out * out * out) * -0.5)
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def exp(xp, input):
-    """e to the power input."""
-    return xp.exp(input)
-
-
-exp.grad(input=lambda g, out: g * out)
-
-
-@public()
-@op(dtype="float")
-def exp2(xp, input):
-    """2 to the power input."""
-    return xp.exp2(input)
-
-
-exp2.grad(input=lambda g, out: g * out * math.log(2))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def expm1(xp, input):
-    """exp(input) - 1, exact near zero."""
-    return xp.expm1(input)
-
-
-expm1.grad(input=lambda g, out: g * (out + 1))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def log(xp, input):
-    """The natural logarithm."""
-    return xp.log(input)
-
-
-log.grad(input=lambda g, input: g / input)
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def log2(xp, input):
-    """The logarithm to base 2."""
-    return xp.log2(input)
-
-
-log2.grad(input=lambda g, input: g / (input * math.log(2)))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def log10(xp, input):
-    """The logarithm to base 10."""
-    return xp.log10(input)
-
-
-log10.grad(input=lambda g, input: g / (input * math.log(10)))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def log1p(xp, input):
-    """log(1 + input), exact near zero."""
-    return xp.log1p(input)
-
-
-log1p.grad(input=lambda g, input: g / (input + 1))
-
-
-@public()
-@op(dtype="float")
-def erf(xp, input):
-    """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to input."""
-    return xp.erf(input)
-
-
-erf.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sqrt(math.pi))))
-
-
-@public(name="xlogy")
-@op(dtype="float", name="xlogy")
-def _xlogy(xp, input, other):
-    """input * log(other), and 0 where input is 0."""
-    if not is_raw(other):
-        other = xp.asarray(other, dtype=input.dtype)
-    return xp.where(input == 0, xp.where(other != other, other, 0.0), input * xp.log(other))
-
-
-_xlogy.grad(
-    input=lambda g, input, other, xp: g * xp.where((input == 0) & (other <= 0), 0.0, xp.log(other)),
-    other=lambda g, input, other: g * (input / other),
-)
-xlogy = _xlogy.caller
-
-
-# -- trigonometry ----------------------------------------------------------------------------------------
-
-
-@public()
-@op(dtype="float")
-def sin(xp, input):
-    """The sine of an angle in radians."""
-    return xp.sin(input)
-
-
-sin.grad(input=lambda g, input, xp: g * xp.cos(input))
-
-
-@public()
-@op(dtype="float")
-def cos(xp, input):
-    """The cosine of an angle in radians."""
-    return xp.cos(input)
-
-
-cos.grad(input=lambda g, input, xp: -g * xp.sin(input))
-
-
-@public()
-@op(dtype="float", autocast="float32")
-def tan(xp, input):
-    """The tangent of an angle in radians."""
-    return xp.tan(input)
-
-
-tan.grad(input=lambda g, out: g * (out * out + 1))
-
-
-# -- rounding --------------------------------------------------------------------------------------------
-
-
-def _rounding(xp, name, input):
-    """Round a float array; integers are whole already."""
-    return input if input.dtype.kind in "iub" else getattr(xp, name)(input)
-
-
-@public()
-@op()
-def floor(xp, input):
-    """The largest whole number not above input."""
-    return _rounding(xp, "floor", input)
-
-
-@public()
-@op()
-def ceil(xp, input):
-    """The smallest whole number not below input."""
-    return _rounding(xp, "ceil", input)
-
-
-@public(names=("fix",))
-@op()
-def trunc(xp, input):
-    """input without its fractional part."""
-    return _rounding(xp, "trunc", input)
+# -- functions of one number -----------------------------------------------------------------------------
+
+
+def _unless(kinds, function):
+    """A forward by one of xp's functions; dtypes of these kinds stay as they are."""
+    return lambda xp, input: input if input.dtype.kind in kinds else getattr(xp, function)(input)
+
+
+# fmt: off
+abs = unary("abs", "The absolute value; for complex numbers the modulus.", "[-1.0, 2.0] -> [1.0, 2.0]",
+            lambda g, input, xp: g * xp.sign(input),  # NumPy 2 gives z / |z| for complex z
+            forward="absolute", dtype="promote", names=("absolute",), dunder="__abs__")
+sign = unary("sign", "-1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero, forward=_unless("b", "sign"), dtype="promote")
+reciprocal = unary("reciprocal", "1 / input.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
+square = unary("square", "input * input.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
+               forward=lambda xp, input: xp.square(input if input.dtype.kind != "b" else input.astype(np.int64)),
+               dtype="promote", autocast="float32")
+sqrt = unary("sqrt", "The square root.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
+rsqrt = unary("rsqrt", "1 / sqrt(input).", "[4.0, 16.0] -> [0.5, 0.25]", lambda g, out: g * (out * out * out) * -0.5,
+              forward=lambda xp, input: xp.reciprocal(xp.sqrt(input)), autocast="float32")
+exp = unary("exp", "e to the power input.", "[0.0] -> [1.0]", lambda g, out: g * out, autocast="float32")
+exp2 = unary("exp2", "2 to the power input.", "[0.0] -> [1.0]", lambda g, out: g * out * math.log(2))
+expm1 = unary("expm1", "exp(input) - 1, exact near zero.", "[0.0] -> [0.0]", lambda g, out: g * (out + 1), autocast="float32")
+log = unary("log", "The natural logarithm.", "[1.0] -> [0.0]", lambda g, input: g / input, autocast="float32")
+log2 = unary("log2", "The logarithm to base 2.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(2)),
+             autocast="float32")
+log10 = unary("log10", "The logarithm to base 10.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(10)),
+              autocast="float32")
+log1p = unary("log1p", "log(1 + input), exact near zero.", "[0.0] -> [0.0]", lambda g, input: g / (input + 1), autocast="float32")
+erf = unary("erf", "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to input.", "[0.0] -> [0.0]",
+            lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sqrt(math.pi))))
+sin = unary("sin", "The sine of an angle in radians.", "[0.0] -> [0.0]", lambda g, input, xp: g * xp.cos(input))
+cos = unary("cos", "The cosine of an angle in radians.", "[0.0] -> [1.0]", lambda g, input, xp: -g * xp.sin(input))
+tan = unary("tan", "The tangent of an angle in radians.", "[0.0] -> [0.0]", lambda g, out: g * (out * out + 1), autocast="float32")
+floor = unary("floor", "The largest whole number not above input.", "[1.5, -1.5] -> [1.0, -2.0]", zero,
+              forward=_unless("iub", "floor"), dtype="promote")
+ceil = unary("ceil", "The smallest whole number not below input.", "[1.5, -1.5] -> [2.0, -1.0]", zero,
+             forward=_unless("iub", "ceil"), dtype="promote")
+trunc = unary("trunc", "input without its fractional part.", "[1.5, -1.5] -> [1.0, -1.0]", zero,
+              forward=_unless("iub", "trunc"), dtype="promote", names=("fix",))
+# fmt: on
 
 
 @op(name="round")
@@ -473,13 +323,17 @@ def _round(xp, input, *, decimals=0):
     return xp.rint(input * ten) / ten
 
 
-for _flat in (floor, ceil, trunc, _round):
-    _flat.grad(input=lambda g: g * 0)
+_round.grad(input=zero)
 
 
 @public()
 def round(input, *, decimals=0):
-    """The nearest whole number, halves to even; or the nearest multiple of 10**-decimals."""
+    """The nearest whole number, halves to even; or the nearest multiple of 10**-decimals.
+
+    Example:
+        >>> mytorch.round(tensor([0.5, 1.5, -2.7])).tolist()
+        [0.0, 2.0, -3.0]
+    """
     return _round(input, decimals=decimals)
 
 
@@ -487,6 +341,23 @@ def round(input, *, decimals=0):
 def frac(input):
     """The fractional part, with the sign of input."""
     return input - trunc.caller(input)
+
+
+def _xlogy(xp, input, other):
+    if not is_raw(other):
+        other = xp.asarray(other, dtype=input.dtype)
+    return xp.where(input == 0, xp.where(other != other, other, 0.0), input * xp.log(other))
+
+
+xlogy = binary(
+    "xlogy",
+    "input * log(other), and 0 where input is 0.",
+    _xlogy,
+    "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
+    input=lambda g, input, other, xp: g * xp.where((input == 0) & (other <= 0), 0.0, xp.log(other)),
+    other=lambda g, input, other: g * (input / other),
+    dtype="float",
+).caller
 
 
 # -- choice ----------------------------------------------------------------------------------------------
@@ -505,7 +376,13 @@ _where.grad(
 
 @public(method=False)
 def where(condition, input=None, other=None):
-    """input where condition holds, else other; with condition alone, its nonzero indices."""
+    """input where condition holds, else other; with condition alone, its nonzero indices.
+
+    Example:
+        >>> x = tensor([-1.0, 2.0])
+        >>> mytorch.where(x > 0, x, 0.0).tolist()
+        [0.0, 2.0]
+    """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if condition.dtype is not dtypes.bool_ and condition.dtype is not dtypes.uint8:
@@ -521,33 +398,21 @@ def where_method(self, condition, other):
     return where(condition, self, other)
 
 
-@public()
-@op()
-def maximum(xp, input, other):
-    """The larger of two, elementwise; NaN if either is. Equal values share the gradient."""
-    return xp.maximum(input, other)
+def _share(g, chosen, tie, xp):
+    """The gradient of a choice: whole where this input was chosen, half at a tie."""
+    return g * xp.where(tie, 0.5, xp.where(chosen, 1.0, 0.0))
 
 
-@public()
-@op()
-def minimum(xp, input, other):
-    """The smaller of two, elementwise; NaN if either is. Equal values share the gradient."""
-    return xp.minimum(input, other)
-
-
-def _share(g, mine, tie, xp):
-    """The gradient of a choice: whole where mine was chosen, half at a tie."""
-    return g * xp.where(tie, 0.5, xp.where(mine, 1.0, 0.0))
-
-
-maximum.grad(
-    input=lambda g, input, other, xp: _share(g, input > other, input == other, xp),
-    other=lambda g, input, other, xp: _share(g, other > input, input == other, xp),
-)
-minimum.grad(
-    input=lambda g, input, other, xp: _share(g, input < other, input == other, xp),
-    other=lambda g, input, other, xp: _share(g, other < input, input == other, xp),
-)
+# fmt: off
+maximum = binary("maximum", "The larger of two, elementwise; NaN if either is. Equal values share the gradient.", "maximum",
+                 "[1.0, 5.0]; [2.0, 3.0] -> [2.0, 5.0]",
+                 input=lambda g, input, other, xp: _share(g, input > other, input == other, xp),
+                 other=lambda g, input, other, xp: _share(g, other > input, input == other, xp))
+minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. Equal values share the gradient.", "minimum",
+                 "[1.0, 5.0]; [2.0, 3.0] -> [1.0, 3.0]",
+                 input=lambda g, input, other, xp: _share(g, input < other, input == other, xp),
+                 other=lambda g, input, other, xp: _share(g, other < input, input == other, xp))
+# fmt: on
 
 
 @op(name="clamp")
@@ -577,6 +442,10 @@ def clamp(input, min=None, max=None):
 
     Raises:
         ValueError: both bounds are missing.
+
+    Example:
+        >>> mytorch.clamp(tensor([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
+        [0.0, 0.5, 1.0]
     """
     if min is None and max is None:
         raise ValueError("clamp: at least one of 'min' or 'max' must not be None.")
@@ -597,13 +466,23 @@ def clamp_max(input, max):
 
 @public()
 def lerp(input, end, weight):
-    """input + weight * (end - input)."""
+    """input + weight * (end - input).
+
+    Example:
+        >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
+        [2.0, 15.0]
+    """
     return input + (end - input) * weight
 
 
 @public()
 def addcmul(input, tensor1, tensor2, tensor=None, *, value=1):
-    """input + value * tensor1 * tensor2; also, as older programs have it, `addcmul(input, value, tensor1, tensor2)`."""
+    """input + value * tensor1 * tensor2; also, as older programs have it, `addcmul(input, value, tensor1, tensor2)`.
+
+    Example:
+        >>> mytorch.addcmul(tensor([1.0]), tensor([2.0]), tensor([3.0]), value=10).tolist()
+        [61.0]
+    """
     if tensor is not None:
         value, tensor1, tensor2 = tensor1, tensor2, tensor
     product = tensor1 * tensor2
@@ -622,96 +501,75 @@ def addcdiv(input, tensor1, tensor2, tensor=None, *, value=1):
 # -- comparison and logic (no gradient) -------------------------------------------------------------------
 
 
-def _comparison(name, dunder, symbol, *more):
-    @public(names=more, dunder=dunder)
-    @op(name=name)
-    def compare(xp, input, other):
-        return getattr(xp, compare_with)(input, other)
-
-    compare_with = {
-        "eq": "equal",
-        "ne": "not_equal",
-        "lt": "less",
-        "le": "less_equal",
-        "gt": "greater",
-        "ge": "greater_equal",
-    }[name]
-    compare.__doc__ = compare.caller.__doc__ = f"input {symbol} other, elementwise, as bools."
-    return compare
+def _compare(name, function, symbol, result, *names):
+    text, example = f"input {symbol} other, elementwise, as bools.", f"[1, 2, 3]; 2 -> [{result}]"
+    return binary(name, text, function, example, names=names, dunder=f"__{name}__")
 
 
-eq = _comparison("eq", "__eq__", "==")
-ne = _comparison("ne", "__ne__", "!=", "not_equal")
-lt = _comparison("lt", "__lt__", "<", "less")
-le = _comparison("le", "__le__", "<=", "less_equal")
-gt = _comparison("gt", "__gt__", ">", "greater")
-ge = _comparison("ge", "__ge__", ">=", "greater_equal")
+def _bitwise(name, symbol, text, example):
+    function, reflected = name if "shift" not in name else name[8:], "shift" not in name
+    text = f"{text}, elementwise, of integers or bools."
+    return binary(name, text, function, example, dunder=f"__{symbol}__", reflected=reflected)
 
 
-def _bits(name, ufunc, dunder, text):
-    @public(dunder=dunder, reflected="shift" not in name)
-    @op(name=name)
-    def bitwise(xp, input, other):
-        return getattr(xp, ufunc)(input, other)
-
-    bitwise.__doc__ = bitwise.caller.__doc__ = f"{text}, elementwise, of integers or bools."
-    return bitwise
-
-
-bitwise_and = _bits("bitwise_and", "bitwise_and", "__and__", "Bits set in both")
-bitwise_or = _bits("bitwise_or", "bitwise_or", "__or__", "Bits set in either")
-bitwise_xor = _bits("bitwise_xor", "bitwise_xor", "__xor__", "Bits set in exactly one")
-bitwise_left_shift = _bits("bitwise_left_shift", "left_shift", "__lshift__", "input shifted left by other bits")
-bitwise_right_shift = _bits("bitwise_right_shift", "right_shift", "__rshift__", "input shifted right by other bits")
-
-
-@public(dunder="__invert__")
-@op()
-def bitwise_not(xp, input):
-    """Every bit flipped; bools negated."""
-    return xp.invert(input)
-
-
-def _logical(name):
-    @public()
-    @op(name=name)
-    def logical(xp, input, other):
+def _logical(name, result):
+    def forward(xp, input, other):
         return getattr(xp, name)(input != 0, other != 0)
 
-    logical.__doc__ = logical.caller.__doc__ = f"Elementwise {name[8:]} of truth values."
-    return logical
+    example = f"[True, True, False]; [True, False, False] -> [{result}]"
+    return binary(name, f"Elementwise {name[8:]} of truth values.", forward, example)
 
 
-logical_and, logical_or, logical_xor = _logical("logical_and"), _logical("logical_or"), _logical("logical_xor")
+def _test(name, text, result, for_integers=False):
+    def forward(xp, input):
+        return xp.full(input.shape, for_integers) if input.dtype.kind in "iub" else getattr(xp, name)(input)
+
+    example = f"[1.0, np.inf, np.nan] -> [{result}]"
+    return unary(name, text, example, forward=forward, dtype="promote", inplace=False)
 
 
-@public()
-@op()
-def logical_not(xp, input):
-    """True where input is zero."""
-    return input == 0
+eq = _compare("eq", "equal", "==", "False, True, False")
+ne = _compare("ne", "not_equal", "!=", "True, False, True", "not_equal")
+lt = _compare("lt", "less", "<", "True, False, False", "less")
+le = _compare("le", "less_equal", "<=", "True, True, False", "less_equal")
+gt = _compare("gt", "greater", ">", "False, False, True", "greater")
+ge = _compare("ge", "greater_equal", ">=", "False, True, True", "greater_equal")
 
+bitwise_and = _bitwise("bitwise_and", "and", "Bits set in both", "[6, 3]; 2 -> [2, 2]")
+bitwise_or = _bitwise("bitwise_or", "or", "Bits set in either", "[6, 1]; 2 -> [6, 3]")
+bitwise_xor = _bitwise("bitwise_xor", "xor", "Bits set in exactly one", "[6, 1]; 2 -> [4, 3]")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", "lshift", "input shifted left by other bits", "[1, 3]; 2 -> [4, 12]"
+)
+bitwise_right_shift = _bitwise(
+    "bitwise_right_shift", "rshift", "input shifted right by other bits", "[4, 12]; 2 -> [1, 3]"
+)
+bitwise_not = unary(
+    "bitwise_not", "Every bit flipped; bools negated.", "[0, 5] -> [-1, -6]",
+    forward="invert", dtype="promote", dunder="__invert__",
+)  # fmt: skip
 
-def _test(name, text, for_integers):
-    @public(inplace=False)
-    @op(name=name)
-    def test(xp, input):
-        if input.dtype.kind in "iub":
-            return xp.full(input.shape, for_integers)
-        return getattr(xp, name)(input)
+logical_and = _logical("logical_and", "True, False, False")
+logical_or = _logical("logical_or", "True, True, False")
+logical_xor = _logical("logical_xor", "False, True, False")
+logical_not = unary(
+    "logical_not", "True where input is zero.", "[0, 5] -> [True, False]",
+    forward=lambda xp, input: input == 0, dtype="promote",
+)  # fmt: skip
 
-    test.__doc__ = test.caller.__doc__ = text
-    return test
-
-
-isnan = _test("isnan", "True where input is NaN.", False)
-isinf = _test("isinf", "True where input is infinite.", False)
-isfinite = _test("isfinite", "True where input is neither infinite nor NaN.", True)
+isnan = _test("isnan", "True where input is NaN.", "False, False, True")
+isinf = _test("isinf", "True where input is infinite.", "False, True, False")
+isfinite = _test("isfinite", "True where input is neither infinite nor NaN.", "True, False, False", for_integers=True)
 
 
 @public(inplace=False)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """True where |input - other| <= atol + rtol * |other|."""
+    """True where |input - other| <= atol + rtol * |other|.
+
+    Example:
+        >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
+        [True, False]
+    """
     if input.dtype is dtypes.bool_:
         return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()
@@ -746,7 +604,12 @@ _nan_to_num.grad(input=lambda g, input, xp: xp.where(xp.isfinite(xp.detach(input
 
 @public()
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
-    """Replace NaN by `nan` and the infinities by the given values, or the dtype's largest."""
+    """Replace NaN by `nan` and the infinities by the given values, or the dtype's largest.
+
+    Example:
+        >>> mytorch.nan_to_num(tensor([np.nan, 1.0])).tolist()
+        [0.0, 1.0]
+    """
     return _nan_to_num(input, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
 
 

@@ -16,6 +16,12 @@ def raw_of(x):
     return x if x is None or is_raw(x) else np.asarray(x)
 
 
+def shape_of(x):
+    """The shape of a Tensor, an Array or a raw array, as a plain tuple."""
+    data = x._data if isinstance(x, Tensor) else x
+    return data._array.shape if isinstance(data, Array) else data.shape
+
+
 def to_cpu(x):
     """The NumPy array of a tensor or raw array on any device, without a copy where it lies on the CPU."""
     return to_device(raw_of(x), CPU)

@@ -12,7 +12,9 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, documented, named
+from .elementwise import maximum as _maximum
+from .elementwise import minimum as _minimum
 
 
 def normalize_dims(dim, ndim, name):
@@ -86,6 +88,11 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     """The sum over all elements, or over the axes `dim`.
 
     Integers and bools are summed as int64; `dtype` casts before summing.
+
+    Example:
+        >>> x = tensor([[1, 2, 3], [4, 5, 6]])
+        >>> mytorch.sum(x).item(), mytorch.sum(x, 0).tolist()
+        (21, [5, 7, 9])
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
@@ -120,6 +127,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 
     Raises:
         RuntimeError: input holds integers and no floating point `dtype` is given.
+
+    Example:
+        >>> mytorch.mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1, keepdim=True).tolist()
+        [[1.5], [4.5]]
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
@@ -172,6 +183,10 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
     Args:
         correction: 1 (Bessel's) by default; `unbiased=False` is correction=0.
+
+    Example:
+        >>> mytorch.var(tensor([1.0, 2.0, 3.0])).item()
+        1.0
     """
     correction, dim = _correction(unbiased, correction, dim if axis is None else axis)
     keepdim = keepdim if keepdims is None else keepdims
@@ -180,7 +195,12 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 @public(inplace=False)
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0."""
+    """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0.
+
+    Example:
+        >>> mytorch.std(tensor([1.0, 3.0]), correction=0).item()
+        1.0
+    """
     return _root(var(input, dim, unbiased, keepdim, correction=correction, axis=axis, keepdims=keepdims))
 
 
@@ -224,7 +244,12 @@ _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reve
 
 @public()
 def cumsum(input, dim=None, *, dtype=None, axis=None):
-    """The running sum along one axis."""
+    """The running sum along one axis.
+
+    Example:
+        >>> mytorch.cumsum(tensor([1, 2, 3]), 0).tolist()
+        [1, 3, 6]
+    """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
     elif input.dtype.category < dtypes.FLOAT:
@@ -235,11 +260,18 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
 # -- extremes ----------------------------------------------------------------------------------------------
 
 
-def _extreme(name, of):
-    """amax or amin: the extreme over any axes; ties share the gradient."""
+def _refuse_empty(input, dims, name):
+    if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
+        raise IndexError(
+            f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}."
+        )
+
+
+def _extreme(name, of, word, example):
+    """(record, function) of amax or amin: the extreme over any axes; ties share the gradient."""
 
     @op(dtype="same", name=name)
-    def extreme(xp, input, *, dim=None, keepdim=False):
+    def record(xp, input, *, dim=None, keepdim=False):
         return getattr(xp, of)(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)
 
     def gradient(g, input, out, shape, dim, keepdim, xp):
@@ -248,33 +280,18 @@ def _extreme(name, of):
         ties = xp.sum(best, axis=axes_of(dim, len(shape)), keepdims=True)
         return spread(xp, g, shape, dim, keepdim) * (best / ties)
 
-    return extreme.grad(input=gradient)
+    @public(inplace=False)
+    @named(name, documented(f"The {word} value over the axes `dim` (all by default).", name, example))
+    def extreme(input, dim=(), keepdim=False):
+        dims = normalize_dims(dim, input.ndim, name)
+        _refuse_empty(input, dims, name)
+        return record(input, dim=dims, keepdim=keepdim)
+
+    return record.grad(input=gradient), extreme
 
 
-_amax, _amin = _extreme("amax", "max"), _extreme("amin", "min")
-
-
-def _refuse_empty(input, dims, name):
-    if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
-        raise IndexError(
-            f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}."
-        )
-
-
-@public(inplace=False)
-def amax(input, dim=(), keepdim=False):
-    """The largest value over the axes `dim` (all by default)."""
-    dims = normalize_dims(dim, input.ndim, "amax")
-    _refuse_empty(input, dims, "amax")
-    return _amax(input, dim=dims, keepdim=keepdim)
-
-
-@public(inplace=False)
-def amin(input, dim=(), keepdim=False):
-    """The smallest value over the axes `dim` (all by default)."""
-    dims = normalize_dims(dim, input.ndim, "amin")
-    _refuse_empty(input, dims, "amin")
-    return _amin(input, dim=dims, keepdim=keepdim)
+_amax, amax = _extreme("amax", "max", "largest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [5.0, 7.0]")
+_amin, amin = _extreme("amin", "min", "smallest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [1.0, 2.0]")
 
 
 def _indexed(name, arg):
@@ -325,7 +342,14 @@ _max, _min = _indexed("max", "argmax"), _indexed("min", "argmin")
 return_types = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}
 
 
-def _max_or_min(name, along, over_all, of_two):
+def _max_or_min(name, word, along, over_all, of_two, example):
+    text = (
+        f"The {word} element; with `dim`, a named tuple (values, indices) along that axis; with another tensor, "
+        f"the elementwise {name}imum."
+    )
+
+    @public(inplace=False)
+    @named(name, documented(text, name, example))
     def extreme(input, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
         if axis is not None or keepdims is not None:
             dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
@@ -340,23 +364,14 @@ def _max_or_min(name, along, over_all, of_two):
         _refuse_empty(input, (d,), name)
         return return_types[name](*along(input, dim=d, keepdim=keepdim))
 
-    extreme.__name__ = extreme.__qualname__ = name
-    word = "largest" if name == "max" else "smallest"
-    extreme.__doc__ = (
-        f"The {word} element; with `dim`, a named tuple (values, indices) along that axis; with another tensor, "
-        f"the elementwise {name}imum."
-    )
-    return public(inplace=False)(extreme)
+    return extreme
 
 
-from .elementwise import maximum as _maximum  # noqa: E402
-from .elementwise import minimum as _minimum  # noqa: E402
-
-max = _max_or_min("max", _max, _amax, _maximum.caller)
-min = _max_or_min("min", _min, _amin, _minimum.caller)
+max = _max_or_min("max", "largest", _max, _amax, _maximum.caller, "[[1, 5], [7, 2]] -> 7")
+min = _max_or_min("min", "smallest", _min, _amin, _minimum.caller, "[[1, 5], [7, 2]] -> 1")
 
 
-def _arg(name):
+def _arg(name, word, example):
     @op(dtype="same", name=name)
     def position(xp, input, *, dim=None, keepdim=False):
         if dim is None or input.ndim == 0:
@@ -365,43 +380,48 @@ def _arg(name):
         found = xp.asarray(getattr(xp, name)(input, axis=dim))
         return xp.expand_dims(found, dim) if keepdim else found
 
+    @public(inplace=False)
+    @named(name, documented(f"The index (int64) of the {word} element, of all or along `dim`.", name, example))
     def arg(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         d = None if dim is None else normalize_dim(dim, input.ndim)
         _refuse_empty(input, None if d is None else (d,), name)
         return position(input, dim=d, keepdim=keepdim)
 
-    arg.__name__ = arg.__qualname__ = name
-    arg.__doc__ = (
-        f"The index (int64) of the {'largest' if 'max' in name else 'smallest'} element, of all or along `dim`."
-    )
-    return public(inplace=False)(arg)
+    return arg
 
 
-argmax, argmin = _arg("argmax"), _arg("argmin")
+argmax = _arg("argmax", "largest", "[[1, 5], [7, 2]]; 1 -> [1, 0]")
+argmin = _arg("argmin", "smallest", "[[1, 5], [7, 2]]; 1 -> [0, 1]")
 
 
-def _truth(name):
+def _truth(name, example):
     @op(dtype="same", name=name)
     def test(xp, input, *, dim=None, keepdim=False):
         return xp.asarray(getattr(xp, name)(input != 0, axis=axes_of(dim, input.ndim), keepdims=keepdim))
 
+    @public(inplace=False)
+    @named(name, documented(f"Whether {name} element is nonzero, of all or along `dim`.", name, example))
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         found = test(input, dim=normalize_dims(dim, input.ndim, name), keepdim=keepdim)
         return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found  # as PyTorch
 
-    truth.__name__ = truth.__qualname__ = name
-    truth.__doc__ = f"Whether {name} element is nonzero, of all or along `dim`."
-    return public(inplace=False)(truth)
+    return truth
 
 
-all, any = _truth("all"), _truth("any")
+all = _truth("all", "[[0, 1], [2, 3]]; 1 -> [False, True]")
+any = _truth("any", "[[0, 1], [0, 0]]; 1 -> [True, False]")
 
 
 @public(inplace=False)
 def count_nonzero(input, dim=None):
-    """How many elements are not zero, in all or along `dim`."""
+    """How many elements are not zero, in all or along `dim`.
+
+    Example:
+        >>> mytorch.count_nonzero(tensor([[0, 1], [2, 3]]), 0).tolist()
+        [1, 2]
+    """
     return (input != 0).sum(dim)
 
 
@@ -427,7 +447,12 @@ _logsumexp.grad(
 
 @public(inplace=False)
 def logsumexp(input, dim, keepdim=False):
-    """log(sum(exp(input))) over the axes `dim`, without overflow."""
+    """log(sum(exp(input))) over the axes `dim`, without overflow.
+
+    Example:
+        >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()
+        1000.0
+    """
     return _logsumexp(input, dim=normalize_dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)
 
 

@@ -69,4 +69,7 @@ def flat(x):
 
 def is_float32(*arrays):
     """Whether every array that is given is float32."""
-    return all(a is None or a.dtype == np.float32 for a in arrays)
+    for a in arrays:
+        if a is not None and a.dtype != np.float32:
+            return False
+    return True
