@@ -3,22 +3,25 @@
 import dataclasses
 import warnings
 
+from ..autograd.checkpoint import checkpoint
 from ..base import dtypes
+from ..ops.composites import linear
 from ..ops.linear_loss import by_kernel
+from ..ops.loss import cross_entropy
 from ..ops.movement import cat, stack
-from . import functional as F
+from ..tensor import Tensor
 
 _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` goes through the batch in pieces.
+    """How `linear_cross_entropy` goes through the batch in chunks.
 
     Args:
         allow_retain_graph: accepted; a second backward with retain_graph is always possible here.
-        batch_chunk_size: rows in a piece; None takes all at once, or what chunking_method says.
-        chunking_method: "aspect_ratio" makes a piece's logits about as large as the input, "aspect_ratio:N" 1/N of
+        batch_chunk_size: rows in a chunk; None takes all at once, or what chunking_method says.
+        chunking_method: "aspect_ratio" makes a chunk's logits about as large as the input, "aspect_ratio:N" 1/N of
             that; "auto" is "aspect_ratio" for 16-bit floats on the CPU and "aspect_ratio:2" elsewhere; None, no rule.
         acc_policy: "auto", "accurate", "balanced" or "compact"; here all keep what "accurate" keeps.
         acc_dtype: the dtype of logits and sums; by default float32 for 16-bit floats, else the input's.
@@ -43,23 +46,21 @@ class LinearCrossEntropyOptions:
         if self.batch_chunk_size is not None and self.batch_chunk_size < 1:
             raise ValueError(f"batch_chunk_size must be positive, got {self.batch_chunk_size}")
 
-    def rows(self, batch, in_features, classes, half):
-        """How many rows a piece has."""
+    def rows(self, batch: int, in_features: int, classes: int, half: bool) -> int:
+        """How many rows a chunk has."""
         method = self.chunking_method
         if self.batch_chunk_size is not None:
-            if (
-                method not in (None, "auto")
-                and self._by_ratio(method, batch, in_features, classes) != self.batch_chunk_size
-            ):
+            sizes = (batch, in_features, classes)
+            if method not in (None, "auto") and self._by_ratio(method, *sizes) != self.batch_chunk_size:
                 raise ValueError(
                     f"batch_chunk_size={self.batch_chunk_size} and chunking_method={method!r} disagree; give one of them."
                 )
             return self.batch_chunk_size
         if method is None:
             return max(batch, 1)
-        return self._by_ratio(
-            ("aspect_ratio" if half else "aspect_ratio:2") if method == "auto" else method, batch, in_features, classes
-        )
+        if method == "auto":
+            method = "aspect_ratio" if half else "aspect_ratio:2"
+        return self._by_ratio(method, batch, in_features, classes)
 
     @staticmethod
     def _by_ratio(method, batch, in_features, classes):
@@ -91,9 +92,10 @@ def _check(input, linear_weight, linear_bias):
 
 
 def linear_cross_entropy(
-    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
-    label_smoothing=0.0, options=None, fused=None,
-):  # fmt: skip
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0,
+    options: LinearCrossEntropyOptions | None = None, fused: bool | None = None,
+) -> Tensor:  # fmt: skip
     """cross_entropy(input @ linear_weightᵀ + linear_bias, target).
 
     Args:
@@ -101,7 +103,7 @@ def linear_cross_entropy(
         target: class indices (N, d1, …), or probabilities (N, C, d1, …).
         linear_bias: (C, d1, …). weight: (C,), of each class.
         reduction, ignore_index, label_smoothing: as `cross_entropy`'s.
-        options: a LinearCrossEntropyOptions, to go through the batch in pieces: the logits of each are computed,
+        options: a LinearCrossEntropyOptions, to go through the batch in chunks: the logits of each are computed,
             dropped, and computed again in backward.
         fused: True, False or None: a GPU's kernel, which never holds all logits; by default where there is one.
 
@@ -115,13 +117,9 @@ def linear_cross_entropy(
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     ignored = -100 if ignore_index is None else ignore_index
     if options is not None:
-        if (
-            not outs
-            and reduction in ("mean", "sum", "none")
-            and label_smoothing == 0.0
-            and target.dtype is dtypes.int64
-        ):
-            return _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ignored, options)
+        known = reduction in ("mean", "sum", "none")
+        if not outs and known and label_smoothing == 0.0 and target.dtype is dtypes.int64:
+            return _in_chunks(input, linear_weight, target, linear_bias, weight, reduction, ignored, options)
         warnings.warn(
             "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
             "label_smoothing == 0, target.dtype == int64, out_features == (). Got "
@@ -134,15 +132,13 @@ def linear_cross_entropy(
         if loss is not None:
             return loss
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = F.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), flat_bias).reshape(*logits_shape)
-    return F.cross_entropy(
+    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), flat_bias).reshape(*logits_shape)
+    return cross_entropy(
         logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing, fused=fused
     )
 
 
-def _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ignored, options):
-    from ..autograd.checkpoint import checkpoint
-
+def _in_chunks(input, linear_weight, target, linear_bias, weight, reduction, ignored, options):
     single = input.ndim == 1
     if single:
         input, target = input.unsqueeze(0), target.unsqueeze(0)
@@ -151,9 +147,9 @@ def _in_pieces(input, linear_weight, target, linear_bias, weight, reduction, ign
     size = options.rows(input.shape[0], input.shape[1], linear_weight.shape[0], half)
 
     def losses(x, w, b, t):
-        logits = F.linear(x.to(dtype), w.to(dtype), None if b is None else b.to(dtype))
+        logits = linear(x.to(dtype), w.to(dtype), None if b is None else b.to(dtype))
         factors = None if weight is None else weight.to(dtype)
-        return F.cross_entropy(
+        return cross_entropy(
             logits, t, factors, ignore_index=ignored, reduction="none" if reduction == "none" else "sum"
         )
 

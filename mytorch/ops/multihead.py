@@ -3,9 +3,13 @@
 import math
 
 from ..base import dtypes
-from ..ops.creation import zeros
-from ..ops.movement import cat
-from . import functional as F
+from ..tensor import Tensor
+from .activation import softmax
+from .attention import scaled_dot_product_attention
+from .composites import dropout, linear
+from .creation import zeros
+from .movement import cat
+from .padding import pad
 
 
 def _as_added(mask, dtype, name):
@@ -51,17 +55,20 @@ def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
 def _projected(query, key, value, packed, separate, bias, fused):
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     if packed is not None and query is key and key is value:
-        return F.linear(query, packed, bias, fused=fused).chunk(3, -1)
+        return linear(query, packed, bias, fused=fused).chunk(3, -1)
     weights = separate if packed is None else packed.chunk(3)
-    return tuple(F.linear(x, w, b, fused=fused) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    return tuple(linear(x, w, b, fused=fused) for x, w, b in zip((query, key, value), weights, biases, strict=True))
 
 
 def multi_head_attention_forward(
-    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
-    dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
-    use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
-    static_v=None, average_attn_weights=True, is_causal=False, *, fused=None,
-):  # fmt: skip
+    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float,
+    out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None,
+    need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True,
+    is_causal: bool = False, *, fused: bool | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """(output, attention weights or None) of attention of several heads.
 
     Args:
@@ -134,8 +141,8 @@ def multi_head_attention_forward(
         k, v = (cat([t, t.new_zeros(n, num_heads, 1, head_dim)], 2) for t in (k, v))
         extra += 1
     if extra:
-        mask = None if mask is None else F.pad(mask, (0, extra))
-        padding = None if padding is None else F.pad(padding, (0, extra))
+        mask = None if mask is None else pad(mask, (0, extra))
+        padding = None if padding is None else pad(padding, (0, extra))
     if padding is not None:
         if tuple(padding.shape) != (n, k.shape[2]):
             raise AssertionError(
@@ -147,14 +154,14 @@ def multi_head_attention_forward(
     weights = None
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head_dim))) @ k.transpose(-2, -1)
-        weights = F.softmax(scores if mask is None else scores + mask, -1, fused=fused)
-        weights = F.dropout(weights, p, fused=fused) if p else weights
+        weights = softmax(scores if mask is None else scores + mask, -1, fused=fused)
+        weights = dropout(weights, p, fused=fused) if p else weights
         out = weights @ v
         weights = weights.mean(1) if average_attn_weights else weights
         weights = weights if batched else weights.squeeze(0)
     else:
-        out = F.scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
-    out = F.linear(
+        out = scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
+    out = linear(
         out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias, fused=linear_fused
     )
     return (out if batched else out.squeeze(1)), weights

@@ -1,0 +1,329 @@
+"""Functions of `nn.functional` that are made of several ops, and so have no record of their own."""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+
+from ..base import dtypes
+from ..tensor import Tensor
+from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
+from .activation import threshold as _threshold
+from .conv import conv1d
+from .creation import arange, zeros
+from .dropout import dropout as _dropout
+from .dropout import dropout_mask
+from .elementwise import where
+from .inplace import overwrite
+from .linalg import _linear
+from .linear_activation import ACTIVATIONS, linear_activation
+from .loss import raw_of
+from .movement import cat, stack
+from .normalization import rms_norm
+from .padding import pad as _pad
+from .precision import in_precision
+from .random import bernoulli_mask
+from .resample import interpolate
+from .rotary import rotary
+
+
+def linear(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, *, act_func: str | None = None, fused: bool | None = None
+) -> Tensor:
+    """input @ weightᵀ + bias, and an activation on top if `act_func` names one.
+
+    Args:
+        input: (…, in). weight: (out, in), or (in,) for one output. bias: (out,) or ().
+        act_func: None, "relu", "gelu", "silu", "tanh", "sigmoid" or "relu_squared".
+
+    Raises:
+        RuntimeError: the sizes of input and weight differ.
+        ValueError: an activation that is not known.
+
+    Example:
+        >>> F.linear(tensor([1.0, 2.0]), tensor([[1.0, 1.0], [0.0, -1.0]]), tensor([0.5, 0.5])).tolist()
+        [3.5, -1.5]
+    """
+    try:
+        x, w = input._data._array, weight._data._array
+    except AttributeError:  # Arrays
+        x, w = input, weight
+    if w.ndim == 1:
+        out = (input * weight).sum(-1)
+        return out if bias is None else out + bias
+    if x.shape[-1] != w.shape[1]:
+        sizes = f"{math.prod(x.shape[:-1])}x{x.shape[-1]} and {w.shape[1]}x{w.shape[0]}"
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
+    if act_func in ACTIVATIONS and input.device.type != "cpu":
+        return linear_activation(input, weight, bias, activation=act_func, fused=fused)
+    out = _linear(input, weight, fused=fused) if bias is None else _linear(input, weight, bias, fused=fused)
+    return out if act_func is None else activation_named(act_func, fused)(out)
+
+
+def activation_named(name: str, fused: bool | None = None) -> Callable[[Tensor], Tensor]:
+    """The activation function of a name; `fused` goes to those that have a kernel.
+
+    Raises:
+        ValueError: there is none.
+    """
+    known = {"relu": relu, "gelu": gelu, "silu": silu, "tanh": tanh, "sigmoid": sigmoid, "relu_squared": relu_squared}
+    if name not in known:
+        raise ValueError(f"act_func is {name!r}; expected one of {', '.join(known)}.")
+    kernels = fused is not None and name in ACTIVATIONS
+    return functools.partial(known[name], fused=fused) if kernels else known[name]
+
+
+@in_precision("widest")
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y_k = input1ᵀ weight_k input2 + bias_k: (…, in1) and (…, in2) to (…, out), weight (out, in1, in2)."""
+    left = (input1.unsqueeze(-2).unsqueeze(-2) @ weight).squeeze(-2)  # (…, out, in2)
+    out = (left @ input2.unsqueeze(-1)).squeeze(-1)
+    return out if bias is None else out + bias
+
+
+def relu_squared(input: Tensor, *, fused: bool | None = None) -> Tensor:
+    """relu(input) squared. Source: So et al., Primer, 2021."""
+    if input.device.type == "cpu" and fused is not True:
+        return relu(input).square()
+    return _relu_squared(input, fused=fused)
+
+
+def _drop(input, shape, p, training, inplace, name, fused=None):
+    """Multiply by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0.0:
+        return input
+    if inplace and input.device.type == "cpu" and fused is not True:
+        return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
+    if inplace:
+        return overwrite(input, _drop(input, shape, p, training, False, name, fused), "inplace=True")
+    if shape == tuple(input.shape):
+        return _dropout(input, mask=dropout_mask(_dropout, input, shape, p, fused), fused=fused)
+    return _dropout(input, mask=bernoulli_mask(input, shape, p))
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, fused: bool | None = None
+) -> Tensor:
+    """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
+
+    Raises:
+        ValueError: p lies outside [0, 1].
+    Source: Srivastava et al., 2014.
+    """
+    return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused)
+
+
+def relu(input: Tensor, inplace: bool = False, *, fused: bool | None = None) -> Tensor:
+    """max(input, 0); `inplace` writes it into the input."""
+    if not inplace:
+        return _relu.caller(input) if fused is None else _relu(input, fused=fused)
+    return input.relu_() if fused is not True else overwrite(input, _relu(input, fused=True), "inplace=True")
+
+
+def _channel_dropout(d):
+    def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        shape = (*tuple(input.shape)[: input.ndim - d], *(1,) * d)
+        return _drop(input, shape, p, training, inplace, f"dropout{d}d")
+
+    dropout.__name__ = dropout.__qualname__ = f"dropout{d}d"
+    dropout.__doc__ = f"Whole channels, all of their last {d} axes, zeroed with probability p while training."
+    return dropout
+
+
+dropout1d, dropout2d, dropout3d = (_channel_dropout(d) for d in (1, 2, 3))
+
+
+def _alpha(input, p, training, shape):
+    """Dropout to selu's negative limit, with the scale and shift that keep mean and variance."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0.0:
+        return input
+    limit = -1.7580993408473766
+    kept = Tensor._wrap(bernoulli_mask(input, shape, p) != 0)
+    scale = ((1 - p) * (1 + p * limit**2)) ** -0.5 if p < 1 else 0.0
+    return where(kept, input, limit) * scale + (-limit * p * scale)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout for selu networks. Source: Klambauer et al., 2017."""
+    return _alpha(input, p, training, tuple(input.shape))
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """`alpha_dropout` of whole channels."""
+    return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
+
+
+def rmsnorm(
+    input: Tensor, weight: Tensor | None = None, eps: float | None = None, training: bool = True, *,
+    fused: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """RMS norm over the last axis."""
+    return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused)
+
+
+def precompute_rotary_cos_sin(
+    head_dim: int, max_position_embeddings: int, base: float = 10000.0
+) -> tuple[Tensor, Tensor]:
+    """Tables (cos, sin), each (max_position_embeddings, head_dim), of the rotary angles. Source: Su et al., 2021."""
+    frequencies = base ** (arange(0, head_dim, 2).float() * (-1.0 / head_dim))
+    angles = arange(max_position_embeddings).float().unsqueeze(1) * frequencies
+    angles = cat([angles, angles], dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def _rotate_half(x):
+    a, b = x.chunk(2, -1)
+    return cat([-b, a], dim=-1)
+
+
+def apply_rotary_pos_embed(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1, *, fused: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`."""
+    if cos.ndim == 3:  # (B, T, D): an axis for the heads
+        cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    if (q.device.type != "cpu" or fused is True) and not (cos.requires_grad or sin.requires_grad):
+        tables = {"cos": raw_of(cos), "sin": raw_of(sin), "fused": fused}
+        return rotary(q, **tables), rotary(k, **tables)
+    return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+
+
+_IN_PLACE = {  # the functions that PyTorch also has with an underscore
+    "celu": lambda input, alpha=1.0: celu(input, alpha, True),
+    "elu": lambda input, alpha=1.0: elu(input, alpha, True),
+    "hardtanh": lambda input, min_val=-1.0, max_val=1.0: hardtanh(input, min_val, max_val, True),
+    "leaky_relu": lambda input, negative_slope=0.01: leaky_relu(input, negative_slope, True),
+    "relu": lambda input: relu(input, True),
+    "rrelu": lambda input, lower=1.0 / 8, upper=1.0 / 3, training=False: rrelu(input, lower, upper, training, True),
+    "selu": lambda input: selu(input, True),
+    "threshold": lambda input, threshold, value: _threshold(input, threshold, value, True),
+}
+for _name, _twin in _IN_PLACE.items():
+    _twin.__name__ = _twin.__qualname__ = f"{_name}_"
+    _twin.__doc__ = f"In-place version of `{_name}`."
+    globals()[_twin.__name__] = _twin
+
+
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`."""
+    return _pad(input, list(pad), "constant", value)
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolution over time of (T, N, C) with weight (K, C, out): a tensor (T', N, out).
+
+    Raises:
+        RuntimeError: other than three axes.
+    """
+    if input.ndim != 3 or weight.ndim != 3:
+        raise RuntimeError(
+            f"conv_tbc: Input must have 3 dims: time, batch, in_channel, got {input.ndim} and a {weight.ndim}-d weight."
+        )
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+def _warn_of_upsample(name: str) -> None:
+    text = f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead."
+    warnings.warn(text, stacklevel=3)
+
+
+def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
+    """The older name of `interpolate(mode="nearest")`."""
+    _warn_of_upsample("upsample_nearest")
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
+    """The older name of `interpolate(mode="bilinear", align_corners=True)`."""
+    _warn_of_upsample("upsample_bilinear")
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def assert_int_or_pair(arg: object, arg_name: str, message: str) -> None:
+    """Refuse what is neither an int nor two numbers.
+
+    Raises:
+        AssertionError: with the message, formatted with the argument's name.
+    """
+    if not (isinstance(arg, int) or len(arg) == 2):
+        raise AssertionError(message.format(arg_name))
+
+
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: dtypes.dtype | None = None,
+) -> Tensor:  # fmt: skip
+    """Several matrix products at once, of 2-d operands that are cut at `offs` and of 3-d ones.
+
+    Args:
+        mat_a: (G, M, K), or (M, K) of which group g has the rows (or, if mat_b is 2-d, the columns) before offs[g].
+        mat_b: (G, K, N), or (K, N), cut likewise along N (or K).
+        offs: (G,) integers, the end of each group; needed if an operand is 2-d.
+        out_dtype: of the result.
+
+    Returns:
+        (G, M, N) for two 3-d or two 2-d operands; else (M, N).
+
+    Raises:
+        RuntimeError: offs is missing or superfluous, a bias is given, or axes don't fit.
+    """
+    if bias is not None:
+        raise RuntimeError("grouped_mm: Bias not supported yet")
+    if mat_a.ndim not in (2, 3) or mat_b.ndim not in (2, 3):
+        raise RuntimeError(
+            f"grouped_mm: mat_a and mat_b have to be 2 or 3 dimensional, got {mat_a.ndim} and {mat_b.ndim}."
+        )
+    cut = mat_a.ndim == 2 or mat_b.ndim == 2
+    if cut != (offs is not None):
+        raise RuntimeError(
+            f"grouped_mm: Have to {'' if cut else 'not '}provide offsets{' if one of the matrices is 2d' if cut else ' for 3d matrices'}."
+        )
+    if not cut:
+        out = mat_a @ mat_b
+    else:
+        ends = [int(e) for e in offs]
+        spans = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        if mat_a.ndim == mat_b.ndim:
+            out = stack([mat_a[:, s] @ mat_b[s] for s in spans])
+        elif mat_a.ndim == 2:
+            out = cat([mat_a[s] @ mat_b[g] for g, s in enumerate(spans)])
+        else:
+            out = cat([mat_a[g] @ mat_b[:, s] for g, s in enumerate(spans)], -1)
+    return out if out_dtype is None else out.to(out_dtype)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Class indices (…) as an int64 tensor (…, num_classes) with a single 1 in each row.
+
+    Args:
+        num_classes: the largest index plus one if -1.
+
+    Raises:
+        RuntimeError: an index is negative or not below num_classes; on a GPU it is looked for only if num_classes is -1,
+            since the answer would have to be waited for.
+
+    Example:
+        >>> F.one_hot(tensor([0, 2]), num_classes=3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+    """
+    if tensor.dtype.category != dtypes.INT:
+        raise RuntimeError(f"one_hot is only applicable to index tensors of integer dtype, got {tensor.dtype}.")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return zeros(*tensor.shape, num_classes, dtype=dtypes.int64, device=tensor.device)
+    if num_classes == -1 or not tensor.is_cuda:
+        if int(tensor.min()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        largest = int(tensor.max())
+        if num_classes == -1:
+            num_classes = largest + 1
+        elif largest >= num_classes:
+            raise RuntimeError(
+                f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}."
+            )
+    return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
