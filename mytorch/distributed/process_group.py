@@ -95,14 +95,14 @@ class _World:
     made = 0  # groups so far
 
 
-class _NonMember:
+class NonMember:
     """What `new_group` gives to processes that are not in the new group."""
 
     def __repr__(self):
         return "GroupMember.NON_GROUP_MEMBER"
 
 
-NON_MEMBER = _NonMember()
+NON_MEMBER = NonMember()
 
 
 class GroupMember:
@@ -116,6 +116,7 @@ class GroupMember:
 
 
 group = GroupMember()
+Group = ProcessGroup | GroupMember | NonMember | None  # what an argument `group` may be
 _told = set()
 
 
