@@ -1,6 +1,6 @@
 """save and load: PyTorch's own files, and safetensors.
 
-`save` writes PyTorch's zip format (zipformat.py) without running pickle; a name that ends in `.safetensors` gives
+`save` writes PyTorch's zip format (files/archive.py) without running pickle; a name that ends in `.safetensors` gives
 a safetensors file, in whose metadata what the tensors hung on (dicts, lists, numbers, …) is a JSON tree in which
 `{"$tensor": name}` stands for a tensor. Every file is written under another name first and renamed when it is
 complete, so a crash leaves the old file or the new one. `load` reads both, and runs no code from either.
@@ -23,9 +23,8 @@ from ._array import Array, Size
 from .backend import CPU, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
-from .files import archive as zipformat
+from .files import TENSOR_CLASSES, archive, kind_of
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
-from .nn import Buffer, Module, Parameter
 from .tensor import Tensor
 
 FORMAT = "mytorch"
@@ -220,7 +219,7 @@ class _Writer:
         if type(x) is float:
             return x if math.isfinite(x) else {"$float": repr(x)}
         if isinstance(x, Tensor):
-            kind = "parameter" if isinstance(x, Parameter) else "buffer" if isinstance(x, Buffer) else None
+            kind = kind_of(x)
             mark = {"$tensor": self.name_of(x._data, path)}
             if kind:
                 mark["kind"] = kind
@@ -253,7 +252,7 @@ class _Writer:
         if isinstance(x, os.PathLike):
             return os.fspath(x)
         where = path.rstrip(".") or "the object"
-        hint = "; save its state_dict() instead" if isinstance(x, Module) or hasattr(x, "state_dict") else ""
+        hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
             f"save: {where} is {type(x).__name__}, which can't be saved: only tensors, numbers, strings, and dicts, "
             f"lists, tuples and sets of them{hint}."
@@ -352,12 +351,12 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     if not _use_new_zipfile_serialization:
         raise ValueError("save: the format of before PyTorch 1.6 is not written; every PyTorch since reads zip files.")
     if hasattr(f, "write"):
-        zipformat.write(obj, f)
+        archive.write(obj, f)
     elif str(f).endswith(".safetensors"):
         save_tree(obj, f)
     else:
         with atomic_file(f) as file:
-            zipformat.write(obj, file, zipformat.root_name(f))
+            archive.write(obj, file, archive.root_name(f))
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
@@ -391,13 +390,13 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
         content = np.asarray(np.memmap(name, np.uint8, "c")) if mmap and not empty else np.fromfile(name, np.uint8)
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
-        return zipformat.read(content, name, map_location, copy=not mmap)
+        return archive.read(content, name, map_location, copy=not mmap)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
             "write zip files, which are."
         )
-    move = zipformat.placer("cpu" if map_location is None else map_location)
+    move = archive.placer("cpu" if map_location is None else map_location)
 
     def place(raw):
         return Tensor._wrap(move(raw if mmap else raw.copy(), "cpu"))
@@ -419,7 +418,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
             return array
         tensor = Tensor._of(array)
         if kind is not None:
-            return Buffer(tensor) if kind == "buffer" else Parameter(tensor, requires_grad)
+            cls = TENSOR_CLASSES[kind]
+            return cls(tensor) if kind == "buffer" else cls(tensor, requires_grad)
         return tensor.requires_grad_() if requires_grad else tensor
 
     return _build(json.loads(metadata["tree"]), take)

@@ -239,8 +239,9 @@ class Accelerator:
 
     def _replicate(self, model):
         """Make the model the same in all processes, and have its gradients averaged."""
-        from ..distributed.ddp import DistributedDataParallel, replicate
         from ..distributed.process_group import resolve
+        from ..distributed.reducer import replicate
+        from ..nn.parallel.distributed import DistributedDataParallel
 
         if self.num_processes == 1 or isinstance(model, DistributedDataParallel):
             return

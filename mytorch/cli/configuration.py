@@ -10,6 +10,8 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from ..serialization import atomic_write
+
 PRECISIONS = ("no", "fp16", "bf16")
 FUSED = ("auto", "on", "off")
 AUTOTUNE = ("none", "medium", "max")
@@ -111,8 +113,6 @@ class Configuration:
 
     def write(self, path):
         """Write the file, and the folder it is in."""
-        from ..serialization import atomic_write
-
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, ("# How to train here; written by `mytorchrun config`.\n" + self.text()).encode())

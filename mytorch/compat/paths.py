@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 
-_NORMALIZATION = "nn.normalization: SyncBatchNorm _BatchNorm _NormBase"
+_NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
 _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
@@ -25,11 +25,14 @@ PATHS = {
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "backends": "compat.backends",
+    "distributed.algorithms": "distributed:",
+    "distributed.algorithms.ddp_comm_hooks": "distributed:",
+    "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
     "functional": "compat.functional",
     "jit": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
-    "nn.modules": "nn: *",
+    "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
     "nn.modules.adaptive": "nn.adaptive",
     "nn.modules.batchnorm": f"{_NORMALIZATION} {_BATCH}; nn.lazy: {_lazy(_BATCH)} _LazyNormBase=_LazyNorm",
@@ -59,6 +62,7 @@ PATHS = {
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
     "optim.adamw": "optim.adam",
+    "utils._pytree": "base.pytree",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
 }
 _TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))

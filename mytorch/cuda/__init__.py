@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from .. import backend
 from ..base.errors import OutOfMemoryError
 from ..ops.random import generator_for
-from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import (
     empty_cache,
     max_memory_allocated,

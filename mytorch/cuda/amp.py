@@ -3,6 +3,7 @@
 import functools
 
 from .. import amp
+from ..backend import cuda_available
 from ..base.dtypes import float16
 
 
@@ -29,9 +30,7 @@ custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 def amp_definitely_not_available():
     """Whether there is no GPU."""
-    from . import is_available
-
-    return not is_available()
+    return not cuda_available()
 
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

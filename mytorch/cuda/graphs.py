@@ -2,7 +2,7 @@
 
 Launching costs the host 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
 training step of hundreds of launches is started by a single call. `compile_step` does it for a whole step;
-`CUDAGraph`, `graph` and `make_graphed_callables` are PyTorch's.
+`CUDAGraph` and `graph` are PyTorch's, and `make_graphed_callables` (nn/graphed.py).
 
 A graph launches the same kernels on the same addresses with the same numbers, so what is captured must take what
 changes from device memory (`capturing.py` says how optimizers, scalers and generators do), must not wait for the
@@ -22,10 +22,10 @@ from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
 from ..base.errors import CaptureError
+from ..base.pytree import tree_flatten, tree_map, tree_unflatten
 from ..graph.mode import _mode, get_mode
 from ..ops.random import generator_for
 from ..tensor import Tensor
-from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from . import streams
 from .memory import empty_cache, graphs
 
@@ -255,7 +255,7 @@ class CompiledStep:
                     form.graph, form.runs = None, max(self.warmup - 1, 0)
             if form.runs < self.warmup:
                 form.runs += 1
-                return _on_capture_stream(lambda: self._prepare([_moved(x, where) for x in leaves], spec, where))
+                return on_capture_stream(lambda: self._prepare([_moved(x, where) for x in leaves], spec, where))
             self._capture(form, leaves, spec, where)
             return self._replay(form, leaves)
 
@@ -267,7 +267,7 @@ class CompiledStep:
         mode = get_mode()
         key = [spec, mode.grad, None if mode.autocast is None else (mode.autocast.device_type, mode.autocast.dtype)]
         for leaf in leaves:
-            if _is_tensor(leaf):
+            if is_tensor(leaf):
                 if getattr(leaf, "requires_grad", False):
                     raise CaptureError(
                         "compile_step: an argument requires grad; gradients are for what the step itself makes or holds."
@@ -289,7 +289,7 @@ class CompiledStep:
         except TypeError:
             raise CaptureError(
                 "compile_step: arguments must be tensors, or hashable values that stay the same, in nested lists, tuples and dicts; "
-                f"got {', '.join(sorted({type(x).__name__ for x in leaves if not _is_tensor(x)}))}."
+                f"got {', '.join(sorted({type(x).__name__ for x in leaves if not is_tensor(x)}))}."
             ) from None
 
     def _run(self, leaves, spec, where):
@@ -320,16 +320,16 @@ class CompiledStep:
 
     def _capture(self, form, leaves, spec, where):
         form.inputs = [_twin(x, where) for x in leaves]
-        _fill_all(form.inputs, leaves)
+        copy_all(form.inputs, leaves)
         captured = CUDAGraph()
         with graph(captured):
             form.outputs = self._run(form.inputs, spec, where)
         form.graph = captured
 
     def _replay(self, form, leaves):
-        _fill_all(form.inputs, leaves)
+        copy_all(form.inputs, leaves)
         form.graph.replay()
-        return tree_map(lambda x: type(x)._wrap(_raw(x).copy()) if _is_tensor(x) else x, form.outputs)
+        return tree_map(lambda x: type(x)._wrap(raw_of(x).copy()) if is_tensor(x) else x, form.outputs)
 
 
 def compile_step(function=None, *, warmup=3):
@@ -370,17 +370,17 @@ def compile_step(function=None, *, warmup=3):
     return CompiledStep(function, warmup)
 
 
-def _is_tensor(x):
+def is_tensor(x):
     return isinstance(x, (Tensor, Array))
 
 
-def _raw(x):
+def raw_of(x):
     return x._data._array if isinstance(x, Tensor) else x._array
 
 
 def _device_for(leaves):
     """The GPU that a step on these arguments runs on; None if they lie on the CPU, which is also the default device."""
-    devices = {x.device for x in leaves if _is_tensor(x) and x.device.type == "cuda"}
+    devices = {x.device for x in leaves if is_tensor(x) and x.device.type == "cuda"}
     if len(devices) > 1:
         raise CaptureError(f"compile_step: arguments lie on several devices: {', '.join(sorted(map(str, devices)))}.")
     if devices:
@@ -390,18 +390,18 @@ def _device_for(leaves):
 
 
 def _moved(x, where):
-    return type(x)._wrap(backend.to_device(_raw(x), where)) if _is_tensor(x) else x
+    return type(x)._wrap(backend.to_device(raw_of(x), where)) if is_tensor(x) else x
 
 
 def _twin(x, where):
     """A tensor like x on the device, for a graph to read from."""
-    if not _is_tensor(x):
+    if not is_tensor(x):
         return x
-    raw = _raw(x)
+    raw = raw_of(x)
     return type(x)._wrap(backend.on(where)[0].empty(raw.shape, raw.dtype))
 
 
-def _fill(there, given):
+def _copy_into(there, given):
     """Copy into a graph's input."""
     if there is given or there.size == 0:
         return
@@ -415,15 +415,15 @@ def _fill(there, given):
         there[...] = given
 
 
-def _fill_all(there, given):
+def copy_all(there, given):
     """Copy the tensors among some values into a graph's own."""
     for to, x in zip(there, given, strict=False):
-        if _is_tensor(x):
-            with backend.device_guard(_raw(to)):
-                _fill(_raw(to), _raw(x))
+        if is_tensor(x):
+            with backend.device_guard(raw_of(to)):
+                _copy_into(raw_of(to), raw_of(x))
 
 
-def _on_capture_stream(call):
+def on_capture_stream(call):
     """Run on the stream that captures take, in order with the current one: what belongs to a stream is made for that one."""
     side, here = capture_stream(), streams.current_stream()
     side.wait_stream(here)
@@ -431,149 +431,3 @@ def _on_capture_stream(call):
         result = call()
     here.wait_stream(side)
     return result
-
-
-# -- functions and modules whose forward and backward are graphs ---------------------------------------------------------
-
-
-def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
-    """Functions (or modules) whose forward and backward are CUDA graphs, for use in a program that stays eager otherwise.
-
-    Args:
-        callables: a function or Module, or a tuple of them, called later in this order.
-        sample_args: a tuple of tensors for each (for a single callable, the tuple itself): later inputs have these shapes,
-            dtypes and requires_grad.
-        num_warmup_iters: runs before the capture.
-        allow_unused_input: whether an input or parameter may get no gradient.
-        pool: as for `CUDAGraph.capture_begin`.
-
-    Returns:
-        The same number of callables. A Module is returned itself, with a new `forward` that is used while `training` is what
-        it was here. Results lie in the graph's memory: the next call overwrites them.
-
-    Raises:
-        ValueError: a module with buffers that require grad or with hooks. TypeError: sample_args that aren't tensors on a GPU.
-        RuntimeError, from a call: an input has another shape or requires_grad.
-
-    Source: torch.cuda.make_graphed_callables.
-    """
-    from ..nn import Module
-
-    single = not isinstance(callables, tuple)
-    if single:
-        callables, sample_args = (callables,), (sample_args,)
-    shared = graph_pool_handle() if pool is None else pool
-    for c in callables:
-        if isinstance(c, Module):
-            if c._backward_hooks or c._forward_hooks or c._forward_pre_hooks:
-                raise ValueError("make_graphed_callables: modules must have no hooks; register them afterwards.")
-            if any(b.requires_grad for b in c.buffers()):
-                raise ValueError("make_graphed_callables: modules must have no buffers that require grad.")
-    parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(callables, sample_args, strict=True)]
-    with backend.device_guard(_raw(parts[0].inputs[0])):
-        for _ in range(num_warmup_iters):
-            for part in parts:
-                _on_capture_stream(part.prepare)
-        for part in parts:
-            part.capture_forward(shared)
-        for part in reversed(parts):
-            part.capture_backward(shared)
-    made = tuple(part.callable() for part in parts)
-    return made[0] if single else made
-
-
-class _Graphed:
-    """One callable with its two graphs and the arrays that they read and write."""
-
-    def __init__(self, function, samples, allow_unused):
-        from ..nn import Module
-
-        self.function = function
-        self.allow_unused = allow_unused
-        self.parameters = [p for p in function.parameters() if p.requires_grad] if isinstance(function, Module) else []
-        leaves, self.spec = tree_flatten(samples)
-        if not leaves or not all(isinstance(x, Tensor) and x.is_cuda for x in leaves):
-            raise TypeError(
-                "make_graphed_callables: sample_args must be tensors on a GPU, in nested lists, tuples and dicts."
-            )
-        self.inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
-        self.wanted = [x for x in self.inputs if x.requires_grad] + self.parameters
-        self.forward_graph = self.backward_graph = None
-
-    def _outputs(self):
-        result = self.function(*tree_unflatten(self.inputs, self.spec))
-        return tree_flatten(result)
-
-    def _gradients(self, outputs, given):
-        from ..autograd import grad
-
-        chosen = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
-        if not chosen or not self.wanted:
-            return [None] * len(self.wanted)
-        return grad([o for o, _ in chosen], self.wanted, [g for _, g in chosen], allow_unused=self.allow_unused)
-
-    def prepare(self):
-        """Run forward and backward once."""
-        before, capturing.current = capturing.current, Capture(recording=False)
-        try:
-            outputs, _ = self._outputs()
-            self._gradients(outputs, [o.detach().clone() for o in outputs])
-        finally:
-            capturing.current = before
-
-    def capture_forward(self, pool):
-        self.forward_graph = CUDAGraph()
-        with graph(self.forward_graph, pool):
-            self.outputs, self.out_spec = self._outputs()
-
-    def capture_backward(self, pool):
-        self.given = [Tensor._wrap(_raw(o).copy()) for o in self.outputs]
-        self.backward_graph = CUDAGraph()
-        with graph(self.backward_graph, pool):
-            self.gradients = list(self._gradients(self.outputs, self.given))
-        self.outputs = [o.detach() for o in self.outputs]
-
-    def callable(self):
-        """The function that replays; a Module with its forward replaced."""
-        from ..autograd import Function
-        from ..nn import Module
-
-        part = self
-
-        class Graphed(Function):
-            @staticmethod
-            def forward(ctx, *tensors):
-                _fill_all(part.inputs, tensors)
-                part.forward_graph.replay()
-                return tuple(o.detach() for o in part.outputs)
-
-            @staticmethod
-            def backward(ctx, *grads):
-                _fill_all(part.given, grads)
-                part.backward_graph.replay()
-                found = iter(part.gradients)
-                on_inputs = [next(found) if x.requires_grad else None for x in part.inputs]
-                return tuple(None if g is None else g.detach() for g in (*on_inputs, *found))
-
-        def replayed(*args):
-            leaves, spec = tree_flatten(args)
-            if spec != part.spec:
-                raise RuntimeError("a graphed callable must be called with arguments nested like its sample_args.")
-            for given, there in zip(leaves, part.inputs, strict=True):
-                if (
-                    tuple(given.shape) != tuple(there.shape)
-                    or given.dtype != there.dtype
-                    or given.requires_grad != there.requires_grad
-                ):
-                    raise RuntimeError(
-                        f"a graphed callable takes inputs like its sample_args: expected {tuple(there.shape)} {there.dtype} with "
-                        f"requires_grad={there.requires_grad}, got {tuple(given.shape)} {given.dtype} with requires_grad={given.requires_grad}."
-                    )
-            results = Graphed.apply(*leaves, *part.parameters)
-            return tree_unflatten(list(results) if isinstance(results, tuple) else [results], part.out_spec)
-
-        if not isinstance(self.function, Module):
-            return replayed
-        module, eager, training = self.function, self.function.forward, self.function.training
-        module.forward = lambda *args: replayed(*args) if module.training is training else eager(*args)
-        return module

@@ -5,14 +5,23 @@ results go back to where they belong when the transfer ends. With `async_op=True
 its results are there after `wait()`.
 """
 
-import numpy as np
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar
 
 from .._array import Array
 from ..backend import CPU, device_of, to_device, xp_of
 from ..base.dtypes import as_dtype
+from ..tensor import Tensor
 from .engine import ReduceOp
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
-from .process_group import resolve
+from .process_group import Group, resolve
+from .work import Work
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Tensors = Sequence[Tensor]
 
 
 class _Sent:
@@ -59,62 +68,81 @@ def _finish(group, work, outputs, async_op, actions=()):
     return None
 
 
-def _root(group, rank, group_rank, what):
+def _in_group(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator: the function gets the ProcessGroup that `group` means; in a process outside of it, it is not called."""
+    position = function.__code__.co_varnames.index("group")
+
+    @functools.wraps(function)
+    def collective(*args, **kwargs):
+        if len(args) > position:
+            group = resolve(args[position])
+            args = (*args[:position], group, *args[position + 1 :])
+        else:
+            group = kwargs["group"] = resolve(kwargs.get("group"))
+        return None if group is None else function(*args, **kwargs)
+
+    return collective
+
+
+def _root(group, rank, group_rank, what, default=None):
     """The number within the group of the process that src/dst, or group_src/group_dst, names."""
     if group_rank is not None:
         if rank is not None:
             raise ValueError(f"{what}: give a global rank or a group rank, not both.")
         return int(group_rank)
+    rank = default if rank is None else rank
     if rank is None:
         raise ValueError(f"{what}: give the rank of the other process.")
     return group.number_of(int(rank))
 
 
-def barrier(group=None, async_op=False, device_ids=None):
+@_in_group
+def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Wait until all processes of the group are here."""
-    group = resolve(group)
-    if group is None:
-        return None
     return _finish(group, group.engine.barrier(group.enter("barrier")), [], async_op)
 
 
-def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+@_in_group
+def monitored_barrier(
+    group: Group = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+) -> None:
     """A barrier that names the ranks that did not come in time; as all collectives here do."""
-    group = resolve(group)
-    if group is not None:
-        group.engine.barrier(group.enter("monitored_barrier")).wait(timeout)
+    group.engine.barrier(group.enter("monitored_barrier")).wait(timeout)
 
 
-def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
+@_in_group
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Group = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
     """Give the tensor of process `src` to all, in place."""
-    group = resolve(group)
-    if group is None:
-        return None
     root = _root(group, src, group_src, "broadcast")
     sent = _Sent(tensor, group.engine, "broadcast")
     label = group.enter(f"broadcast({_describe(sent.raw)}, src={group.ranks[root]})")
     return _finish(group, group.engine.broadcast(sent.raw, root, label), [tensor], async_op, [sent.restore])
 
 
-def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
+@_in_group
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Work | None:
     """Reduce the tensors of all processes; all get the result, in place.
 
     16-bit floats are added up in float32 over MPI, and as NCCL does it there.
     """
-    group = resolve(group)
-    if group is None:
-        return None
     op = ReduceOp.of(op)
     sent = _Sent(tensor, group.engine, "all_reduce")
     label = group.enter(f"all_reduce({op.value}, {_describe(sent.raw)})")
     return _finish(group, group.engine.all_reduce(sent.raw, op, label), [tensor], async_op, [sent.restore])
 
 
-def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
+@_in_group
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
     """Reduce the tensors of all processes; `dst` gets the result, in place, and the others keep theirs."""
-    group = resolve(group)
-    if group is None:
-        return None
     op = ReduceOp.of(op)
     root = _root(group, dst, group_dst, "reduce")
     sent = _Sent(tensor, group.engine, "reduce")
@@ -152,22 +180,23 @@ def _joined(tensors, engine, what):
 
 
 def _hand_out(flat, tensors):
-    """An action that writes the parts of a flat array to tensors."""
+    """An action that writes the parts of an array, one after another, to tensors."""
 
     def action():
-        for part, tensor in zip(flat.reshape(len(tensors), -1), tensors, strict=True):
-            mine = _array_of(tensor, "")
-            mine._array[...] = to_device(part, device_of(mine._array)).reshape(mine._array.shape)
-            mine._bump()
+        start = 0
+        for array in (_array_of(tensor, "") for tensor in tensors):
+            mine = array._array
+            part = flat.reshape(-1)[start : start + mine.size]
+            mine[...] = to_device(part, device_of(mine)).reshape(mine.shape)
+            array._bump()
+            start += mine.size
 
     return action
 
 
-def all_gather(tensor_list, tensor, group=None, async_op=False):
+@_in_group
+def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_op: bool = False) -> Work | None:
     """Fill `tensor_list`, one tensor for each process, with the tensors of all."""
-    group = resolve(group)
-    if group is None:
-        return None
     tensor_list = _same(tensor_list, tensor, group, "all_gather")
     sent = _Sent(tensor, group.engine, "all_gather")
     out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
@@ -177,15 +206,15 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     )
 
 
-def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
+@_in_group
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Group = None, async_op: bool = False
+) -> Work | None:
     """Fill `output_tensor` with the tensors of all processes, joined or stacked along the first axis.
 
     Raises:
         ValueError: it has not as many elements as they have together, or another dtype.
     """
-    group = resolve(group)
-    if group is None:
-        return None
     sent = _Sent(input_tensor, group.engine, "all_gather_into_tensor")
     out = _Sent(output_tensor, group.engine, "all_gather_into_tensor")
     if out.raw.size != sent.raw.size * group.size() or out.raw.dtype != sent.raw.dtype:
@@ -199,16 +228,21 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
 _all_gather_base = all_gather_into_tensor
 
 
-def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
+@_in_group
+def gather(
+    tensor: Tensor,
+    gather_list: Tensors | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
     """Fill `gather_list`, on process `dst` (0 by default), with the tensors of all.
 
     Raises:
         ValueError: dst has no list, or another process has one.
     """
-    group = resolve(group)
-    if group is None:
-        return None
-    root = _root(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    root = _root(group, dst, group_dst, "gather", default=0)
     sent = _Sent(tensor, group.engine, "gather")
     out, actions = None, []
     if group.rank() == root:
@@ -223,16 +257,21 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     return _finish(group, group.engine.gather(out, sent.raw, root, label), gather_list or [], async_op, actions)
 
 
-def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
+@_in_group
+def scatter(
+    tensor: Tensor,
+    scatter_list: Tensors | None = None,
+    src: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
     """Fill `tensor` with this process's item of process `src`'s (0 by default) `scatter_list`.
 
     Raises:
         ValueError: src has no list, or another process has one.
     """
-    group = resolve(group)
-    if group is None:
-        return None
-    root = _root(group, 0 if src is None and group_src is None else src, group_src, "scatter")
+    root = _root(group, src, group_src, "scatter", default=0)
     out = _Sent(tensor, group.engine, "scatter")
     joined = None
     if group.rank() == root:
@@ -245,24 +284,24 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     return _finish(group, group.engine.scatter(out.raw, joined, root, label), [tensor], async_op, [out.restore])
 
 
-def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
+@_in_group
+def reduce_scatter(
+    output: Tensor, input_list: Tensors, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
+) -> Work | None:
     """Reduce the lists of all processes item by item; each process gets its item in `output`."""
-    group = resolve(group)
-    if group is None:
-        return None
     joined = _joined(_same(input_list, output, group, "reduce_scatter"), group.engine, "reduce_scatter")
     return _reduce_scatter(group, output, joined, op, async_op, "reduce_scatter")
 
 
-def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+@_in_group
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
+) -> Work | None:
     """Reduce the tensors of all processes; each gets its part, in order of ranks, in `output`.
 
     Raises:
         ValueError: the input has not as many elements as all outputs together, or another dtype.
     """
-    group = resolve(group)
-    if group is None:
-        return None
     sent = _Sent(input, group.engine, "reduce_scatter_tensor")
     mine = _array_of(output, "reduce_scatter_tensor")._array
     if sent.raw.size != mine.size * group.size() or sent.raw.dtype != mine.dtype:
@@ -283,15 +322,15 @@ def _reduce_scatter(group, output, flat, op, async_op, what):
     return _finish(group, work, [output], async_op, [out.restore])
 
 
-def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
+@_in_group
+def all_to_all(
+    output_tensor_list: Tensors, input_tensor_list: Tensors, group: Group = None, async_op: bool = False
+) -> Work | None:
     """Send item i of the input list to process i; item i of the output list is what process i sent.
 
     Raises:
         ValueError: lists of other lengths than the number of processes.
     """
-    group = resolve(group)
-    if group is None:
-        return None
     engine, n = group.engine, group.size()
     if len(output_tensor_list) != n or len(input_tensor_list) != n:
         raise ValueError(
@@ -301,20 +340,20 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     in_counts = [_array_of(t, "all_to_all")._array.size for t in input_tensor_list]
     out_counts = [_array_of(t, "all_to_all")._array.size for t in output_tensor_list]
     out = xp_of(joined).empty(sum(out_counts), joined.dtype)
-    ends = np.cumsum(out_counts)
-
-    def hand_out():
-        for tensor, end, count in zip(output_tensor_list, ends, out_counts, strict=True):
-            mine = _array_of(tensor, "")
-            mine._array[...] = to_device(out[end - count : end], device_of(mine._array)).reshape(mine._array.shape)
-            mine._bump()
-
     label = group.enter(f"all_to_all({as_dtype(joined.dtype).name})")
     work = engine.all_to_all(out, joined, out_counts, in_counts, label)
-    return _finish(group, work, output_tensor_list, async_op, [hand_out])
+    return _finish(group, work, output_tensor_list, async_op, [_hand_out(out, output_tensor_list)])
 
 
-def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
+@_in_group
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
     """Cut `input` along its first axis, send part i to process i, and join what comes in `output`.
 
     Args:
@@ -323,9 +362,6 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     Raises:
         ValueError: rows that don't divide evenly, or splits that don't add up to them.
     """
-    group = resolve(group)
-    if group is None:
-        return None
     sent = _Sent(input, group.engine, "all_to_all_single")
     out = _Sent(output, group.engine, "all_to_all_single")
 
@@ -352,11 +388,11 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
 # -- between two ----------------------------------------------------------------------------------
 
 
-def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
+@_in_group
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
+) -> Work | None:
     """Begin to send a tensor to process `dst`; returns the Work."""
-    group = resolve(group)
-    if group is None:
-        return None
     to = _root(group, dst, group_dst, "send")
     sent = _Sent(tensor, group.engine, "send")
     label = f"send({_describe(sent.raw)}) from rank {group.ranks[group.rank()]} to rank {group.ranks[to]}"
@@ -365,11 +401,11 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     return _finish(group, work, [tensor], True)
 
 
-def irecv(tensor, src=None, group=None, tag=0, group_src=None):
+@_in_group
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
+) -> Work | None:
     """Begin to receive into `tensor` from process `src`, any if None; returns the Work."""
-    group = resolve(group)
-    if group is None:
-        return None
     source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
     out = _Sent(tensor, group.engine, "recv")
     who = "any rank" if source is None else f"rank {group.ranks[source]}"
@@ -379,14 +415,18 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     return _finish(group, work, [tensor], True, [out.restore])
 
 
-def send(tensor, dst=None, group=None, tag=0, group_dst=None):
+def send(
+    tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
+) -> None:
     """Send a tensor to process `dst`; returns when its memory may be used again."""
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         work.wait()
 
 
-def recv(tensor, src=None, group=None, tag=0, group_src=None):
+def recv(
+    tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
+) -> int:
     """Receive into `tensor` from process `src`, any if None; returns the sender's rank."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -401,17 +441,11 @@ class P2POp:
     def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
         if op not in (isend, irecv):
             raise ValueError(f"P2POp: op must be isend or irecv, got {op!r}.")
-        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = (
-            op,
-            tensor,
-            peer,
-            group,
-            tag,
-            group_peer,
-        )
+        self.op, self.tensor, self.peer = op, tensor, peer
+        self.group, self.tag, self.group_peer = group, tag, group_peer
 
 
-def batch_isend_irecv(p2p_op_list):
+def batch_isend_irecv(p2p_op_list: Iterable[P2POp]) -> list[Work | None]:
     """Begin several sends and receives; returns their Works."""
     return [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
 
@@ -419,27 +453,29 @@ def batch_isend_irecv(p2p_op_list):
 # -- objects --------------------------------------------------------------------------------------
 
 
-def all_gather_object(object_list, obj, group=None):
+@_in_group
+def all_gather_object(object_list: list, obj: Any, group: Group = None) -> None:
     """Fill `object_list`, one item for each process, with the objects of all: plain data and tensors.
 
     Raises:
         TypeError: an object that is neither; nothing is pickled.
     """
-    group = resolve(group)
-    if group is None:
-        return
     content = encode(obj)
     label = group.enter("all_gather_object")
     for i, one in enumerate(all_gather_bytes(group.engine, content, label)):
         object_list[i] = decode(one)
 
 
-def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+@_in_group
+def gather_object(
+    obj: Any,
+    object_gather_list: list | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    group_dst: int | None = None,
+) -> None:
     """Fill `object_gather_list`, on process `dst` (0 by default), with the objects of all."""
-    group = resolve(group)
-    if group is None:
-        return
-    root = _root(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
+    root = _root(group, dst, group_dst, "gather_object", default=0)
     if group.rank() == root and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
     content = encode(obj)
@@ -449,16 +485,16 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
             object_gather_list[i] = decode(one)
 
 
-def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
+@_in_group
+def broadcast_object_list(
+    object_list: list, src: int | None = None, group: Group = None, device: Any = None, group_src: int | None = None
+) -> None:
     """Give the objects of process `src`'s (0 by default) list to all, in place: plain data and tensors.
 
     Raises:
         TypeError: an object that is neither; nothing is pickled.
     """
-    group = resolve(group)
-    if group is None:
-        return
-    root = _root(group, 0 if src is None and group_src is None else src, group_src, "broadcast_object_list")
+    root = _root(group, src, group_src, "broadcast_object_list", default=0)
     content = encode(list(object_list)) if group.rank() == root else b""
     label = group.enter(f"broadcast_object_list({len(object_list)})")
     received = decode(broadcast_bytes(group.engine, content, root, label))
@@ -466,14 +502,16 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
         object_list[:] = received
 
 
+@_in_group
 def scatter_object_list(
-    scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None
-):
+    scatter_object_output_list: list,
+    scatter_object_input_list: list | None = None,
+    src: int | None = None,
+    group: Group = None,
+    group_src: int | None = None,
+) -> None:
     """Put this process's item of process `src`'s (0 by default) list in the first place of the output list."""
-    group = resolve(group)
-    if group is None:
-        return
-    root = _root(group, 0 if src is None and group_src is None else src, group_src, "scatter_object_list")
+    root = _root(group, src, group_src, "scatter_object_list", default=0)
     items = list(scatter_object_input_list) if group.rank() == root else [None] * group.size()
     if len(items) != group.size():
         raise ValueError(f"scatter_object_list: got {len(items)} objects for {group.size()} processes.")

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .board import Board
+from .collective_log import CollectiveLog
 
 END_AFTER = 5.0  # seconds from asking ranks to end, after a failure, to killing them
 INTERRUPT_AFTER = 30.0  # the same after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
@@ -215,9 +215,9 @@ class Job:
                 MYTORCHRUN_CONTROL=f"127.0.0.1:{server.getsockname()[1]}", MYTORCHRUN_CONTROL_TOKEN=self.token
             )
             if self.world == self.n > 1:
-                board = Board.create(self.n)
-                stack.callback(lambda: os.path.exists(board) and os.remove(board))
-                self.env["MYTORCHRUN_BOARD"] = board
+                log = CollectiveLog.create(self.n)
+                stack.callback(lambda: os.path.exists(log) and os.remove(log))
+                self.env["MYTORCHRUN_COLLECTIVE_LOG"] = log
             if self.world == self.n:
                 self.env["MYTORCHRUN_TOKEN"] = self.token
             self.log = stack.enter_context(tempfile.TemporaryFile())

@@ -4,11 +4,14 @@ import os
 import socket
 import sys
 import warnings
+from importlib.util import find_spec
 
+from .. import cuda
 from ..backend import cuda_available
-from . import environment
-from .board import Board
+from . import environment, mpi, nccl
+from .collective_log import CollectiveLog
 from .engine import Engine
+from .objects import all_gather_bytes
 from .work import DistBackendError
 
 BACKENDS = ("nccl", "mpi", "gloo")
@@ -24,13 +27,13 @@ class ProcessGroup:
         timeout: seconds that a collective may take.
     """
 
-    def __init__(self, engine, ranks, backend, timeout, board_path=None):
+    def __init__(self, engine, ranks, backend, timeout, log_path=None):
         self.engine = engine
         self.ranks = list(ranks)
         self.backend = backend
         self.timeout = timeout
-        self.board = Board(board_path, engine.rank, self.ranks)
-        engine.explain = self.board.missing
+        self.log = CollectiveLog(log_path, engine.rank, self.ranks)
+        engine.explain = self.log.missing
 
     def rank(self):
         """This process's number within the group."""
@@ -45,13 +48,13 @@ class ProcessGroup:
         return self.backend
 
     def enter(self, what):
-        """Note a collective on the board; its name for messages.
+        """Note a collective in the log; its name for messages.
 
         Raises:
             DistBackendError: another rank has called another one in its place.
         """
         try:
-            return self.board.enter(what)
+            return self.log.enter(what)
         except ValueError as error:
             raise DistBackendError(str(error)) from None
 
@@ -92,14 +95,14 @@ class _World:
     made = 0  # groups so far
 
 
-class _NonMember:
+class NonMember:
     """What `new_group` gives to processes that are not in the new group."""
 
     def __repr__(self):
         return "GroupMember.NON_GROUP_MEMBER"
 
 
-NON_MEMBER = _NonMember()
+NON_MEMBER = NonMember()
 
 
 class GroupMember:
@@ -113,6 +116,7 @@ class GroupMember:
 
 
 group = GroupMember()
+Group = ProcessGroup | GroupMember | NonMember | None  # what an argument `group` may be
 _told = set()
 
 
@@ -131,10 +135,8 @@ def is_nccl_available():
     """Whether CuPy, a GPU and NCCL are there."""
     if not cuda_available():
         return False
-    from .nccl import load
-
     try:
-        load()
+        nccl.load()
     except RuntimeError:
         return False
     return True
@@ -142,8 +144,6 @@ def is_nccl_available():
 
 def is_mpi_available():
     """Whether mpi4py and an MPI library are installed."""
-    from importlib.util import find_spec
-
     return find_spec("mpi4py") is not None
 
 
@@ -231,30 +231,24 @@ def init_process_group(
     address, port = _address(init_method)
     backend, engine_name = _backend_of(backend)
     seconds = environment.seconds(timeout, DEFAULT_TIMEOUT[backend])
-    board, temporary = os.environ.get("MYTORCHRUN_BOARD") if size > 1 else None, False
+    log, temporary = os.environ.get("MYTORCHRUN_COLLECTIVE_LOG") if size > 1 else None, False
     if engine_name == "nccl":
-        from .nccl import NCCLEngine
-
         _use_gpu(device_id, here.local_rank)
-        engine = NCCLEngine.world(rank, size, address, port, seconds)
+        engine = nccl.NCCLEngine.world(rank, size, address, port, seconds)
     elif size == 1:
         engine = Engine()
     else:
-        from .mpi import MPIEngine
-
-        engine = MPIEngine.world(seconds)
+        engine = mpi.MPIEngine.world(seconds)
         _check_world(engine, rank, size)
-        if board is None:
-            board, temporary = _share_board(engine), True
+        if log is None:
+            log, temporary = _share_log(engine), True
         if backend == "gloo":
             _say_once(rank, 'backend="gloo" runs over MPI here.')
-    _World.group = ProcessGroup(engine, range(size), backend, seconds, board)
+    _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
     _World.made = 1
-    from .collectives import barrier
-
-    barrier()
-    if temporary and board and rank == 0:
-        os.remove(board)  # all have it mapped
+    _World.group.engine.barrier(_World.group.enter("barrier")).wait()
+    if temporary and log and rank == 0:
+        os.remove(log)  # all have it mapped
 
 
 def _address(init_method):
@@ -274,8 +268,6 @@ def _address(init_method):
 
 def _use_gpu(device_id, local_rank):
     """Make the device, or the local rank's GPU, the current one."""
-    from .. import cuda
-
     if device_id is not None:
         cuda.set_device(device_id)
     elif cuda.device_count() > 1:
@@ -301,14 +293,12 @@ def _check_world(engine, rank, size):
         )
 
 
-def _share_board(engine):
-    """The path of a board for an MPI engine's ranks; None if they are not all on one machine."""
-    from .objects import all_gather_bytes
-
+def _share_log(engine):
+    """The path of a log for an MPI engine's ranks; None if they are not all on one machine."""
     host = socket.gethostname()
     hosts = all_gather_bytes(engine, host.encode())
     same = all(h == host.encode() for h in hosts)
-    mine = Board.create(engine.size).encode() if same and engine.rank == 0 else b""
+    mine = CollectiveLog.create(engine.size).encode() if same and engine.rank == 0 else b""
     path = all_gather_bytes(engine, mine)[0].decode()
     return path if same else None
 
@@ -423,14 +413,12 @@ def new_group(
         raise ValueError(f"new_group: backend is {backend!r}; the default group runs over {world.backend!r}.")
     if use_local_synchronization:
         warnings.warn("new_group: use_local_synchronization is ignored; all processes call new_group.", stacklevel=2)
-    from .objects import all_gather_bytes
-
     world.enter(f"new_group({ranks})")
     engine = world.engine.split(ranks)
     _World.made += 1
     path = b""
-    if world.board.shared:
-        mine = Board.create(len(ranks)).encode() if world.rank() == ranks[0] else b""
+    if world.log.shared:
+        mine = CollectiveLog.create(len(ranks)).encode() if world.rank() == ranks[0] else b""
         path = all_gather_bytes(world.engine, mine)[ranks[0]]
     result = NON_MEMBER
     if engine is not None:

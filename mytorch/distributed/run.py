@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 
-from ..backend import cuda_available
+from ..backend import device_count
 from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
 from .launcher import Job, Link, free_port
 
@@ -66,13 +66,6 @@ def parse(argv, prog="mytorchrun launch", make_parser=parser):
     return make_parser(prog).parse_args(argv)
 
 
-def gpus():
-    """How many GPUs this machine has."""
-    from .. import cuda
-
-    return cuda.device_count() if cuda_available() else 0
-
-
 def processes(args):
     """(processes on this machine, whether they use the CPU).
 
@@ -83,7 +76,7 @@ def processes(args):
     if wanted is not None and args.num_gpus is not None and str(wanted) != str(args.num_gpus):
         raise ValueError(f"--nproc_per_node is {wanted} and --num_gpus {args.num_gpus}; give one of them.")
     wanted = args.num_gpus if wanted is None else wanted
-    there = 0 if args.cpu else gpus()
+    there = 0 if args.cpu else device_count()
     if wanted in (None, "auto", "gpu", "cpu"):
         if wanted == "gpu" and not there:
             raise ValueError('--nproc_per_node is "gpu", and there is none.')

@@ -148,8 +148,8 @@ def main():
             kill_group(child, signal.SIGKILL)
         else:  # all is done, or the launcher is gone
             kill_group(child, signal.SIGKILL)
-            if not kind and os.path.exists(os.environ.get("MYTORCHRUN_BOARD", "")):
-                os.remove(os.environ["MYTORCHRUN_BOARD"])
+            if not kind and os.path.exists(os.environ.get("MYTORCHRUN_COLLECTIVE_LOG", "")):
+                os.remove(os.environ["MYTORCHRUN_COLLECTIVE_LOG"])
             os._exit(0)
 
 

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from .._array import Array, Size
-from ..backend import CPU, address, as_device, device_of, to_device, xp_of
+from ..backend import CPU, address, as_device, cuda_available, device_of, to_device, xp_of
 from ..backend import device as device_class
 from ..base import dtypes
-from ..nn import Buffer, Module, Parameter
 from ..tensor import Tensor
+from . import TENSOR_CLASSES, kind_of
 
 _STORAGES = {
     "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
@@ -223,7 +223,7 @@ class _Pickler:
         self._remember(x)
 
     def _refuse(self, x, path):
-        hint = "; save its state_dict() instead" if isinstance(x, Module) or hasattr(x, "state_dict") else ""
+        hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
             f"save: {path.rstrip('.') or 'the object'} is {type(x).__name__}, which can't be saved: only tensors, "
             f"numbers, strings, and dicts, lists, tuples and sets of them, or classes given to add_safe_globals{hint}."
@@ -273,14 +273,15 @@ class _Pickler:
 
     def _tensor(self, x, path):
         requires_grad = x.requires_grad and x.is_leaf
-        if isinstance(x, Parameter):
+        kind = kind_of(x)
+        if kind == "parameter":
             self.save(_REBUILD_PARAMETER, path)
             self.out += b"("
             self._strided(x._data._array, False, path)
             self.save(bool(requires_grad), path)
             self.save(OrderedDict(), path)
             self.out += b"tR"
-        elif isinstance(x, Buffer):
+        elif kind == "buffer":
             self.save(_REBUILD_TYPE, path)
             self.out += b"("
             self.save(_REBUILD, path)
@@ -485,9 +486,13 @@ class _Unpickler(pickle._Unpickler):
             ("torch._utils", "_rebuild_tensor"): lambda *args: _rebuild(*args),
             ("torch._utils", "_rebuild_tensor_v2"): lambda *args: _rebuild(*args[:5], metadata=args[6:]),
             ("torch._utils", "_rebuild_tensor_v3"): lambda *args: _rebuild(*args[:5], dtype=args[6], metadata=args[7:]),
-            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: Parameter(data, requires_grad),
+            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: TENSOR_CLASSES["parameter"](
+                data, requires_grad
+            ),
             ("torch._utils", "_rebuild_parameter_with_state"): (
-                lambda data, requires_grad, hooks, state: _with_state(Parameter(data, requires_grad), state)
+                lambda data, requires_grad, hooks, state: _with_state(
+                    TENSOR_CLASSES["parameter"](data, requires_grad), state
+                )
             ),
             ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(
                 function(*args), state
@@ -551,7 +556,7 @@ def _with_state(tensor, state):
     if isinstance(state, tuple):  # (of __dict__, of slots)
         state = state[0]
     if isinstance(state, dict) and state.get("_is_buffer"):
-        return Buffer(tensor, persistent=state.get("persistent", True))
+        return TENSOR_CLASSES["buffer"](tensor, persistent=state.get("persistent", True))
     if isinstance(state, dict):
         tensor.__dict__.update({k: v for k, v in state.items() if isinstance(k, str) and not k.startswith("_")})
     return tensor
@@ -697,8 +702,6 @@ def _there(raw, location):
     """
     if location == "cpu":
         return raw
-    from ..backend import cuda_available
-
     where = device_class(location)
     if where.type == "cuda" and not cuda_available():
         raise RuntimeError(

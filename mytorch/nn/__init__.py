@@ -97,7 +97,6 @@ from .normalization import (
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,
-    SyncBatchNorm,
 )
 from .padding import (
     CircularPad1d,
@@ -166,4 +165,12 @@ SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
 
-from . import attention, common_types, grad
+from . import attention, common_types, grad, graphed
+
+
+def __getattr__(name):
+    if name != "SyncBatchNorm":
+        raise AttributeError(f"module 'mytorch.nn' has no attribute '{name}'")
+    from .sync_batch_norm import SyncBatchNorm  # brings in mytorch.distributed
+
+    return SyncBatchNorm

@@ -247,65 +247,6 @@ class BatchNorm3d(_BatchNorm):
     dims = (5,)
 
 
-class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation by the statistics of all processes' batches; for one process the same as BatchNorm.
-
-    Args:
-        process_group: whose batches count; all processes' if None.
-    """
-
-    dims = (2, 3, 4, 5)
-
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        process_group=None,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
-        self.process_group = process_group
-
-    def forward(self, input):
-        from .. import distributed
-
-        if not self.training or not distributed.is_initialized() or distributed.get_world_size(self.process_group) == 1:
-            return super().forward(input)
-        from ..distributed.sync_batch_norm import SyncBatchNormFunction
-
-        self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked.item()
-        return SyncBatchNormFunction.apply(
-            input, self.weight, self.bias, self.running_mean, self.running_var, momentum, self.eps, self.process_group
-        )
-
-    @classmethod
-    def convert_sync_batchnorm(cls, module, process_group=None):
-        """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
-        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
-            out = cls(
-                module.num_features,
-                module.eps,
-                module.momentum,
-                module.affine,
-                module.track_running_stats,
-                process_group,
-            )
-            out._parameters, out._buffers, out.training = module._parameters, module._buffers, module.training
-            return out
-        for name, child in module.named_children():
-            setattr(module, name, cls.convert_sync_batchnorm(child, process_group))
-        return module
-
-
 class GroupNorm(Module):
     """Normalises each sample's channels in groups. Source: Wu and He, 2018."""
 

@@ -1,5 +1,6 @@
 """Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
+from ..files import TENSOR_CLASSES
 from ..graph.node import Leaf
 from ..ops.creation import empty
 from ..tensor import Tensor
@@ -93,3 +94,6 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 def is_lazy(x):
     """Whether x is an uninitialised parameter or buffer."""
     return isinstance(x, _Uninitialized)
+
+
+TENSOR_CLASSES.update(parameter=Parameter, buffer=Buffer)

@@ -2,6 +2,9 @@
 
 from copy import deepcopy
 
+from ..distributed.collectives import gather_object
+from ..distributed.process_group import is_initialized, resolve
+from ..distributed.reducer import broadcast_coalesced
 from .optimizer import Optimizer
 
 
@@ -32,8 +35,6 @@ class ZeroRedundancyOptimizer(Optimizer):
         overlap_with_ddp=False,
         **defaults,
     ):
-        from ..distributed.process_group import is_initialized, resolve
-
         if not is_initialized():
             raise RuntimeError("ZeroRedundancyOptimizer needs a process group; call init_process_group first.")
         if overlap_with_ddp or parameters_as_bucket_view:
@@ -84,8 +85,6 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure=None):
         """Update this process's parameters and exchange; returns the closure's value."""
-        from ..distributed.ddp import broadcast_coalesced
-
         self._consolidated = None
         self._copy_options(self.param_groups, self.optim.param_groups)
         loss = self.optim.step() if closure is None else self.optim.step(closure)
@@ -98,8 +97,6 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def consolidate_state_dict(self, to=0):
         """Gather the whole state in process `to`, for its `state_dict()`; every process calls it."""
-        from ..distributed.collectives import gather_object
-
         self._copy_options(self.param_groups, self.optim.param_groups)
         number = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         mine = {str(number[p]): dict(state) for p, state in self.optim.state.items()}

@@ -6,7 +6,7 @@ import pytest
 import mytorch
 import mytorch.distributed as dist
 from mytorch import nn
-from mytorch.distributed.ddp import make_buckets
+from mytorch.distributed.reducer import make_buckets
 
 from .launching import checks_in, results_of
 

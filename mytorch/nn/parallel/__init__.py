@@ -1,4 +1,4 @@
-"""Models on several devices: DistributedDataParallel (in `mytorch/distributed/ddp.py`) and DataParallel."""
+"""Models on several devices: DistributedDataParallel and DataParallel."""
 
 from .data_parallel import DataParallel
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from ...ops.random import randperm
+from .sampler import drawn_on
+
 __all__ = [
     "ChainDataset",
     "ConcatDataset",
@@ -216,9 +219,6 @@ def random_split(dataset, lengths, generator=None):
     Raises:
         ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
     """
-    from ...ops.random import randperm
-    from .sampler import drawn_on
-
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _shares(size, lengths)

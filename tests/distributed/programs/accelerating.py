@@ -106,12 +106,12 @@ def check_training_equals_one_process():
     group = dist.group.WORLD
     step, total = 0, 0.0
     for x, y in loader:
-        before = group.board.count
+        before = group.log.count
         with accelerator.accumulate(model):
             loss = nn.functional.mse_loss(model(x), y)
             accelerator.backward(loss)
             if not accelerator.sync_grad:
-                assert group.board.count == before, "a micro-step communicated"
+                assert group.log.count == before, "a micro-step communicated"
             norm = accelerator.clip_grad_norm_(0.5)
             if accelerator.sync_grad:
                 assert abs(norm.item() - norms[step]) < 1e-9

@@ -169,11 +169,11 @@ def check_communication_begins_before_backward_ends():
 
 def check_no_sync_does_not_communicate():
     model = DDP(build(0))
-    before = model.process_group.board.count
+    before = model.process_group.log.count
     x, y = data(0)
     with model.no_sync():
         loss_of(model(mine(x)), mine(y)).backward()
-    assert model.process_group.board.count == before
+    assert model.process_group.log.count == before
     assert model.require_backward_grad_sync
 
 

@@ -1,8 +1,8 @@
 """Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` sends half the bytes."""
 
-from ....base import dtypes
-from ...collectives import ReduceOp, all_reduce
-from ...process_group import resolve
+from ..base import dtypes
+from .collectives import ReduceOp, all_reduce
+from .process_group import resolve
 
 
 def allreduce_hook(process_group, bucket):

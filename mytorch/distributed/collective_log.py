@@ -1,4 +1,4 @@
-"""Board: where the ranks of a group note which collective they have entered, so that a hang has a name.
+"""CollectiveLog: where the ranks of a group note which collective they have entered, so that a hang has a name.
 
 One file, mapped by all ranks of a machine; each has a ring of slots in it and writes to its own alone. Noting
 costs about a microsecond. It tells two things that no message could: which ranks have not come to a collective
@@ -16,11 +16,11 @@ RING = 16
 _SLOT = np.dtype([("number", "<u8"), ("time", "<f8"), ("what", "S112")])
 
 
-class Board:
+class CollectiveLog:
     """The notes of `size` ranks.
 
     Args:
-        path: the file, of `Board.create`; None keeps the notes of this rank alone.
+        path: the file, of `CollectiveLog.create`; None keeps the notes of this rank alone.
         rank: whose notes are written here.
         ranks: the ranks' names in messages.
     """
@@ -42,7 +42,7 @@ class Board:
     @staticmethod
     def create(size):
         """Make the file for a group of so many ranks; returns its path. Whoever has opened it may remove it."""
-        handle, path = tempfile.mkstemp(prefix="mytorch-board-")
+        handle, path = tempfile.mkstemp(prefix="mytorch-collectives-")
         os.write(handle, bytes(size * RING * _SLOT.itemsize))
         os.close(handle)
         return path

@@ -1,11 +1,13 @@
-"""Batch normalisation by the statistics of all processes' batches; nn.SyncBatchNorm calls it."""
+"""Batch normalisation by the statistics of all processes' batches."""
 
 import numpy as np
 
 from ..autograd.function import Function
 from ..backend import xp_of
+from ..distributed.collectives import all_reduce
+from ..distributed.process_group import get_world_size, is_initialized
 from ..tensor import Tensor
-from .collectives import all_reduce
+from .normalization import _BatchNorm
 
 
 def _sum_over_ranks(raw, group):
@@ -67,3 +69,58 @@ class SyncBatchNormFunction(Function):
         gw = None if ctx.weight is None else Tensor._wrap(sum_gx)
         gb = Tensor._wrap(sum_g) if ctx.has_bias else None
         return Tensor._wrap(gx), gw, gb, None, None, None, None, None
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation by the statistics of all processes' batches; for one process the same as BatchNorm.
+
+    Args:
+        process_group: whose batches count; all processes' if None.
+    """
+
+    dims = (2, 3, 4, 5)
+
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        process_group=None,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    def forward(self, input):
+        if not self.training or not is_initialized() or get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / self.num_batches_tracked.item()
+        return SyncBatchNormFunction.apply(
+            input, self.weight, self.bias, self.running_mean, self.running_var, momentum, self.eps, self.process_group
+        )
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            out = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
+            out._parameters, out._buffers, out.training = module._parameters, module._buffers, module.training
+            return out
+        for name, child in module.named_children():
+            setattr(module, name, cls.convert_sync_batchnorm(child, process_group))
+        return module

@@ -1,4 +1,4 @@
-"""DistributedDataParallel: every process computes on its own data, and gradients are averaged while backward runs.
+"""Reducer: averages gradients over processes while backward runs; for DistributedDataParallel and the Accelerator.
 
 Parameters are laid into buckets in reverse order, as backward will reach them. When a parameter's gradient is
 complete, a hook on its leaf writes it into its bucket; a full bucket's all-reduce is started at once and runs
@@ -8,7 +8,6 @@ Buckets are started in the same order in all processes, whatever order their gra
 Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020.
 """
 
-import contextlib
 import hashlib
 
 import numpy as np
@@ -18,7 +17,6 @@ from ..backend import device_of, on, xp_of
 from ..base.dtypes import as_dtype
 from ..graph.mode import get_mode
 from ..graph.node import Leaf
-from ..nn import Module
 from ..tensor import Tensor
 from . import collectives
 from .engine import ReduceOp
@@ -278,113 +276,6 @@ class Reducer:
             handle.remove()
 
 
-class DistributedDataParallel(Module):
-    """A module whose gradients are averaged over the processes of a group during backward.
-
-    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are
-    given to all. Afterwards each process works on its own part of the data; equal gradients keep the
-    parameters equal.
-
-    Args:
-        module: the model, on its device.
-        device_ids: the one GPU it is on, to which inputs are moved.
-        broadcast_buffers: give process 0's buffers (running means) to all before each forward that counts.
-        init_sync: check and broadcast at the start.
-        process_group: the default group if None.
-        bucket_cap_mb: size of a bucket in MB; 25 if None.
-        find_unused_parameters: for models that do not use all parameters in each step; costs a walk of the
-            graph. Parameters that no process used keep their gradient as it was.
-        gradient_as_bucket_view: `p.grad` is a view of its bucket; False gives it memory of its own.
-        static_graph: accepted; unused parameters are looked for, as find_unused_parameters does.
-
-    Raises:
-        RuntimeError: no parameter requires a gradient, or the processes hold different parameters.
-    """
-
-    def __init__(
-        self,
-        module,
-        device_ids=None,
-        output_device=None,
-        dim=0,
-        broadcast_buffers=True,
-        init_sync=True,
-        process_group=None,
-        bucket_cap_mb=None,
-        find_unused_parameters=False,
-        check_reduction=False,
-        gradient_as_bucket_view=True,
-        static_graph=False,
-    ):
-        super().__init__()
-        if device_ids is not None and len(device_ids) > 1:
-            raise ValueError(
-                f"DistributedDataParallel: one process drives one device; device_ids is {list(device_ids)}."
-            )
-        if output_device is not None and (not device_ids or output_device != device_ids[0]):
-            raise ValueError("DistributedDataParallel: outputs stay where the module is; leave output_device out.")
-        if bucket_cap_mb is not None and not bucket_cap_mb > 0:
-            raise ValueError(f"DistributedDataParallel: bucket_cap_mb is {bucket_cap_mb}; expected a positive number.")
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        if not named:
-            raise RuntimeError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
-            )
-        self.module = module
-        self.dim = dim
-        self.device = named[0][1].device
-        self.device_ids = None if device_ids is None else list(device_ids)
-        self.process_group = resolve(process_group)
-        self.broadcast_buffers = broadcast_buffers
-        self.find_unused_parameters = find_unused_parameters
-        self.gradient_as_bucket_view = gradient_as_bucket_view
-        self.static_graph = static_graph
-        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MB)
-        self.require_backward_grad_sync = True
-        self.reducer = replicate(
-            module,
-            self.process_group,
-            init_sync=init_sync,
-            cap_bytes=self.bucket_bytes_cap,
-            find_unused=find_unused_parameters or static_graph,
-            views=gradient_as_bucket_view,
-            buffers=broadcast_buffers,
-        )
-
-    def forward(self, *inputs, **kwargs):
-        """The module's forward."""
-        self.reducer.before_forward(self.require_backward_grad_sync, self.training)
-        if self.device_ids:
-            inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
-        out = self.module(*inputs, **kwargs)
-        self.reducer.after_forward(out)
-        return out
-
-    @contextlib.contextmanager
-    def no_sync(self):
-        """A block whose backward passes add up gradients in this process alone; the next one outside averages."""
-        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
-        try:
-            yield
-        finally:
-            self.require_backward_grad_sync = before
-
-    def register_comm_hook(self, state, hook):
-        """Let `hook(state, bucket)` communicate; it returns a Future of the averaged flat tensor.
-
-        Raises:
-            RuntimeError: there is one already. TypeError: it is not callable.
-        """
-        if self.reducer.hook is not None:
-            raise RuntimeError("register_comm_hook can only be called once.")
-        if not callable(hook):
-            raise TypeError("Communication hook must be callable.")
-        self.reducer.hook = (state, hook)
-
-    def __getstate__(self):
-        raise TypeError("DistributedDataParallel can't be pickled; save module.state_dict().")
-
-
 def _raw(grad):
     return (grad._data if isinstance(grad, Tensor) else grad)._array
 
@@ -399,20 +290,10 @@ def _tensors(x):
     elif isinstance(x, (list, tuple)):
         for item in x:
             yield from _tensors(item)
-    elif hasattr(x, "__dict__") and not isinstance(x, (type, Module)):  # a dataclass of outputs
+    elif hasattr(x, "__dict__") and not callable(x):  # a dataclass of outputs; not a Module
         for value in vars(x).values():
             if isinstance(value, (Tensor, dict, list, tuple)):
                 yield from _tensors(value)
-
-
-def _moved(x, device):
-    if isinstance(x, Tensor):
-        return x.to(device)
-    if isinstance(x, dict):
-        return {key: _moved(value, device) for key, value in x.items()}
-    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
-        return type(x)(_moved(item, device) for item in x)
-    return x
 
 
 def replicate(module, group, *, init_sync=True, cap_bytes=25 * MB, find_unused=False, views=True, buffers=True):

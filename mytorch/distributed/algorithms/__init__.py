@@ -1,1 +1,0 @@
-"""What changes how gradients are exchanged, by PyTorch's module paths."""

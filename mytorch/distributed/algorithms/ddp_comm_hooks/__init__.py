@@ -1,3 +1,0 @@
-"""Communication hooks for DistributedDataParallel."""
-
-from . import default_hooks
