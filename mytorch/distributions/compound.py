@@ -6,7 +6,7 @@ from . import constraints
 from .distribution import Distribution
 from .families_discrete import Categorical
 from .transforms import ComposeTransform, Transform
-from .utils import size, sum_rightmost
+from .utils import forwarded, size, sum_rightmost
 
 
 class Independent(Distribution):
@@ -17,12 +17,20 @@ class Independent(Distribution):
         reinterpreted_batch_ndims: how many axes.
     Raises:
         ValueError: the batch has fewer.
+
+    Example:
+        >>> D = mytorch.distributions
+        >>> d = D.Independent(D.Normal(mytorch.zeros(2, 3), 1.0), 1)
+        >>> d.batch_shape, d.event_shape, d.log_prob(mytorch.zeros(2, 3)).shape
+        (mytorch.Size([2]), mytorch.Size([3]), mytorch.Size([2]))
     """
 
     arg_constraints = {}
     _batched = ()
 
-    def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
+    def __init__(
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
+    ) -> None:
         base, n = base_distribution, reinterpreted_batch_ndims
         if n > len(base.batch_shape):
             raise ValueError(
@@ -40,10 +48,7 @@ class Independent(Distribution):
         new.base_dist = self.base_dist.expand(size(batch_shape, inner))
         return new
 
-    has_rsample = property(lambda self: self.base_dist.has_rsample)
-    mean = property(lambda self: self.base_dist.mean)
-    mode = property(lambda self: self.base_dist.mode)
-    variance = property(lambda self: self.base_dist.variance)
+    has_rsample, mean, mode, variance = forwarded("base_dist", "has_rsample mean mode variance")
 
     @property
     def has_enumerate_support(self):
@@ -91,7 +96,12 @@ class TransformedDistribution(Distribution):
     arg_constraints = {}
     _batched = ()
 
-    def __init__(self, base_distribution, transforms, validate_args=None):
+    def __init__(
+        self,
+        base_distribution: Distribution,
+        transforms: Transform | list[Transform],
+        validate_args: bool | None = None,
+    ) -> None:
         base = base_distribution
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not isinstance(self.transforms, list):
@@ -99,7 +109,7 @@ class TransformedDistribution(Distribution):
         if not all(isinstance(t, Transform) for t in self.transforms):
             raise ValueError("transforms must be a Transform or a list of Transforms")
         whole = ComposeTransform(self.transforms)
-        need, made = whole.domain.event_dim, whole.codomain.event_dim
+        need, given = whole.domain.event_dim, whole.codomain.event_dim
         base_shape, base_dim = size(base.batch_shape, base.event_shape), len(base.event_shape)
         if len(base_shape) < need:
             raise ValueError(f"base_distribution needs to have shape with size at least {need}, but got {base_shape}.")
@@ -108,7 +118,7 @@ class TransformedDistribution(Distribution):
         if wider != base_shape:
             base = base.expand(wider[: len(wider) - base_dim])
         self.base_dist = Independent(base, need - base_dim) if need > base_dim else base
-        cut = len(shape) - max(made, base_dim + made - need)
+        cut = len(shape) - max(given, base_dim + given - need)
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
@@ -182,7 +192,9 @@ class MixtureSameFamily(Distribution):
     has_rsample = False
     _batched = ()
 
-    def __init__(self, mixture_distribution, component_distribution, validate_args=None):
+    def __init__(
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
+    ) -> None:
         mixture, component = mixture_distribution, component_distribution
         if not isinstance(mixture, Categorical):
             raise ValueError("The Mixture distribution needs to be an instance of torch.distributions.Categorical")
@@ -192,14 +204,12 @@ class MixtureSameFamily(Distribution):
         for a, b in zip(reversed(mixture.batch_shape), reversed(batch), strict=False):
             if 1 not in (a, b) and a != b:
                 raise ValueError(
-                    f"`mixture_distribution.batch_shape` ({mixture.batch_shape}) is not "
-                    "compatible with "
+                    f"`mixture_distribution.batch_shape` ({mixture.batch_shape}) is not compatible with "
                     f"`component_distribution.batch_shape`({batch})"
                 )
         if k != component.batch_shape[-1]:
             raise ValueError(
-                f"`mixture_distribution component` ({k}) does not equal "
-                "`component_distribution.batch_shape[-1]`"
+                f"`mixture_distribution component` ({k}) does not equal `component_distribution.batch_shape[-1]`"
                 f" ({component.batch_shape[-1]})"
             )
         self._mixture_distribution, self._component_distribution = mixture, component

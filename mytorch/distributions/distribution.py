@@ -1,20 +1,23 @@
-"""The base of distributions, and of those in the exponential family."""
+"""The base of distributions, of those that declare their parameters, and of exponential families."""
 
 import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from .._array import Size
 from ..graph.backward import grad
 from ..graph.mode import no_grad
 from ..tensor import Tensor
 from . import constraints
-from .utils import lazy_property, size, sum_rightmost
+from .utils import broadcast_all, lazy_property, logits_to_probs, one_of, probs_to_logits, size, sum_rightmost
 
 
 class Distribution:
     """A distribution, with a batch shape (independent ones side by side) and one of its events.
 
     Args:
-        batch_shape, event_shape: the shapes.
+        batch_shape: the shape of the parameters.
+        event_shape: the shape of one draw.
         validate_args: whether parameters and values are checked; by default what
             `set_default_validate_args` was last told, at first True.
     Raises:
@@ -26,7 +29,12 @@ class Distribution:
     _validate_args = True
     _batched = None  # attributes whose leading axes are the batch's: `expand` expands them
 
-    def __init__(self, batch_shape=Size(), event_shape=Size(), validate_args=None):
+    def __init__(
+        self,
+        batch_shape: Iterable[int] = Size(),
+        event_shape: Iterable[int] = Size(),
+        validate_args: bool | None = None,
+    ) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
@@ -38,8 +46,7 @@ class Distribution:
             wanted = self.arg_constraints
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = "
-                f"{{}}` or initialize "
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
                 "the distribution with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
@@ -51,20 +58,18 @@ class Distribution:
             value = getattr(self, name)
             if not bool(constraint.check(value).all()):
                 raise ValueError(
-                    f"Expected parameter {name} ({type(value).__name__} of shape "
-                    f"{tuple(value.shape)}) of distribution "
-                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid "
-                    f"values:\n{value}"
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
 
     @staticmethod
-    def set_default_validate_args(value):
+    def set_default_validate_args(value: bool) -> None:
         """Whether parameters and values are checked by default."""
         if value not in (True, False):
             raise ValueError(f"set_default_validate_args: expected True or False, got {value!r}.")
         Distribution._validate_args = value
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Iterable[int], _instance: Any = None) -> "Distribution":
         """The same distribution with its parameters expanded to another batch shape.
 
         Raises:
@@ -86,89 +91,97 @@ class Distribution:
     def _get_checked_instance(self, cls, _instance=None):
         if _instance is None and type(self).__init__ != cls.__init__:
             raise NotImplementedError(
-                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
-                "method "
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
                 "must also define a custom .expand() method."
             )
         return type(self).__new__(type(self)) if _instance is None else _instance
 
     @property
-    def batch_shape(self):
+    def batch_shape(self) -> Size:
         """The shape of the parameters."""
         return self._batch_shape
 
     @property
-    def event_shape(self):
+    def event_shape(self) -> Size:
         """The shape of one draw."""
         return self._event_shape
 
     @property
-    def arg_constraints(self):
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
         """The constraint of each parameter, by name."""
         raise NotImplementedError
 
     @property
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """The constraint that draws satisfy."""
         raise NotImplementedError
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """The mean."""
         raise NotImplementedError(f"{type(self)} does not implement mean")
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """The most probable value."""
         raise NotImplementedError(f"{type(self)} does not implement mode")
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """The variance."""
         raise NotImplementedError(f"{type(self)} does not implement variance")
 
     @property
-    def stddev(self):
+    def stddev(self) -> Tensor:
         """The square root of the variance."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         """Draws of shape sample_shape + batch_shape + event_shape, without gradient."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape=Size()):
+    def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         """Draws through which gradients reach the parameters."""
         raise NotImplementedError(f"{type(self)} does not implement rsample")
 
-    def sample_n(self, n):
+    def sample_n(self, n: int) -> Tensor:
         """n draws; deprecated, `sample((n,))` is the same."""
         warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
         return self.sample((n,))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density (or probability) at a value."""
         raise NotImplementedError(f"{type(self)} does not implement log_prob")
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         """The probability of being at most a value."""
         raise NotImplementedError(f"{type(self)} does not implement cdf")
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         """The value below which the given probability lies."""
         raise NotImplementedError(f"{type(self)} does not implement icdf")
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values of a discrete distribution, along a new first axis."""
         raise NotImplementedError(f"{type(self)} does not implement enumerate_support")
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         """The entropy in nats."""
         raise NotImplementedError(f"{type(self)} does not implement entropy")
 
-    def perplexity(self):
+    def perplexity(self) -> Tensor:
         """exp of the entropy."""
         return self.entropy().exp()
+
+    @property
+    def _like(self):
+        """A parameter, which has the dtype and the device of draws."""
+        return next(self.__dict__[name] for name in self._batched if name in self.__dict__)
+
+    @property
+    def _options(self):
+        return {"dtype": self._like.dtype, "device": self._like.device}
 
     def _extended_shape(self, sample_shape=Size()):
         return size(sample_shape, self._batch_shape, self._event_shape)
@@ -188,18 +201,15 @@ class Distribution:
             support = self.support
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `support` to enable sample validation. Please "
-                "initialize the "
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
                 "distribution with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
             return
         if not bool(support.check(value).all()):
             raise ValueError(
-                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
-                "to be within the "
-                f"support ({support!r}) of the distribution {self!r}, but found invalid "
-                f"values:\n{value}"
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
     def _check_sample(self, value):
@@ -217,6 +227,105 @@ def _shown(parameter):
     if parameter.ndim == 0:
         return parameter.item()
     return parameter if parameter.numel() == 1 else parameter.shape
+
+
+def _constructor(cls):
+    """`__init__(self, loc, scale, validate_args=None)`, if loc and scale are what cls declares."""
+    names, defaults = cls._parameters, cls._defaults
+    arguments = ", ".join(f"{n}=defaults[{n!r}]" if n in defaults else n for n in names)
+    given = ", ".join(f"{n}={n}" for n in names)
+    text = f"lambda self, {arguments}, validate_args=None: self._accept(dict({given}), validate_args)"
+    init = eval(text, {"defaults": defaults})
+    init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
+    init.__annotations__ = {**dict.fromkeys(names, Tensor | float), "validate_args": bool | None, "return": None}
+    return init
+
+
+class Family(Distribution):
+    """A distribution that declares its parameters; the constructor, `arg_constraints` and `expand` follow.
+
+    A family states `_parameters` (each name with its constraint, in the constructor's order) and their `_defaults`, and
+    defines `_log_prob(value)`, `_cdf(value)` for values within the support, and `_draw(shape)`.
+    """
+
+    _defaults = {}
+
+    if TYPE_CHECKING:  # constructors and parameters come from the declarations
+
+        def __init__(self, *parameters: Tensor | float, validate_args: bool | None = None, **named: Any) -> None: ...
+        def __getattr__(self, name: str) -> Tensor: ...
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if "_parameters" in cls.__dict__:
+            derived = {"_batched": tuple, "arg_constraints": dict, "__init__": lambda _: _constructor(cls)}
+            for name, derive in derived.items():
+                if name not in cls.__dict__:
+                    setattr(cls, name, derive(cls._parameters))
+
+    def _accept(self, given, validate_args):
+        """What a constructor does with its arguments."""
+        self._keep(**given)
+        super().__init__(self._like.shape, validate_args=validate_args)
+
+    def _keep(self, **given):
+        """Store parameters, broadcast with each other."""
+        self.__dict__.update(zip(given, broadcast_all(*given.values()), strict=True))
+
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
+        with no_grad():
+            return self.rsample(sample_shape) if self.has_rsample else self._draw(self._extended_shape(sample_shape))
+
+    def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
+        return self._draw(self._extended_shape(sample_shape)) if self.has_rsample else super().rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check_sample(value)
+        return self._log_prob(value)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check_sample(value)
+        return self._cdf(value)
+
+    def _cdf(self, value):
+        return super().cdf(value)
+
+
+class RealFamily(Family):
+    """Families of single real numbers, whose draws have gradients."""
+
+    has_rsample = True
+
+
+class ProbsFamily(Family):
+    """Families given probabilities or logits: the others are computed when asked for.
+
+    Either is of a success (sigmoid and logit), or of categories along the last axis (softmax and log) if not `_binary`.
+    """
+
+    _defaults = {"probs": None, "logits": None}
+    _binary = True
+
+    def _keep(self, **given):
+        """Store those that are not None, in the dtype of the probability or logit."""
+        one_of(given["probs"], given["logits"])
+        given = {name: value for name, value in given.items() if value is not None}
+        self._held = [*given][-1]
+        super()._keep(**given)
+        self.__dict__.update({name: self.__dict__[name].to(self._param.dtype) for name in given})
+
+    @lazy_property
+    def logits(self):
+        """log(p / (1 - p)) of a success, log p of categories."""
+        return probs_to_logits(self.probs, is_binary=self._binary)
+
+    @lazy_property
+    def probs(self):
+        """The probabilities."""
+        return logits_to_probs(self.logits, is_binary=self._binary)
+
+    _param = property(lambda self: self.__dict__[self._held])
+    param_shape = property(lambda self: self._param.shape)
 
 
 class ExponentialFamily(Distribution):
@@ -244,7 +353,7 @@ class ExponentialFamily(Distribution):
         normalizer = self._log_normalizer(*natural)
         return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         natural, normalizer, gradients = self._bregman_parts()
         result = normalizer - self._mean_carrier_measure
         for p, g in zip(natural, gradients, strict=True):

@@ -2,62 +2,52 @@
 
 import math
 
-from .._array import Size
 from ..base import dtypes
-from ..graph.mode import no_grad
 from ..ops.creation import empty, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.movement import stack
 from ..ops.random import rand, randn
+from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, ExponentialFamily
+from .distribution import ExponentialFamily, Family, ProbsFamily, RealFamily
 from .implicit import dirichlet_draw, gamma_cdf, gamma_draw
-from .utils import Success, broadcast_all, clamp_probs, finfo, lazy_property, logits_to_probs
+from .utils import broadcast_all, clamp_probs, finfo, lazy_property, logits_to_probs
+
+__all__ = (
+    "Beta Cauchy Chi2 ContinuousBernoulli Dirichlet Exponential FisherSnedecor Gamma GeneralizedPareto Laplace Normal "
+    "StudentT Uniform VonMises"
+).split()
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class _Real(Distribution):
-    """Families of single numbers, with what drawing needs."""
+class Normal(RealFamily, ExponentialFamily):
+    """Normal with mean loc and standard deviation scale.
 
-    has_rsample = True
+    Example:
+        >>> d = mytorch.distributions.Normal(tensor([0.0, 1.0]), 2.0)
+        >>> d.batch_shape, d.variance.tolist()
+        (mytorch.Size([2]), [4.0, 4.0])
+        >>> round(d.log_prob(tensor(0.0))[0].item(), 4)
+        -1.6121
+    """
 
-    def _rand(self, sample_shape, like):
-        return rand(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
-
-    def _randn(self, sample_shape, like):
-        return randn(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
-
-    def _filled(self, value, like):
-        return full(self._extended_shape(), value, dtype=like.dtype, device=like.device)
-
-
-class Normal(_Real, ExponentialFamily):
-    """Normal with mean loc and standard deviation scale."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     _mean_carrier_measure = 0
-    _batched = ("loc", "scale")
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: self.scale)
     variance = property(lambda self: self.scale**2)
 
-    def rsample(self, sample_shape=Size()):
-        return self.loc + self._randn(sample_shape, self.loc) * self.scale
+    def _draw(self, shape):
+        return self.loc + randn(shape, **self._options) * self.scale
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG_2PI
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
 
     def icdf(self, value):
@@ -72,14 +62,16 @@ class Normal(_Real, ExponentialFamily):
         return -0.25 * x**2 / y + 0.5 * (-math.pi / y).log()
 
 
-class Uniform(_Real):
-    """Uniform in [low, high)."""
+class Uniform(RealFamily):
+    """Uniform in [low, high).
 
-    _batched = ("low", "high")
+    Example:
+        >>> d = mytorch.distributions.Uniform(0.0, 4.0)
+        >>> d.mean.item(), d.cdf(tensor([1.0, 3.0])).tolist()
+        (2.0, [0.25, 0.75])
+    """
 
-    def __init__(self, low, high, validate_args=None):
-        self.low, self.high = broadcast_all(low, high)
-        super().__init__(self.low.shape, validate_args=validate_args)
+    _parameters = {"low": constraints.dependent, "high": constraints.dependent}
 
     @property
     def arg_constraints(self):
@@ -96,16 +88,14 @@ class Uniform(_Real):
     stddev = property(lambda self: (self.high - self.low) / 12**0.5)
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
-    def rsample(self, sample_shape=Size()):
-        return self.low + self._rand(sample_shape, self.low) * (self.high - self.low)
+    def _draw(self, shape):
+        return self.low + rand(shape, **self._options) * (self.high - self.low)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         inside = (value >= self.low) & (value < self.high)
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value):
@@ -115,32 +105,24 @@ class Uniform(_Real):
         return (self.high - self.low).log()
 
 
-class Exponential(_Real, ExponentialFamily):
+class Exponential(RealFamily, ExponentialFamily):
     """Waiting times of the given rate."""
 
-    arg_constraints = {"rate": constraints.positive}
+    _parameters = {"rate": constraints.positive}
     support = constraints.nonnegative
     _mean_carrier_measure = 0
-    _batched = ("rate",)
-
-    def __init__(self, rate, validate_args=None):
-        (self.rate,) = broadcast_all(rate)
-        super().__init__(self.rate.shape, validate_args=validate_args)
 
     mean = stddev = property(lambda self: self.rate.reciprocal())
     mode = property(lambda self: zeros_like(self.rate))
     variance = property(lambda self: self.rate**-2)
 
-    def rsample(self, sample_shape=Size()):
-        shape = self._extended_shape(sample_shape)
-        return empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate
+    def _draw(self, shape):
+        return empty(shape, **self._options).exponential_() / self.rate
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         return self.rate.log() - self.rate * value
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         return 1 - (-self.rate * value).exp()
 
     def icdf(self, value):
@@ -155,33 +137,25 @@ class Exponential(_Real, ExponentialFamily):
         return -(-x).log()
 
 
-class Laplace(_Real):
+class Laplace(RealFamily):
     """Two-sided exponential around loc."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
-    _batched = ("loc", "scale")
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: 2**0.5 * self.scale)
     variance = property(lambda self: 2 * self.scale**2)
 
-    def rsample(self, sample_shape=Size()):
-        shape = self._extended_shape(sample_shape)
-        u = empty(shape, dtype=self.loc.dtype, device=self.loc.device)
-        u.uniform_(finfo(u).eps - 1, 1)  # open at -1, where log1p would be infinite
+    def _draw(self, shape):
+        # open at -1, where log1p would be infinite
+        u = empty(shape, **self._options).uniform_(finfo(self.loc).eps - 1, 1)
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         off = value - self.loc
         return 0.5 - 0.5 * off.sign() * (-off.abs() / self.scale).expm1()
 
@@ -193,31 +167,24 @@ class Laplace(_Real):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(_Real):
+class Cauchy(RealFamily):
     """The Cauchy (Lorentz) distribution: neither mean nor variance."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
-    _batched = ("loc", "scale")
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mode = property(lambda self: self.loc)
-    mean = property(lambda self: self._filled(math.nan, self.loc))
-    variance = property(lambda self: self._filled(math.inf, self.loc))
+    mean = property(lambda self: full(self._batch_shape, math.nan, **self._options))
+    variance = property(lambda self: full(self._batch_shape, math.inf, **self._options))
 
-    def rsample(self, sample_shape=Size()):
-        u = rand(self._extended_shape(sample_shape), dtype=dtypes.float64, device=self.loc.device)
+    def _draw(self, shape):
+        u = rand(shape, dtype=dtypes.float64, device=self.loc.device)
         return self.loc + (math.pi * (u - 0.5)).tan().to(self.loc.dtype) * self.scale
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         return -math.log(math.pi) - self.scale.log() - (((value - self.loc) / self.scale) ** 2).log1p()
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value):
@@ -227,32 +194,31 @@ class Cauchy(_Real):
         return math.log(4 * math.pi) + self.scale.log()
 
 
-class Gamma(_Real, ExponentialFamily):
-    """Gamma of a concentration (shape) and a rate."""
+class Gamma(RealFamily, ExponentialFamily):
+    """Gamma of a concentration (shape) and a rate.
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    Example:
+        >>> d = mytorch.distributions.Gamma(tensor([2.0, 4.0]), 2.0)
+        >>> d.mean.tolist(), d.variance.tolist()
+        ([1.0, 2.0], [0.5, 1.0])
+    """
+
+    _parameters = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     _mean_carrier_measure = 0
-    _batched = ("concentration", "rate")
-
-    def __init__(self, concentration, rate, validate_args=None):
-        self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(self.concentration.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.rate)
     mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
     variance = property(lambda self: self.concentration / self.rate**2)
 
-    def rsample(self, sample_shape=Size()):
-        return gamma_draw(self.concentration, self._extended_shape(sample_shape)) / self.rate
+    def _draw(self, shape):
+        return gamma_draw(self.concentration, shape) / self.rate
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         a, b = self.concentration, self.rate
         return a.xlogy(b) + (a - 1).xlogy(value) - b * value - a.lgamma()
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         return gamma_cdf(self.rate * value, self.concentration)
 
     def entropy(self):
@@ -271,22 +237,18 @@ class Chi2(Gamma):
     arg_constraints = {"df": constraints.positive}
     _batched = ("concentration", "rate")
 
-    def __init__(self, df, validate_args=None):
+    def __init__(self, df: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args=validate_args)
 
     df = property(lambda self: self.concentration * 2)
 
 
-class StudentT(_Real):
+class StudentT(RealFamily):
     """Student's t of df degrees of freedom, moved by loc and scaled."""
 
-    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    _defaults = {"loc": 0.0, "scale": 1.0}
     support = constraints.real
-    _batched = ("df", "loc", "scale")
-
-    def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
-        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
-        super().__init__(self.df.shape, validate_args=validate_args)
 
     mean = property(lambda self: where(self.df > 1, self.loc, math.nan))
     mode = property(lambda self: self.loc)
@@ -298,13 +260,12 @@ class StudentT(_Real):
         found = self.scale**2 * safe / (safe - 2)
         return where(self.df > 2, found, where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
 
-    def rsample(self, sample_shape=Size()):
-        normal = self._randn(sample_shape, self.df)
-        chi2 = gamma_draw(0.5 * self.df, self._extended_shape(sample_shape)) / 0.5
+    def _draw(self, shape):
+        normal = randn(shape, **self._options)
+        chi2 = gamma_draw(0.5 * self.df, shape) / 0.5
         return self.loc + self.scale * normal * (chi2 / self.df).rsqrt()
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         df, y = self.df, (value - self.loc) / self.scale
         beta = (0.5 * df).lgamma() - (0.5 * (df + 1.0)).lgamma() + 0.5 * math.log(math.pi)
         return -0.5 * (df + 1.0) * (y**2 / df).log1p() - self.scale.log() - 0.5 * df.log() - beta
@@ -315,16 +276,11 @@ class StudentT(_Real):
         return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
 
 
-class FisherSnedecor(_Real):
+class FisherSnedecor(RealFamily):
     """F: the ratio of two chi-squared numbers, each divided by its degrees of freedom."""
 
-    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    _parameters = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
-    _batched = ("df1", "df2")
-
-    def __init__(self, df1, df2, validate_args=None):
-        self.df1, self.df2 = broadcast_all(df1, df2)
-        super().__init__(self.df1.shape, validate_args=validate_args)
 
     @property
     def mean(self):
@@ -344,28 +300,26 @@ class FisherSnedecor(_Real):
         d = where(self.df2 <= 4, math.nan, self.df2)
         return 2 * d**2 * (self.df1 + d - 2) / (self.df1 * (d - 2) ** 2 * (d - 4))
 
-    def rsample(self, sample_shape=Size()):
-        shape, tiny = self._extended_shape(sample_shape), finfo(self.df1).tiny
+    def _draw(self, shape):
+        shape, tiny = shape, finfo(self.df1).tiny
         above = gamma_draw(self.df1 * 0.5, shape) / self.df1
         below = gamma_draw(self.df2 * 0.5, shape) / self.df2
         return (above / below.clamp(min=tiny)).clamp(min=tiny)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         normalizer = (a + b).lgamma() - a.lgamma() - b.lgamma()
         return normalizer + a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p()
 
 
-class Dirichlet(ExponentialFamily):
+class Dirichlet(Family, ExponentialFamily):
     """Points of the simplex; the last axis of the concentrations is the event's."""
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    _parameters = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
     has_rsample = True
-    _batched = ("concentration",)
 
-    def __init__(self, concentration, validate_args=None):
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.ndim < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
@@ -384,11 +338,10 @@ class Dirichlet(ExponentialFamily):
         a, total = self.concentration, self.concentration.sum(-1, True)
         return a * (total - a) / (total**2 * (total + 1))
 
-    def rsample(self, sample_shape=Size()):
-        return dirichlet_draw(self.concentration, self._extended_shape(sample_shape))
+    def _draw(self, shape):
+        return dirichlet_draw(self.concentration, shape)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         a = self.concentration
         return (a - 1.0).xlogy(value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
@@ -412,16 +365,16 @@ def _dirichlet_mode(a):
     return where((a < 1).all(-1, keepdim=True), first, mode)
 
 
-class Beta(_Real, ExponentialFamily):
-    """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0)."""
+class Beta(RealFamily, ExponentialFamily):
+    """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0).
 
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    Example:
+        >>> mytorch.distributions.Beta(tensor([1.0, 3.0]), 1.0).mean.tolist()
+        [0.5, 0.75]
+    """
+
+    _parameters = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
-    _batched = ("concentration1", "concentration0")
-
-    def __init__(self, concentration1, concentration0, validate_args=None):
-        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, validate_args=validate_args)
 
     _both = property(lambda self: stack([self.concentration1, self.concentration0], -1))
     mean = property(lambda self: self.concentration1 / (self.concentration1 + self.concentration0))
@@ -433,14 +386,13 @@ class Beta(_Real, ExponentialFamily):
         a, b = self.concentration1, self.concentration0
         return a * b / ((a + b) ** 2 * (a + b + 1))
 
-    def rsample(self, sample_shape=Size()):
-        return dirichlet_draw(self._both, (*self._extended_shape(sample_shape), 2))[..., 0]
+    def _draw(self, shape):
+        return dirichlet_draw(self._both, (*shape, 2))[..., 0]
 
     def _log_beta(self):
         return self._log_normalizer(self.concentration1, self.concentration0)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         a, b = self.concentration1, self.concentration0
         return (a - 1).xlogy(value) + (b - 1).xlogy(1 - value) - self._log_beta()
 
@@ -455,7 +407,7 @@ class Beta(_Real, ExponentialFamily):
         return x.lgamma() + y.lgamma() - (x + y).lgamma()
 
 
-class ContinuousBernoulli(Success, _Real, ExponentialFamily):
+class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
     """Numbers in [0, 1] of density proportional to p^x (1 - p)^(1 - x).
 
     Args:
@@ -464,13 +416,18 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
     Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    _parameters = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
     _mean_carrier_measure = 0
-    _batched = ("probs", "logits")
 
-    def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
-        self._keep(probs, logits)
+    def __init__(
+        self,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._keep(probs=probs, logits=logits)
         if probs is not None:
             if validate_args and not bool(constraints.unit_interval.check(self.probs).all()):
                 raise ValueError("The parameter probs has invalid values")
@@ -513,16 +470,14 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
             1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x,
         )
 
-    def rsample(self, sample_shape=Size()):
-        return self.icdf(self._rand(sample_shape, self.probs))
+    def _draw(self, shape):
+        return self.icdf(rand(shape, **self._options))
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         logits, value = broadcast_all(self.logits, value)
         return self._cont_bern_log_norm() - binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def cdf(self, value):
-        self._check_sample(value)
+    def _cdf(self, value):
         inside = self._either(lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value)
         return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
@@ -545,18 +500,13 @@ class ContinuousBernoulli(Success, _Real, ExponentialFamily):
         return where(outside, cut.expm1().abs().log() - cut.abs().log(), series)
 
 
-class GeneralizedPareto(_Real):
+class GeneralizedPareto(RealFamily):
     """What exceeds a threshold loc: P(X > x) = (1 + c z)^(-1/c) for z = (x - loc) / scale.
 
     c is the concentration; for c = 0 it is exp(-z).
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
-    _batched = ("loc", "scale", "concentration")
-
-    def __init__(self, loc, scale, concentration, validate_args=None):
-        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
-        super().__init__(self.loc.shape, validate_args=validate_args)
+    _parameters = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self):
@@ -570,14 +520,13 @@ class GeneralizedPareto(_Real):
         none = self.concentration.abs() <= 1e-8
         return where(none, zero, nonzero(where(none, 1.0, self.concentration)))
 
-    def rsample(self, sample_shape=Size()):
-        return self.icdf(self._rand(sample_shape, self.loc))
+    def _draw(self, shape):
+        return self.icdf(rand(shape, **self._options))
 
     def _z(self, x):
         return (x - self.loc) / self.scale
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         z = self._z(value)
 
         def nonzero(c):
@@ -652,20 +601,15 @@ def log_bessel(x, order):
     return where(x < 3.75, small, large)
 
 
-class VonMises(_Real):
+class VonMises(RealFamily):
     """Angles in [-pi, pi) around loc, the tighter the larger the concentration.
 
     `variance` is the circular one, 1 - I1/I0 of the concentration.
     """
 
-    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    _parameters = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
     has_rsample = False
-    _batched = ("loc", "concentration")
-
-    def __init__(self, loc, concentration, validate_args=None):
-        self.loc, self.concentration = broadcast_all(loc, concentration)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
 
@@ -674,26 +618,23 @@ class VonMises(_Real):
         """1 - I1 / I0."""
         return 1 - (log_bessel(self.concentration, 1) - log_bessel(self.concentration, 0)).exp()
 
-    def sample(self, sample_shape=Size()):
+    def _draw(self, shape):
         """By rejection from a wrapped Cauchy. Source: Best and Fisher, 1979."""
-        shape = self._extended_shape(sample_shape)
-        with no_grad():
-            loc, k = self.loc.double(), self.concentration.double()
-            tau = 1 + (1 + 4 * k**2).sqrt()
-            rho = (tau - (2 * tau).sqrt()) / (2 * k)
-            r = where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-            x = loc.new_zeros(shape)
-            done = x != 0
-            while not bool(done.all()):
-                u1, u2, u3 = rand((3, *shape), dtype=loc.dtype, device=loc.device).unbind()
-                z = (math.pi * u1).cos()
-                f = (1 + r * z) / (r + z)
-                c = k * (r - f)
-                accept = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
-                x = where(accept, (u3 - 0.5).sign() * f.acos(), x)
-                done = done | accept
-            return ((x + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
+        loc, k = self.loc.double(), self.concentration.double()
+        tau = 1 + (1 + 4 * k**2).sqrt()
+        rho = (tau - (2 * tau).sqrt()) / (2 * k)
+        r = where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
+        x = loc.new_zeros(shape)
+        done = x != 0
+        while not bool(done.all()):
+            u1, u2, u3 = rand((3, *shape), dtype=loc.dtype, device=loc.device).unbind()
+            z = (math.pi * u1).cos()
+            f = (1 + r * z) / (r + z)
+            c = k * (r - f)
+            accept = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
+            x = where(accept, (u3 - 0.5).sign() * f.acos(), x)
+            done = done | accept
+        return ((x + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         return self.concentration * (value - self.loc).cos() - math.log(2 * math.pi) - log_bessel(self.concentration, 0)

@@ -4,7 +4,6 @@ import math
 import warnings
 
 from .._array import Size
-from ..graph.mode import no_grad
 from ..linalg import slogdet, solve_triangular
 from ..ops.creation import arange, eye
 from ..ops.decompositions import cholesky
@@ -12,10 +11,19 @@ from ..ops.elementwise import where
 from ..ops.linalg import matmul
 from ..ops.random import randn
 from ..ops.special import mvlgamma
+from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, ExponentialFamily
+from .distribution import Distribution, ExponentialFamily, Family
 from .families_continuous import Beta, Chi2
 from .utils import broadcast_all, finfo, joint_shape, lazy_property, size, vec_to_tril_matrix
+
+__all__ = "LKJCholesky LowRankMultivariateNormal MultivariateNormal Wishart".split()
+
+_MATRICES = {
+    "covariance_matrix": constraints.positive_definite,
+    "precision_matrix": constraints.positive_definite,
+    "scale_tril": constraints.lower_cholesky,
+}
 
 
 def _identity(matrix):
@@ -47,14 +55,13 @@ def _precision_to_tril(precision):
     return solve_triangular(flipped, _identity(precision).expand(precision.shape), upper=False)
 
 
-class _OfCovariance:
-    """Keeps a covariance, precision or triangular factor; makes the others when asked for."""
+class _OfCovariance(Family):
+    """Keeps a covariance, precision or triangular factor; computes the others when asked for."""
 
-    def _keep_matrix(self, batch_shape, covariance_matrix, precision_matrix, scale_tril):
-        """Expand the one that is given to the batch, and keep its factor as it came."""
-        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
-        (name,) = [k for k, v in given.items() if v is not None]
-        matrix = given[name]
+    has_rsample = True
+
+    def _keep_matrix(self, batch_shape, name, matrix):
+        """Expand the matrix to the batch, and keep it as it came for its factor."""
         if matrix.ndim < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = joint_shape(matrix.shape[:-2], batch_shape)
@@ -65,8 +72,8 @@ class _OfCovariance:
     @lazy_property
     def _factor(self):
         name, matrix = self._matrix
-        make = {"covariance_matrix": cholesky, "precision_matrix": _precision_to_tril}
-        return make.get(name, lambda m: m)(matrix)
+        factor_of = {"covariance_matrix": cholesky, "precision_matrix": _precision_to_tril}
+        return factor_of.get(name, lambda m: m)(matrix)
 
     def _whole(self, matrix):
         return matrix.expand(size(self._batch_shape, matrix.shape[-2:]))
@@ -89,14 +96,15 @@ class _OfCovariance:
         return self._whole(matmul(inverse.mT, inverse))
 
 
-def _just_one(*matrices):
-    return sum(m is not None for m in matrices) == 1
+def _given_matrix(matrices, error):
+    """The name and the value of the one matrix that is given."""
+    given = [(name, matrix) for name, matrix in zip(_MATRICES, matrices, strict=True) if matrix is not None]
+    if len(given) != 1:
+        raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+    return given[0]
 
 
-_ONE_MATRIX = "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
-
-
-class MultivariateNormal(_OfCovariance, Distribution):
+class MultivariateNormal(_OfCovariance):
     """Normal vectors, given a covariance, a precision, or the triangular factor of the covariance.
 
     Args:
@@ -104,26 +112,30 @@ class MultivariateNormal(_OfCovariance, Distribution):
         covariance_matrix, precision_matrix, scale_tril: (..., n, n); one of them.
     Raises:
         ValueError: not just one of them is given, or it is not positive definite.
+
+    Example:
+        >>> d = mytorch.distributions.MultivariateNormal(mytorch.zeros(2), mytorch.eye(2))
+        >>> d.event_shape, round(d.log_prob(mytorch.zeros(2)).item(), 4)
+        (mytorch.Size([2]), -1.8379)
     """
 
-    arg_constraints = {
-        "loc": constraints.real_vector,
-        "covariance_matrix": constraints.positive_definite,
-        "precision_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
-    }
+    _parameters = {"loc": constraints.real_vector, **_MATRICES}
     support = constraints.real_vector
-    has_rsample = True
-    _batched = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
 
-    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        if not _just_one(covariance_matrix, precision_matrix, scale_tril):
-            raise ValueError(_ONE_MATRIX)
-        batch = self._keep_matrix(loc.shape[:-1], covariance_matrix, precision_matrix, scale_tril)
+        matrix = _given_matrix((covariance_matrix, precision_matrix, scale_tril), ValueError)
+        batch = self._keep_matrix(loc.shape[:-1], *matrix)
         self.loc = loc.expand(size(batch, loc.shape[-1:]))
-        super().__init__(batch, loc.shape[-1:], validate_args=validate_args)
+        Distribution.__init__(self, batch, loc.shape[-1:], validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
 
@@ -132,12 +144,10 @@ class MultivariateNormal(_OfCovariance, Distribution):
         """The diagonal of the covariance."""
         return (self._factor**2).sum(-1).expand(self._extended_shape())
 
-    def rsample(self, sample_shape=Size()):
-        noise = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + _times(self._factor, noise)
+    def _draw(self, shape):
+        return self.loc + _times(self._factor, randn(shape, **self._options))
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         distance = mahalanobis(self._factor, value - self.loc)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(self._factor)
 
@@ -146,7 +156,7 @@ class MultivariateNormal(_OfCovariance, Distribution):
         return (constant + log_diagonal(self._factor)).expand(self._batch_shape)
 
 
-class LowRankMultivariateNormal(Distribution):
+class LowRankMultivariateNormal(Family):
     """Normal vectors of covariance W W^T + diag(d), with work linear in their length.
 
     Args:
@@ -164,9 +174,9 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _batched = ("loc", "cov_factor", "cov_diag", "scale_tril", "covariance_matrix", "precision_matrix")
+    _batched = ("loc", "cov_factor", "cov_diag", *_MATRICES)
 
-    def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         event = loc.shape[-1:]
@@ -182,12 +192,11 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(
                 f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
             ) from None
-        self.loc, self.cov_diag = (loc.expand(size(batch, event)), cov_diag.expand(size(batch, event)))
+        self.loc, self.cov_diag = (x.expand(size(batch, event)) for x in (loc, cov_diag))
         self.cov_factor = cov_factor.expand(size(batch, cov_factor.shape[-2:]))
-        super().__init__(batch, event, validate_args=validate_args)
+        Distribution.__init__(self, batch, event, validate_args=validate_args)
         self._W, self._D = cov_factor, cov_diag
-        scaled = self._scaled
-        inner = matmul(scaled, cov_factor)
+        inner = matmul(self._scaled, cov_factor)
         self._capacitance = cholesky(inner + _identity(inner))
 
     _scaled = property(lambda self: self._W.mT / self._D.unsqueeze(-2))  # W^T D^-1
@@ -233,14 +242,12 @@ class LowRankMultivariateNormal(Distribution):
         """x^T covariance^-1 x."""
         return (x**2 / self._D).sum(-1) - mahalanobis(self._capacitance, _times(self._scaled, x))
 
-    def rsample(self, sample_shape=Size()):
-        shape, like = self._extended_shape(sample_shape), self.loc
-        low = randn(size(shape[:-1], self.cov_factor.shape[-1:]), dtype=like.dtype, device=like.device)
-        own = randn(shape, dtype=like.dtype, device=like.device)
+    def _draw(self, shape):
+        low = randn(size(shape[:-1], self.cov_factor.shape[-1:]), **self._options)
+        own = randn(shape, **self._options)
         return self.loc + _times(self._W, low) + self._D.sqrt() * own
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         constant = self._event_shape[0] * math.log(2 * math.pi)
         return -0.5 * (constant + self.log_determinant() + self.distance(value - self.loc))
 
@@ -261,17 +268,21 @@ class Wishart(_OfCovariance, ExponentialFamily):
     """
 
     support = constraints.positive_definite
-    has_rsample = True
     _mean_carrier_measure = 0
-    _batched = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
+    _batched = ("df", *_MATRICES)
 
-    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
-        if not _just_one(covariance_matrix, precision_matrix, scale_tril):
-            raise AssertionError(_ONE_MATRIX)
-        given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
+    def __init__(
+        self,
+        df: Tensor | float,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        name, given = _given_matrix((covariance_matrix, precision_matrix, scale_tril), AssertionError)
         (freedom,) = broadcast_all(df)
         freedom = freedom.to(given.device).to(given.dtype)
-        batch = self._keep_matrix(freedom.shape, covariance_matrix, precision_matrix, scale_tril)
+        batch = self._keep_matrix(freedom.shape, name, given)
         self.df, p = freedom.expand(batch), given.shape[-1]
         if bool((self.df <= p - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
@@ -280,17 +291,12 @@ class Wishart(_OfCovariance, ExponentialFamily):
                 "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
                 stacklevel=2,
             )
-        super().__init__(batch, given.shape[-2:], validate_args=validate_args)
+        Distribution.__init__(self, batch, given.shape[-2:], validate_args=validate_args)
 
     @property
     def arg_constraints(self):
         """df is above p - 1."""
-        return {
-            "covariance_matrix": constraints.positive_definite,
-            "precision_matrix": constraints.positive_definite,
-            "scale_tril": constraints.lower_cholesky,
-            "df": constraints.greater_than(self._event_shape[-1] - 1),
-        }
+        return {**_MATRICES, "df": constraints.greater_than(self._event_shape[-1] - 1)}
 
     _df = property(lambda self: self.df.unsqueeze(-1).unsqueeze(-1))
     mean = property(lambda self: self._df * self.covariance_matrix)
@@ -310,12 +316,12 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
     def _bartlett(self, sample_shape):
         """L A A^T L^T, A lower triangular: roots of chi-squared numbers, and normal ones below."""
-        p, like = self._event_shape[-1], self.df
-        steps = arange(p, dtype=like.dtype, device=like.device)
+        p, options = self._event_shape[-1], self._options
+        steps = arange(p, **options)
         roots = Chi2(self.df.unsqueeze(-1) - steps).rsample(sample_shape).sqrt()
         below = size(sample_shape, self._batch_shape, (p * (p - 1) // 2,))
-        normal = randn(below, dtype=like.dtype, device=like.device)
-        noise = roots.clamp(min=finfo(like).eps).diag_embed()
+        normal = randn(below, **options)
+        noise = roots.clamp(min=finfo(self.df).eps).diag_embed()
         if p > 1:
             noise = noise + vec_to_tril_matrix(normal, diag=-1)
         factor = matmul(self._factor, noise)
@@ -331,8 +337,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
             sample = where(good.unsqueeze(-1).unsqueeze(-1), sample, self._bartlett(sample_shape))
         return sample
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         nu, p = self.df, self._event_shape[-1]
         trace = (self.precision_matrix * value).sum((-2, -1))  # both are symmetric
         scale = nu * (p * math.log(2) / 2 + log_diagonal(self._factor))
@@ -340,7 +345,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
     def entropy(self):
         nu, p = self.df, self._event_shape[-1]
-        steps = arange(p, dtype=nu.dtype, device=nu.device) / 2
+        steps = arange(p, **self._options) / 2
         psi = ((nu / 2).unsqueeze(-1) - steps).digamma().sum(-1)
         scale = (p + 1) * (p * math.log(2) / 2 + log_diagonal(self._factor))
         return scale + mvlgamma(nu / 2, p) - (nu - p - 1) / 2 * psi + nu * p / 2
@@ -355,7 +360,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         return half * (math.log(2) * p - slogdet(-2 * x)[1]) + mvlgamma(half, p)
 
 
-class LKJCholesky(Distribution):
+class LKJCholesky(Family):
     """Cholesky factors of correlation matrices, of density det(correlations)^(concentration - 1).
 
     Args:
@@ -364,34 +369,29 @@ class LKJCholesky(Distribution):
     Source: Lewandowski, Kurowicka and Joe, 2009 (the onion method).
     """
 
-    arg_constraints = {"concentration": constraints.positive}
+    _parameters = {"concentration": constraints.positive}
     support = constraints.corr_cholesky
-    _batched = ("concentration",)
 
-    def __init__(self, dim, concentration=1.0, validate_args=None):
+    def __init__(self, dim: int, concentration: Tensor | float = 1.0, validate_args: bool | None = None) -> None:
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
-        (self.concentration,) = broadcast_all(concentration)
-        super().__init__(self.concentration.shape, (dim, dim), validate_args=validate_args)
+        self._keep(concentration=concentration)
+        Distribution.__init__(self, self.concentration.shape, (dim, dim), validate_args=validate_args)
 
-    def sample(self, sample_shape=Size()):
-        with no_grad():
-            eta, d = self.concentration.unsqueeze(-1), self.dim
-            row = arange(d, dtype=eta.dtype, device=eta.device)
-            before = (row - 1).clamp(min=0)
-            lengths = Beta(before + 0.5, eta + 0.5 * (d - 2) - 0.5 * before).sample(sample_shape)
-            shape = self._extended_shape(sample_shape)
-            normal = randn(shape, dtype=eta.dtype, device=eta.device).tril(-1)
-            norms = (normal**2).sum(-1, keepdim=True).sqrt()
-            below = lengths.sqrt().unsqueeze(-1) * normal / where(norms == 0, 1.0, norms)
-            rest = (1 - (below**2).sum(-1)).clamp(min=finfo(eta).tiny).sqrt()
-            return below + rest.diag_embed()
+    def _draw(self, shape):
+        eta, d = self.concentration.unsqueeze(-1), self.dim
+        before = (arange(d, **self._options) - 1).clamp(min=0)
+        lengths = Beta(before + 0.5, eta + 0.5 * (d - 2) - 0.5 * before)._draw(shape[:-1])
+        normal = randn(shape, **self._options).tril(-1)
+        norms = (normal**2).sum(-1, keepdim=True).sqrt()
+        below = lengths.sqrt().unsqueeze(-1) * normal / where(norms == 0, 1.0, norms)
+        rest = (1 - (below**2).sum(-1)).clamp(min=finfo(eta).tiny).sqrt()
+        return below + rest.diag_embed()
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         eta, d = self.concentration, self.dim
-        order = arange(2, d + 1, dtype=eta.dtype, device=eta.device)
+        order = arange(2, d + 1, **self._options)
         powers = 2 * (eta - 1).unsqueeze(-1) + d - order
         unnormalised = (powers * value.diagonal(dim1=-2, dim2=-1)[..., 1:].log()).sum(-1)
         alpha = eta + 0.5 * (d - 1)

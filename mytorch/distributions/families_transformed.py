@@ -2,15 +2,15 @@
 
 import math
 
-from .._array import Size
 from ..ops.creation import full, full_like, zeros_like
 from ..ops.elementwise import where
 from ..ops.random import rand
+from ..tensor import Tensor
 from . import constraints
 from .compound import TransformedDistribution
-from .distribution import Distribution
+from .distribution import Family, ProbsFamily
 from .families_continuous import Cauchy, Exponential, Gamma, Normal, Uniform
-from .families_discrete import Categorical, OfCategories
+from .families_discrete import OfCategories
 from .transforms import (
     AbsTransform,
     AffineTransform,
@@ -19,7 +19,20 @@ from .transforms import (
     SigmoidTransform,
     StickBreakingTransform,
 )
-from .utils import Success, broadcast_all, clamp_probs, euler_constant, finfo
+from .utils import broadcast_all, clamp_probs, euler_constant, finfo, forwarded
+
+__all__ = (
+    "ExpRelaxedCategorical Gumbel HalfCauchy HalfNormal InverseGamma Kumaraswamy LogNormal LogisticNormal "
+    "LogitRelaxedBernoulli Pareto RelaxedBernoulli RelaxedOneHotCategorical Weibull"
+).split()
+
+
+class _TransformedFamily(TransformedDistribution, Family):
+    """Families that declare their parameters, and in `_steps` the base distribution and its transforms."""
+
+    def _accept(self, given, validate_args):
+        self._keep(**given)
+        TransformedDistribution.__init__(self, *self._steps(validate_args), validate_args=validate_args)
 
 
 class LogNormal(TransformedDistribution):
@@ -30,12 +43,11 @@ class LogNormal(TransformedDistribution):
     has_rsample = True
     _batched = ()
 
-    def __init__(self, loc, scale, validate_args=None):
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    loc = property(lambda self: self.base_dist.loc)
-    scale = property(lambda self: self.base_dist.scale)
+    loc, scale = forwarded("base_dist", "loc scale")
     mean = property(lambda self: (self.loc + self.scale**2 / 2).exp())
     mode = property(lambda self: (self.loc - self.scale**2).exp())
     variance = property(lambda self: (self.scale**2).expm1() * (2 * self.loc + self.scale**2).exp())
@@ -52,13 +64,12 @@ class LogisticNormal(TransformedDistribution):
     has_rsample = True
     _batched = ()
 
-    def __init__(self, loc, scale, validate_args=None):
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         base = base if base.batch_shape else base.expand((1,))
         super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
 
-    loc = property(lambda self: self.base_dist.base_dist.loc)
-    scale = property(lambda self: self.base_dist.base_dist.scale)
+    loc, scale = forwarded("base_dist.base_dist", "loc scale")
 
 
 class _Folded(TransformedDistribution):
@@ -91,7 +102,7 @@ class HalfNormal(_Folded):
 
     _batched = ()
 
-    def __init__(self, scale, validate_args=None):
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Normal(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
@@ -104,7 +115,7 @@ class HalfCauchy(_Folded):
 
     _batched = ()
 
-    def __init__(self, scale, validate_args=None):
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Cauchy(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
@@ -112,19 +123,17 @@ class HalfCauchy(_Folded):
     variance = property(lambda self: self.base_dist.variance)
 
 
-class Gumbel(TransformedDistribution):
+class Gumbel(_TransformedFamily):
     """The limit distribution of maxima."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
-    _batched = ("loc", "scale")
 
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
+    def _steps(self, validate_args):
         limits = finfo(self.loc)
         low, high = full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps)
         steps = [ExpTransform().inv, AffineTransform(0, -1), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
-        super().__init__(Uniform(low, high, validate_args=validate_args), steps, validate_args=validate_args)
+        return Uniform(low, high, validate_args=validate_args), steps
 
     mean = property(lambda self: self.loc + self.scale * euler_constant)
     mode = property(lambda self: self.loc)
@@ -140,19 +149,17 @@ class Gumbel(TransformedDistribution):
         return self.scale.log() + (1 + euler_constant)
 
 
-class Weibull(TransformedDistribution):
+class Weibull(_TransformedFamily):
     """scale * E^(1 / concentration) for E from Exponential(1)."""
 
-    arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
+    _parameters = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive
     _batched = ("scale", "concentration", "concentration_reciprocal")
 
-    def __init__(self, scale, concentration, validate_args=None):
-        self.scale, self.concentration = broadcast_all(scale, concentration)
+    def _steps(self, validate_args):
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(full_like(self.scale, 1.0), validate_args=validate_args)
-        steps = [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
-        super().__init__(base, steps, validate_args=validate_args)
+        return base, [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     def _moment(self, n):
         """The mean of the n-th power of X / scale."""
@@ -172,17 +179,15 @@ class Weibull(TransformedDistribution):
         return euler_constant * (1 - r) + (self.scale * r).log() + 1
 
 
-class Pareto(TransformedDistribution):
+class Pareto(_TransformedFamily):
     """Power law above scale: P(X > x) = (scale / x)^alpha."""
 
-    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
-    _batched = ("scale", "alpha")
+    _parameters = {"scale": constraints.positive, "alpha": constraints.positive}
+    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # PyTorch's order
 
-    def __init__(self, scale, alpha, validate_args=None):
-        self.scale, self.alpha = broadcast_all(scale, alpha)
+    def _steps(self, validate_args):
         base = Exponential(self.alpha, validate_args=validate_args)
-        steps = [ExpTransform(), AffineTransform(0, self.scale)]
-        super().__init__(base, steps, validate_args=validate_args)
+        return base, [ExpTransform(), AffineTransform(0, self.scale)]
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self):
@@ -207,19 +212,17 @@ class Pareto(TransformedDistribution):
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
 
 
-class Kumaraswamy(TransformedDistribution):
+class Kumaraswamy(_TransformedFamily):
     """Numbers in (0, 1), like the Beta's but with P(X <= x) = 1 - (1 - x^a)^b."""
 
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    _parameters = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
     has_rsample = True
-    _batched = ("concentration1", "concentration0")
 
-    def __init__(self, concentration1, concentration0, validate_args=None):
-        self.concentration1, self.concentration0 = a, b = broadcast_all(concentration1, concentration0)
+    def _steps(self, validate_args):
+        a, b = self.concentration1, self.concentration0
         base = Uniform(zeros_like(b), full_like(b, 1.0), validate_args=validate_args)
-        steps = [PowerTransform(b.reciprocal()), AffineTransform(1.0, -1.0), PowerTransform(a.reciprocal())]
-        super().__init__(base, steps, validate_args=validate_args)
+        return base, [PowerTransform(b.reciprocal()), AffineTransform(1.0, -1.0), PowerTransform(a.reciprocal())]
 
     def _moment(self, n):
         a, b = 1 + n / self.concentration1, self.concentration0
@@ -250,13 +253,12 @@ class InverseGamma(TransformedDistribution):
     has_rsample = True
     _batched = ()
 
-    def __init__(self, concentration, rate, validate_args=None):
+    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
         minus_one = full((), -1.0, dtype=base.rate.dtype, device=base.rate.device)
         super().__init__(base, PowerTransform(minus_one), validate_args=validate_args)
 
-    concentration = property(lambda self: self.base_dist.concentration)
-    rate = property(lambda self: self.base_dist.rate)
+    concentration, rate = forwarded("base_dist", "concentration rate")
     mode = property(lambda self: self.rate / (self.concentration + 1))
 
     @property
@@ -276,27 +278,29 @@ class InverseGamma(TransformedDistribution):
         return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
 
 
-class LogitRelaxedBernoulli(Success, Distribution):
+class LogitRelaxedBernoulli(ProbsFamily):
     """The logit of a `RelaxedBernoulli` draw."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    _parameters = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.real
     has_rsample = True
-    _batched = ("probs", "logits")
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         (self.temperature,) = broadcast_all(temperature)
-        self._keep(probs, logits)
-        super().__init__(self._param.shape, validate_args=validate_args)
+        self._accept({"probs": probs, "logits": logits}, validate_args)
 
-    def rsample(self, sample_shape=Size()):
-        shape = self._extended_shape(sample_shape)
+    def _draw(self, shape):
         p = clamp_probs(self.probs.expand(shape))
-        u = clamp_probs(rand(shape, dtype=p.dtype, device=p.device))
+        u = clamp_probs(rand(shape, **self._options))
         return (u.log() - (-u).log1p() + p.log() - (-p).log1p()) / self.temperature
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         logits, value = broadcast_all(self.logits, value)
         gap = logits - value * self.temperature
         return self.temperature.log() + gap - 2 * gap.exp().log1p()
@@ -313,37 +317,42 @@ class RelaxedBernoulli(TransformedDistribution):
     has_rsample = True
     _batched = ()
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    temperature = property(lambda self: self.base_dist.temperature)
-    probs = property(lambda self: self.base_dist.probs)
-    logits = property(lambda self: self.base_dist.logits)
+    temperature, probs, logits = forwarded("base_dist", "temperature probs logits")
 
 
-class ExpRelaxedCategorical(OfCategories, Distribution):
+class ExpRelaxedCategorical(OfCategories):
     """The logarithm of a `RelaxedOneHotCategorical` draw."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.real_vector  # in truth, those whose logsumexp is 0
     has_rsample = True
     _batched = ("_categorical",)
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        self._categorical = Categorical(probs, logits)
+    def __init__(
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         (self.temperature,) = broadcast_all(temperature)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        self._accept({"probs": probs, "logits": logits}, validate_args)
 
-    def rsample(self, sample_shape=Size()):
-        u = rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
-        gumbels = -((-clamp_probs(u).log()).log())
+    def _draw(self, shape):
+        gumbels = -((-clamp_probs(rand(shape, **self._options)).log()).log())
         scores = (self.logits + gumbels) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)
 
-    def log_prob(self, value):
-        self._check_sample(value)
+    def _log_prob(self, value):
         k = self._event_shape[0]
         logits, value = broadcast_all(self.logits, value)
         score = logits - value * self.temperature
@@ -362,10 +371,14 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     has_rsample = True
     _batched = ()
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    temperature = property(lambda self: self.base_dist.temperature)
-    probs = property(lambda self: self.base_dist.probs)
-    logits = property(lambda self: self.base_dist.logits)
+    temperature, probs, logits = forwarded("base_dist", "temperature probs logits")

@@ -293,8 +293,7 @@ def _low_rank_multivariate(p, q):
 
 def _infinite(p, q):
     """q is zero on a part of p's support."""
-    like = getattr(p, p._batched[0]).detach()
-    return full_like(like.expand(joint_shape(p.batch_shape, q.batch_shape)), math.inf)
+    return full_like(p._like.detach().expand(joint_shape(p.batch_shape, q.batch_shape)), math.inf)
 
 
 _UNBOUNDED = {

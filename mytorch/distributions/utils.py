@@ -1,5 +1,6 @@
 """What the distributions share: broadcasting of parameters, probabilities and logits, triangles."""
 
+import operator
 from numbers import Number
 
 import numpy as np
@@ -14,15 +15,7 @@ from ..tensor import Tensor
 
 euler_constant = 0.57721566490153286060
 
-__all__ = [
-    "broadcast_all",
-    "clamp_probs",
-    "lazy_property",
-    "logits_to_probs",
-    "probs_to_logits",
-    "tril_matrix_to_vec",
-    "vec_to_tril_matrix",
-]
+__all__ = "broadcast_all clamp_probs lazy_property logits_to_probs probs_to_logits tril_matrix_to_vec vec_to_tril_matrix".split()
 
 
 def broadcast_all(*values):
@@ -38,8 +31,8 @@ def broadcast_all(*values):
         )
     like = next((v for v in values if isinstance(v, (Tensor, Array))), None)
     dtype, device = (dtypes.default_dtype(), None) if like is None else (like.dtype, like.device)
-    made = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
-    return broadcast_tensors(*(Tensor(v) if isinstance(v, Array) else v for v in made))
+    tensors = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
+    return broadcast_tensors(*(Tensor(v) if isinstance(v, Array) else v for v in tensors))
 
 
 def finfo(x):
@@ -130,30 +123,9 @@ def joint_shape(*shapes):
     return Size(np.broadcast_shapes(*(tuple(s) for s in shapes)))
 
 
-class Success:
-    """Keeps the probability or the logit of a success, as given; makes the other when asked."""
-
-    def _keep(self, probs, logits, *others):
-        """Broadcast with others, which are returned; store under its name."""
-        one_of(probs, logits)
-        name, value = ("probs", probs) if logits is None else ("logits", logits)
-        *others, value = broadcast_all(*others, value)
-        setattr(self, name, value)
-        self._held = name
-        return [o.to(value.dtype) for o in others]
-
-    @lazy_property
-    def logits(self):
-        """log(p / (1 - p))."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self):
-        """The probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    _param = property(lambda self: getattr(self, self._held))
-    param_shape = property(lambda self: self._param.shape)
+def forwarded(holder, names):
+    """Properties that read the attributes of these names from what `holder` names."""
+    return [property(operator.attrgetter(f"{holder}.{name}")) for name in names.split()]
 
 
 def one_of(probs, logits):
