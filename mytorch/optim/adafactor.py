@@ -4,7 +4,10 @@ import math
 
 from .._array import Array
 from ..backend import xp_of
-from .optimizer import Optimizer, check_flags, check_range, count_step, number
+from ..base.dtypes import finfo, from_numpy
+from .optimizer import Optimizer
+from .options import Options, check_range, number, refuse_unless
+from .state import count_step
 
 
 class Adafactor(Optimizer):
@@ -23,32 +26,24 @@ class Adafactor(Optimizer):
     Source: Shazeer and Stern, 2018, in PyTorch's form.
     """
 
-    def __init__(
-        self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None,
-        maximize=False,
-    ):  # fmt: skip
-        check_range("learning rate", lr)
-        if not number(lr) >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not beta2_decay <= 0.0:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        for i, value in enumerate(eps):
-            if value is not None and not value >= 0.0:
-                raise ValueError(f"epsilon{i + 1} should be >= 0 but is: {value}")
-        if not d >= 1.0:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        check_flags("Adafactor", foreach=foreach)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-                "foreach": foreach, "maximize": maximize,
-            },
-        )  # fmt: skip
-
+    options = Options(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0).keyword_only(
+        foreach=None, maximize=False
+    )
     complex_as_real = False
+
+    def check_options(self, options):
+        lr, decay, d, weight_decay = (options[name] for name in ("lr", "beta2_decay", "d", "weight_decay"))
+        check_range("lr", lr, "learning rate")
+        refuse_unless(
+            (decay <= 0.0, f"beta2_decay should be <= 0 but is: {decay}"),
+            *(
+                (e is None or e >= 0.0, f"epsilon{i} should be >= 0 but is: {e}")
+                for i, e in enumerate(options["eps"], 1)
+            ),
+            (d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}"),
+            (weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}"),
+        )
+        return options
 
     def update(self, p, g, state, group):
         xp, lr = xp_of(p), number(group["lr"])
@@ -56,7 +51,7 @@ class Adafactor(Optimizer):
             raise RuntimeError("Adafactor does not support complex parameters")
         floor, scale = group["eps"]
         if floor is None:
-            floor = _eps(p.dtype)
+            floor = finfo(from_numpy(p.dtype)).eps
         t = count_step(state)
         fresh = t ** group["beta2_decay"]
         step = max(scale, _rms(xp, p)) * min(lr, 1 / math.sqrt(t))
@@ -71,12 +66,6 @@ class Adafactor(Optimizer):
             v = _mean_into(xp, state, "variance", squares, None, fresh)
         update = g / xp.sqrt(xp.maximum(v, floor * floor))
         p -= (update * (step / max(1.0, _rms(xp, update) / group["d"]))).astype(p.dtype)
-
-
-def _eps(raw_dtype):
-    from ..base.dtypes import finfo, from_numpy
-
-    return finfo(from_numpy(raw_dtype)).eps
 
 
 def _rms(xp, x):

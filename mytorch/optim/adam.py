@@ -2,12 +2,17 @@
 
 import math
 
-from ..backend import xp_of
-from .optimizer import adam_kernel, cache_chunks, check_flags, check_range, count_step, number, zeros_for
-from .together import FusedOptimizer
+from ..backend import numpy_ns, xp_of
+from ..kernels.registry import Kernels, device_type
+from .optimizer import Optimizer
+from .options import Options, number
+from .state import count_step, zeros_for
+
+ADAM = Kernels("Adam", cpu="mytorch.kernels.numba.adam")
+CHUNK = 1 << 16  # elements: what one update reads and writes of them fits a second-level cache
 
 
-class Adam(FusedOptimizer):
+class Adam(Optimizer):
     """Adaptive moments: steps along m / (sqrt(v) + eps), both running means corrected for their start.
 
     Args:
@@ -21,85 +26,54 @@ class Adam(FusedOptimizer):
         capturable: on a GPU with kernels, count steps in device memory, as a step that is captured into a CUDA graph does.
 
     Source: Kingma and Ba, 2015; amsgrad: Reddi et al., 2018.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.Adam([p], lr=0.25).step()  # the first step is lr * sign(gradient)
+        >>> round(p.item(), 4)
+        0.75
     """
 
-    decoupled = False
+    options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False).keyword_only(
+        foreach=None, maximize=False, capturable=False, differentiable=False, fused=None, decoupled_weight_decay=False,
+        beta1=None, beta2=None,
+    ).saved_as("lr betas eps weight_decay amsgrad maximize")  # fmt: skip
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        amsgrad=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-        decoupled_weight_decay=False,
-        beta1=None,
-        beta2=None,
-    ):
-        betas = (betas[0] if beta1 is None else beta1, betas[1] if beta2 is None else beta2)
-        check_range("learning rate", lr)
-        check_range("epsilon value", eps)
-        check_range("beta parameter at index 0", betas[0], 0.0, 1.0)
-        check_range("beta parameter at index 1", betas[1], 0.0, 1.0)
-        check_range("weight_decay value", weight_decay)
-        check_flags(
-            type(self).__name__, lr=lr, betas=betas, foreach=foreach, fused=fused, capturable=capturable,
-            differentiable=differentiable,
-        )  # fmt: skip
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
-                "fused": fused, "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
-            },
-        )  # fmt: skip
+    def check_options(self, options):
+        given = options.pop("beta1"), options.pop("beta2")
+        options["betas"] = tuple(b if g is None else g for b, g in zip(options["betas"], given, strict=True))
+        return super().check_options(options)
 
-    def update_together(self, together):
-        group = together.group
+    def launch(self, fused):
+        group = fused.group
         names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        for state, members in together.by_step():
-            together.module.adamw(
-                together.table(members, *(together.moments(name, members) for name in names)), state,
+        for state, members in fused.by_step():
+            fused.kernels.adamw(
+                fused.table(members, *(fused.moments(name, members) for name in names)), state,
                 tuple(number(b) for b in group["betas"]), group["eps"], group["weight_decay"],
                 decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
             )  # fmt: skip
 
     def update(self, p, g, state, group):
         lr, decay = number(group["lr"]), group["weight_decay"]
-        betas = tuple(number(b) for b in group["betas"])
+        beta1, beta2 = (number(b) for b in group["betas"])
         t = count_step(state)
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
         if group["amsgrad"]:
             arrays.append(zeros_for(state, "max_exp_avg_sq", p))
         shrink, pull = (1 - lr * decay, 0.0) if group["decoupled_weight_decay"] else (1.0, decay)
-        step_size, root = lr / (1 - betas[0] ** t), math.sqrt(1 - betas[1] ** t)
-        kernel = None if group["fused"] is False else adam_kernel(arrays, group["fused"])
+        numbers = (beta1, beta2), group["eps"], shrink, pull, lr / (1 - beta1**t), math.sqrt(1 - beta2**t)
+        kernel = None if group["fused"] is False else ADAM.find(device_type(p), group["fused"], (arrays,), {})
         if kernel is not None:
-            kernel(arrays, betas, group["eps"], shrink, pull, step_size, root)
+            kernel.step(arrays, *numbers)
             return
-        for piece in cache_chunks(arrays):
-            _step(
-                xp_of(p),
-                *piece,
-                betas=betas,
-                eps=group["eps"],
-                shrink=shrink,
-                pull=pull,
-                step_size=step_size,
-                root=root,
-            )
+        for chunk in _cache_chunks(arrays):
+            _step(xp_of(p), *numbers, *chunk)
 
 
-def _step(xp, p, g, m, v, top=None, *, betas, eps, shrink, pull, step_size, root):
-    """One Adam step on flat pieces, in place: shrink p, update m and v, p -= step_size * m / (sqrt(v) / root + eps)."""
+def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
+    """One Adam step on flat chunks, in place: shrink p, update m and v, p -= step_size * m / (sqrt(v) / root + eps)."""
     if shrink != 1.0:
         p *= shrink
     if pull:
@@ -121,32 +95,33 @@ def _step(xp, p, g, m, v, top=None, *, betas, eps, shrink, pull, step_size, root
     p -= scratch
 
 
+def _cache_chunks(arrays):
+    """Yield flat chunks of equally shaped arrays, small enough to stay in cache through several passes."""
+    first = arrays[0]
+    if first.size <= CHUNK or not all(a.flags.c_contiguous for a in arrays) or xp_of(first) is not numpy_ns:
+        yield arrays
+        return
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, first.size, CHUNK):
+        yield [a[start : start + CHUNK] for a in flat]
+
+
 class AdamW(Adam):
     """Adam with decoupled weight decay: p shrinks by lr * weight_decay * p besides the Adam step.
 
     Source: Loshchilov and Hutter, 2019.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (0 * p).sum().backward()
+        >>> optim.AdamW([p], lr=0.5, weight_decay=0.5).step()  # no gradient: decay alone
+        >>> p.item()
+        0.75
     """
 
-    decoupled = True
+    options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False).keyword_only(
+        maximize=False, foreach=None, capturable=False, differentiable=False, fused=None, beta1=None, beta2=None
+    )
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=1e-2,
-        amsgrad=False,
-        *,
-        maximize=False,
-        foreach=None,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-        beta1=None,
-        beta2=None,
-    ):
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-            differentiable=differentiable, fused=fused, beta1=beta1, beta2=beta2,
-        )  # fmt: skip
+    def check_options(self, options):
+        return super().check_options({**options, "decoupled_weight_decay": True})

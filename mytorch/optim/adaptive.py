@@ -2,62 +2,42 @@
 
 import math
 
-import numpy as np
-
 from .._array import Array
 from ..backend import device_guard, xp_of
-from .optimizer import Optimizer, check_flags, check_range, count_step, number, zeros_for
+from .optimizer import Optimizer
+from .options import Options, check_range, number, refuse_unless
+from .state import count_step, decayed, mean_into, mean_square_into, scalar, zeros_for
 
 
-class _Rule(Optimizer):
-    """Checks the options that all of them share, and stores them all as defaults."""
+class RMSprop(Optimizer):
+    """Divides by a running root mean square of gradients. Source: Tieleman and Hinton, 2012.
 
-    def __init__(self, params, defaults):
-        name = type(self).__name__
-        check_range("learning rate", defaults["lr"])
-        check_range("weight_decay value", defaults.get("weight_decay", 0))
-        flags = {k: defaults[k] for k in ("foreach", "fused", "capturable", "differentiable") if k in defaults}
-        check_flags(name, lr=defaults["lr"], **flags)
-        super().__init__(params, defaults)
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.RMSprop([p], lr=0.1, alpha=0.75).step()  # 3 / sqrt(0.25 * 3^2) = 2
+        >>> round(p.item(), 4)
+        0.8
+    """
 
-    @staticmethod
-    def decayed(p, g, group):
-        """The gradient with weight_decay * p added."""
-        return g + p * group["weight_decay"] if group["weight_decay"] else g
+    options = Options(
+        lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False, foreach=None,
+        maximize=False, differentiable=False,
+    ).saved_as("lr momentum alpha eps centered")  # fmt: skip
 
-
-class RMSprop(_Rule):
-    """Divides by a running root mean square of gradients. Source: Tieleman and Hinton, 2012."""
-
-    def __init__(
-        self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False,
-        foreach=None, maximize=False, differentiable=False,
-    ):  # fmt: skip
-        check_range("epsilon value", eps)
-        check_range("momentum value", momentum)
-        check_range("alpha value", alpha)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable,
-            },
-        )  # fmt: skip
+    def check_options(self, options):
+        check_range("alpha", options["alpha"])
+        return super().check_options(options)
 
     def update(self, p, g, state, group):
-        g, alpha = self.decayed(p, g, group), group["alpha"]
+        g = decayed(p, g, group)
         count_step(state)
-        v = zeros_for(state, "square_avg", p)
-        v *= alpha
-        v += g * g * (1 - alpha)
-        spread = v
+        v = mean_square_into(state, "square_avg", p, g, group["alpha"])
         buffer = zeros_for(state, "momentum_buffer", p) if group["momentum"] else None
         if group["centered"]:
-            m = zeros_for(state, "grad_avg", p)
-            m += (g - m) * (1 - alpha)
-            spread = v - m * m
-        step = g / (spread**0.5 + group["eps"])
+            m = mean_into(state, "grad_avg", p, g, 1 - group["alpha"])
+            v = v - m * m
+        step = g / (v**0.5 + group["eps"])
         if buffer is not None:
             buffer *= group["momentum"]
             buffer += step
@@ -65,174 +45,119 @@ class RMSprop(_Rule):
         p -= step * number(group["lr"])
 
 
-class Adagrad(_Rule):
-    """Divides by the root of the sum of squared gradients. Source: Duchi et al., 2011."""
+class Adagrad(Optimizer):
+    """Divides by the root of the sum of squared gradients. Source: Duchi et al., 2011.
 
-    def __init__(
-        self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None, *,
-        maximize=False, differentiable=False, fused=None,
-    ):  # fmt: skip
-        check_range("lr_decay value", lr_decay)
-        check_range("initial_accumulator_value value", initial_accumulator_value)
-        check_range("epsilon value", eps)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable, "fused": fused,
-            },
-        )  # fmt: skip
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.Adagrad([p], lr=0.5, initial_accumulator_value=16).step()  # 3 / sqrt(16 + 9)
+        >>> round(p.item(), 4)
+        0.7
+    """
+
+    options = (
+        Options(lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None)
+        .keyword_only(maximize=False, differentiable=False, fused=None)
+        .saved_as("lr lr_decay eps")
+    )
+
+    def _begin(self, params, options):
+        super()._begin(params, options)
         for group in self.param_groups:
             for p in group["params"]:
                 raw = p._data._array
                 with device_guard(raw):
-                    self.state[p] = {
-                        "step": Array._wrap(xp_of(raw).zeros((), "float32")),
-                        "sum": Array._wrap(xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)),
-                    }
+                    total = xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)
+                    step = xp_of(raw).zeros((), "float32")
+                self.state[p] = {"step": Array._wrap(step), "sum": Array._wrap(total)}
 
     def update(self, p, g, state, group):
-        g = self.decayed(p, g, group)
+        g = decayed(p, g, group)
         t = count_step(state)
         total = zeros_for(state, "sum", p)
         total += g * g
         p -= g / (total**0.5 + group["eps"]) * (number(group["lr"]) / (1 + (t - 1) * group["lr_decay"]))
 
 
-class Adadelta(_Rule):
+class Adadelta(Optimizer):
     """Scales steps by the ratio of running root mean squares of updates and gradients. Source: Zeiler, 2012."""
 
-    def __init__(
-        self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False,
-        differentiable=False,
-    ):  # fmt: skip
-        check_range("epsilon value", eps)
-        if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
-        super().__init__(
-            params,
-            {
-                "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
-            },
-        )  # fmt: skip
+    options = (
+        Options(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None)
+        .keyword_only(capturable=False, maximize=False, differentiable=False)
+        .saved_as("lr rho eps weight_decay maximize capturable")
+    )
+
+    def check_options(self, options):
+        refuse_unless((0.0 <= options["rho"] <= 1.0, f"Invalid rho value: {options['rho']}"))
+        return super().check_options(options)
 
     def update(self, p, g, state, group):
-        g, rho, eps = self.decayed(p, g, group), group["rho"], group["eps"]
+        g, rho, eps = decayed(p, g, group), group["rho"], group["eps"]
         count_step(state)
-        v, d = zeros_for(state, "square_avg", p), zeros_for(state, "acc_delta", p)
-        v *= rho
-        v += g * g * (1 - rho)
-        step = ((d + eps) ** 0.5) / ((v + eps) ** 0.5) * g
-        d *= rho
-        d += step * step * (1 - rho)
+        v = mean_square_into(state, "square_avg", p, g, rho)
+        step = ((zeros_for(state, "acc_delta", p) + eps) ** 0.5) / ((v + eps) ** 0.5) * g
+        mean_square_into(state, "acc_delta", p, step, rho)
         p -= step * number(group["lr"])
 
 
-class _Moments(_Rule):
-    """The rules with two running means."""
-
-    def __init__(self, params, defaults):
-        check_range("epsilon value", defaults["eps"])
-        check_range("beta parameter at index 0", defaults["betas"][0], 0.0, 1.0)
-        check_range("beta parameter at index 1", defaults["betas"][1], 0.0, 1.0)
-        super().__init__(params, defaults)
-
-
-class Adamax(_Moments):
+class Adamax(Optimizer):
     """Adam with the infinity norm. Source: Kingma and Ba, 2015."""
 
-    def __init__(
-        self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
-        differentiable=False, capturable=False,
-    ):  # fmt: skip
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
-                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-            },
-        )  # fmt: skip
+    options = Options(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None).keyword_only(
+        maximize=False, differentiable=False, capturable=False
+    )
 
     def update(self, p, g, state, group):
-        g, (beta1, beta2) = self.decayed(p, g, group), group["betas"]
+        xp, g, (beta1, beta2) = xp_of(p), decayed(p, g, group), group["betas"]
         t = count_step(state)
-        m, u = zeros_for(state, "exp_avg", p), zeros_for(state, "exp_inf", p)
-        m += (g - m) * (1 - beta1)
-        xp = xp_of(p)
+        m = mean_into(state, "exp_avg", p, g, 1 - beta1)
+        u = zeros_for(state, "exp_inf", p)
         u[...] = xp.maximum(u * beta2, xp.absolute(g) + group["eps"])
         p -= m / u * (number(group["lr"]) / (1 - beta1**t))
 
 
-class NAdam(_Moments):
+class NAdam(Optimizer):
     """Adam with Nesterov momentum. Source: Dozat, 2016."""
 
-    def __init__(
-        self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
-        decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False,
-    ):  # fmt: skip
-        check_range("momentum_decay value", momentum_decay)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize, "foreach": foreach,
-                "capturable": capturable, "differentiable": differentiable,
-            },
-        )  # fmt: skip
+    options = (
+        Options(
+            lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False
+        )
+        .keyword_only(foreach=None, maximize=False, capturable=False, differentiable=False)
+        .saved_as("lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize")
+    )
 
     def update(self, p, g, state, group):
         lr, (beta1, beta2), psi = number(group["lr"]), group["betas"], group["momentum_decay"]
         t = count_step(state)
-        if group["weight_decay"]:
-            if group["decoupled_weight_decay"]:
-                p *= 1 - lr * group["weight_decay"]
-            else:
-                g = g + p * group["weight_decay"]
-        product = state.get("mu_product")
-        before = 1.0 if product is None else float(product.item())
-        mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * psi))
-        mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * psi))
-        now = before * mu
-        state["mu_product"] = Array._wrap(np.full((), now, np.float32))
-        m, v = zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)
-        m += (g - m) * (1 - beta1)
-        v *= beta2
-        v += g * g * (1 - beta2)
+        g = decayed(p, g, group)
+        mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (step * psi)) for step in (t, t + 1))
+        product = float(number(state.get("mu_product", 1.0))) * mu
+        state["mu_product"] = scalar(product)
+        m = mean_into(state, "exp_avg", p, g, 1 - beta1)
+        v = mean_square_into(state, "exp_avg_sq", p, g, beta2)
         root = (v / (1 - beta2**t)) ** 0.5 + group["eps"]
-        p -= g / root * (lr * (1.0 - mu) / (1.0 - now))
-        p -= m / root * (lr * mu_next / (1.0 - now * mu_next))
+        p -= g / root * (lr * (1.0 - mu) / (1.0 - product))
+        p -= m / root * (lr * mu_next / (1.0 - product * mu_next))
 
 
-class RAdam(_Moments):
+class RAdam(Optimizer):
     """Adam that rectifies the variance of its first steps. Source: Liu et al., 2020."""
 
-    def __init__(
-        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *, foreach=None,
-        maximize=False, capturable=False, differentiable=False,
-    ):  # fmt: skip
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
-                "differentiable": differentiable,
-            },
-        )  # fmt: skip
+    options = (
+        Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False)
+        .keyword_only(foreach=None, maximize=False, capturable=False, differentiable=False)
+        .saved_as("lr betas eps weight_decay maximize foreach capturable")
+    )
 
     def update(self, p, g, state, group):
         lr, (beta1, beta2) = number(group["lr"]), group["betas"]
         t = count_step(state)
-        if group["weight_decay"]:
-            if group["decoupled_weight_decay"]:
-                p *= 1 - lr * group["weight_decay"]
-            else:
-                g = g + p * group["weight_decay"]
-        m, v = zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)
-        m += (g - m) * (1 - beta1)
-        v *= beta2
-        v += g * g * (1 - beta2)
+        g = decayed(p, g, group)
+        m = mean_into(state, "exp_avg", p, g, 1 - beta1)
+        v = mean_square_into(state, "exp_avg_sq", p, g, beta2)
         corrected = m / (1 - beta1**t)
         longest = 2 / (1 - beta2) - 1
         rho = longest - 2 * t * beta2**t / (1 - beta2**t)
@@ -243,22 +168,19 @@ class RAdam(_Moments):
             p -= corrected * lr
 
 
-class Rprop(_Rule):
+class Rprop(Optimizer):
     """Steps that grow where the gradient keeps its sign and shrink where it changes. Source: Riedmiller and Braun, 1993."""
 
-    def __init__(
-        self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None, maximize=False,
-        differentiable=False,
-    ):  # fmt: skip
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(
-            params,
-            {
-                "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable, "capturable": capturable,
-            },
-        )  # fmt: skip
+    options = (
+        Options(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50))
+        .keyword_only(capturable=False, foreach=None, maximize=False, differentiable=False)
+        .saved_as("lr etas step_sizes foreach maximize differentiable")
+    )
+
+    def check_options(self, options):
+        low, high = options["etas"]
+        refuse_unless((0.0 < low < 1.0 < high, f"Invalid eta values: {low}, {high}"))
+        return super().check_options(options)
 
     def update(self, p, g, state, group):
         xp = xp_of(p)
@@ -275,35 +197,25 @@ class Rprop(_Rule):
         previous[...] = g
 
 
-class ASGD(_Rule):
+class ASGD(Optimizer):
     """Averaged stochastic gradient descent. Source: Polyak and Juditsky, 1992."""
 
-    def __init__(
-        self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
-        differentiable=False, capturable=False,
-    ):  # fmt: skip
-        super().__init__(
-            params,
-            {
-                "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
-                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-            },
-        )  # fmt: skip
+    options = Options(
+        lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False, differentiable=False,
+        capturable=False,
+    )  # fmt: skip
 
     def update(self, p, g, state, group):
-        lr = number(group["lr"])
-        g = self.decayed(p, g, group)
+        lr, lambd = number(group["lr"]), group["lambd"]
+        g = decayed(p, g, group)
         t = count_step(state)
-        for name, first in (("eta", lr), ("mu", 1.0)):
-            if name not in state:
-                state[name] = Array._wrap(np.full((), first, np.float32))
-        eta, mu = float(state["eta"].item()), float(state["mu"].item())
-        p *= 1 - group["lambd"] * eta
+        eta, mu = (float(state.setdefault(name, scalar(x)).item()) for name, x in (("eta", lr), ("mu", 1.0)))
+        p *= 1 - lambd * eta
         p -= g * eta
         average = zeros_for(state, "ax", p)
         if mu == 1:
             average[...] = p
         else:
             average += (p - average) * mu
-        state["eta"] = Array._wrap(np.full((), lr / (1 + group["lambd"] * lr * t) ** group["alpha"], np.float32))
-        state["mu"] = Array._wrap(np.full((), 1 / max(1, t - group["t0"]), np.float32))
+        state["eta"] = scalar(lr / (1 + lambd * lr * t) ** group["alpha"])
+        state["mu"] = scalar(1 / max(1, t - group["t0"]))

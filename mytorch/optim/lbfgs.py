@@ -7,7 +7,9 @@ from .._array import Array
 from ..backend import device_guard, xp_of
 from ..graph.mode import enable_grad, no_grad
 from ..tensor import Tensor
-from .optimizer import Optimizer, check_range, number
+from .optimizer import Optimizer
+from .options import Options, number
+from .state import raw_grad
 
 _Point = namedtuple("_Point", "t loss g slope")  # along a search direction: step, loss, gradient, slope
 
@@ -23,21 +25,36 @@ class LBFGS(Optimizer):
         line_search_fn: None, or "strong_wolfe" for a line search.
 
     Source: Nocedal and Wright, Numerical Optimization, 2nd ed., chapters 3 and 7; M. Schmidt, minFunc, 2005.
+
+    Example:
+        >>> p = nn.Parameter(tensor([5.0]))
+        >>> optimizer = optim.LBFGS([p], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((p - 2) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure).item(), round(p.item(), 4)
+        (9.0, 2.0)
     """
 
-    def __init__(
-        self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100,
+    options = Options(
+        lr=1,
+        max_iter=20,
+        max_eval=None,
+        tolerance_grad=1e-7,
+        tolerance_change=1e-9,
+        history_size=100,
         line_search_fn=None,
-    ):  # fmt: skip
-        check_range("learning rate", lr)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-                "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
-                "line_search_fn": line_search_fn,
-            },
-        )  # fmt: skip
+    )
+
+    def check_options(self, options):
+        if options["max_eval"] is None:
+            options["max_eval"] = options["max_iter"] * 5 // 4
+        return super().check_options(options)
+
+    def _begin(self, params, options):
+        super()._begin(params, options)
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
@@ -49,14 +66,9 @@ class LBFGS(Optimizer):
         """The gradients of all parameters, flat; complex ones as pairs."""
         parts = []
         for p in self._params:
-            raw = p._data._array
-            grad = p.grad
-            if grad is None:
-                part = xp_of(raw).zeros(raw.size, raw.dtype)
-            else:
-                part = (
-                    xp_of(raw).ascontiguousarray((grad._data if isinstance(grad, Tensor) else grad)._array).reshape(-1)
-                )
+            raw, g = p._data._array, raw_grad(p)
+            xp = xp_of(raw)
+            part = xp.zeros(raw.size, raw.dtype) if g is None else xp.ascontiguousarray(g).reshape(-1)
             parts.append(part.view(part.real.dtype) if part.dtype.kind == "c" else part)
         return xp_of(parts[0]).concatenate(parts)
 

@@ -5,7 +5,8 @@ from bisect import bisect_right
 from collections import Counter
 from types import FunctionType
 
-from .optimizer import Optimizer, number
+from .optimizer import Optimizer
+from .options import number
 
 
 class LRScheduler:

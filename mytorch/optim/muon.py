@@ -4,7 +4,9 @@ import math
 
 from ..backend import xp_of
 from ..base.dtypes import bfloat16
-from .optimizer import Optimizer, check_range, number, zeros_for
+from .optimizer import Optimizer
+from .options import Options, check_range, number, refuse_unless
+from .state import mean_into
 
 
 class Muon(Optimizer):
@@ -23,27 +25,36 @@ class Muon(Optimizer):
         ValueError: a parameter that is no matrix, or an option out of its range.
 
     Source: K. Jordan et al., Muon, 2024; Liu et al., Muon is Scalable for LLM Training, 2025.
+
+    Example:
+        >>> layer = nn.Linear(4, 3)
+        >>> muon, adamw = optim.Muon([layer.weight]), optim.AdamW([layer.bias])
+        >>> layer(mytorch.ones(2, 4)).sum().backward()
+        >>> muon.step(), adamw.step()
+        (None, None)
     """
 
+    options = Options(
+        lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.7750, 2.0315), eps=1e-7,
+        ns_steps=5, adjust_lr_fn=None,
+    )  # fmt: skip
     complex_as_real = False
 
-    def __init__(
-        self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.7750, 2.0315),
-        eps=1e-7, ns_steps=5, adjust_lr_fn=None,
-    ):  # fmt: skip
-        check_range("learning rate", lr)
-        for name, value in (("momentum", momentum), ("weight decay", weight_decay)):
-            if not value >= 0.0:
-                raise ValueError(f"{name} should be >= 0 but is: {value}")
-        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        super().__init__(
-            params,
-            {
-                "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-                "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-            },
-        )  # fmt: skip
+    def check_options(self, options):
+        momentum, decay, adjust = options["momentum"], options["weight_decay"], options["adjust_lr_fn"]
+        check_range("lr", options["lr"], "learning rate")
+        refuse_unless(
+            (momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}"),
+            (decay >= 0.0, f"weight decay should be >= 0 but is: {decay}"),
+            (
+                adjust in (None, "original", "match_rms_adamw"),
+                f"Adjust learning rate function {adjust} is not supported",
+            ),
+        )
+        return options
+
+    def _begin(self, params, options):
+        super()._begin(params, options)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
@@ -55,8 +66,7 @@ class Muon(Optimizer):
         if p.dtype.kind == "c":
             raise RuntimeError("Muon does not support complex parameters")
         lr, momentum = number(group["lr"]), group["momentum"]
-        average = zeros_for(state, "momentum_buffer", p)
-        average += (g - average) * (1 - momentum)
+        average = mean_into(state, "momentum_buffer", p, g, 1 - momentum)
         d = g + (average - g) * momentum if group["nesterov"] else average
         d = orthogonalize(d, group["ns_coefficients"], group["ns_steps"], group["eps"])
         rows, columns = p.shape

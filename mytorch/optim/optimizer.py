@@ -1,25 +1,27 @@
 """The base of optimizers: parameter groups, state, state dicts, hooks, and the loop of a step.
 
-An optimizer of this library defines `update(p, g, state, group)`, in which `p` and `g` are raw arrays to be
-worked on in place; the loop is here. One written the PyTorch way defines `step` itself and uses
-`self.param_groups` and `self.state` as there.
+An update rule of this library declares its `options` and defines `update(p, g, state, group)`, in which `p` and `g` are raw
+arrays, `p` to be changed in place; with `launch(fused)` too, one kernel updates a whole group (fused.py). An optimizer
+written the PyTorch way defines `step` itself and uses `self.param_groups` and `self.state` as there.
 """
 
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from copy import deepcopy
 from itertools import chain
-
-import numpy as np
+from typing import Any
 
 from .._array import Array
-from ..backend import gpu, numpy_ns, restore_device, set_device_of, xp_of
+from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
 from ..base.errors import kind
 from ..graph.mode import enable_grad, no_grad
-from ..kernels.registry import Kernels, device_type
 from ..tensor import RemovableHandle, Tensor
+from .fused import FusedGroup
+from .options import Options, Params, check_flags, check_ranges
+from .state import loaded, raw_grad, update_as_real
 
 
 class _Required:
@@ -32,12 +34,12 @@ _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
 
 
-def register_optimizer_step_pre_hook(hook):
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of every optimizer; returns a handle."""
     return RemovableHandle(_global_pre_hooks, hook)
 
 
-def register_optimizer_step_post_hook(hook):
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after each step of every optimizer; returns a handle."""
     return RemovableHandle(_global_post_hooks, hook)
 
@@ -58,11 +60,12 @@ class Optimizer:
         defaults: the options for groups that don't give them.
     """
 
-    takes_found_inf = False  # whether a step reads `_found_inf`, so that a GradScaler need not wait for its verdict
-    _found_inf = None  # float32 (1,) in device memory: not 0 if gradients overflowed
+    options: Options | None = None  # a rule's: its constructor is made of them
+    launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
+    _found_inf = None  # a GradScaler's verdict, float32 (1,) in device memory: not 0 if gradients overflowed
 
-    def __init__(self, params, defaults):
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, (Tensor, Array)):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
@@ -80,8 +83,18 @@ class Optimizer:
         for group in groups:
             self.add_param_group(dict(group))
 
+    def _begin(self, params, options):
+        """What the constructor of declared options does."""
+        Optimizer.__init__(self, params, self.options.ordered(self.check_options(options)))
+
+    def check_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Refuse values that PyTorch refuses; returns the groups' defaults. Rules add checks of their own."""
+        check_ranges(options)
+        check_flags(type(self).__name__, options)
+        return options
+
     def _make_hooks(self):
-        self._live = {}  # numbers of a step that stay in device memory, see together.py
+        self._device_states = {}  # numbers of a step that stay in device memory, see fused.py
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
 
@@ -89,8 +102,10 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])
+        if isinstance(cls.__dict__.get("options"), Options) and "__init__" not in cls.__dict__:
+            cls.__init__ = cls.options.constructor(cls)
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with options of its own.
 
         Raises:
@@ -129,7 +144,7 @@ class Optimizer:
         if any(id(p) in seen for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
-        self._live = {}  # a captured step does not know of this group
+        self._device_states = {}  # a captured step does not know of this group
 
     def _take_names(self, group):
         """Split (name, parameter) pairs; all groups have names, or none has."""
@@ -145,21 +160,27 @@ class Optimizer:
                 f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
             )
 
-    def zero_grad(self, set_to_none=True):
-        """Drop the gradients of all parameters, or fill them with zeros."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    if set_to_none:
-                        p.grad = None
-                    else:
-                        if isinstance(p.grad, Tensor):  # after backward(create_graph=True)
-                            p.grad = p.grad.detach()
-                        p.grad.zero_()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros.
+
+        Example:
+            >>> p = nn.Parameter(tensor([1.0]))
+            >>> (p * p).sum().backward()
+            >>> optim.SGD([p]).zero_grad()
+            >>> p.grad is None
+            True
+        """
+        for p in chain.from_iterable(group["params"] for group in self.param_groups):
+            if set_to_none:
+                p.grad = None
+            elif p.grad is not None:
+                if isinstance(p.grad, Tensor):  # after backward(create_graph=True)
+                    p.grad = p.grad.detach()
+                p.grad.zero_()
 
     # -- the step ------------------------------------------------------------------------------------------
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
         Args:
@@ -176,70 +197,83 @@ class Optimizer:
                 self.update_group(group)
         return loss
 
-    def update_group(self, group):
-        """Update one group; a parameter at a time, unless a subclass knows better.
+    @property
+    def takes_found_inf(self) -> bool:
+        """Whether a step reads a GradScaler's verdict on the GPU, so that nobody waits for it."""
+        return self.launch is not None
+
+    def update_group(self, group: dict[str, Any]) -> None:
+        """Update one group: by one launch if the rule has a kernel that takes it, else a parameter at a time. Nothing is
+        changed if a GradScaler has found an overflow.
 
         Raises:
-            CaptureError: the step is being captured into a CUDA graph.
+            CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
         """
+        fused = None if self.launch is None else FusedGroup.of(self, group)
+        if fused is not None:
+            self.launch(fused)
+            fused.finish()
+        elif self._found_inf is None or not bool(self._found_inf[0] != 0):
+            self._update_each(group)
+
+    def _update_each(self, group):
         capturing.refuse(
             f"this step of {type(self).__name__}",
             "its numbers are the host's. Adam, AdamW, SGD and Lion can be captured, with contiguous float32 parameters on one GPU, "
             "`fused` not False, and Triton installed.",
         )
         for p in group["params"]:
-            grad = p.grad
-            if grad is None:
+            g = raw_grad(p)
+            if g is None:
                 continue
-            raw, g = p._data._array, (grad._data if isinstance(grad, Tensor) else grad)._array
+            raw = p._data._array
             if gpu.several_gpus:
                 set_device_of(raw)
             if group.get("maximize"):
                 g = -g
+            state = self.state.get(p, {})
             if self.complex_as_real and raw.dtype.kind == "c":
-                _update_as_real(self.update, raw, g, self._state_of(p), group)
+                update_as_real(self.update, raw, g, state, group)
             else:
-                self.update(raw, g, self._state_of(p), group)
+                self.update(raw, g, state, group)
+            if state:  # SGD without momentum leaves no entry, as in PyTorch's layout
+                self.state[p] = state
             p._data._bump()
-
-    def _state_of(self, p):
-        """The state of a parameter; one that stays empty leaves no entry, as in PyTorch's layout."""
-        return self.state[p]
 
     def update(self, p, g, state, group):
         """Change the raw array p in place, given its raw gradient g (not to be changed)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor update.")
 
-    def register_step_pre_hook(self, hook):
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; a result replaces both.
 
         `args` are those of `step`, with the optimizer first.
         """
         return RemovableHandle(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook):
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
         return RemovableHandle(self._optimizer_step_post_hooks, hook)
 
     # -- saving ----------------------------------------------------------------------------------------------
 
-    def register_state_dict_pre_hook(self, hook, prepend=False):
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` at the beginning of `state_dict`; first of all hooks if prepend."""
         return RemovableHandle(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook, prepend=False):
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` at the end of `state_dict`; a result replaces the dict."""
         return RemovableHandle(self._optimizer_state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; a result is loaded instead."""
         return RemovableHandle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook, prepend=False):
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
         return RemovableHandle(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """{"state": {number: {name: value}}, "param_groups": […]}, PyTorch's layout: parameters by number."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -257,7 +291,7 @@ class Optimizer:
             packed = packed if changed is None else changed
         return packed
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state dict of an optimizer with the same groups; values are copied.
 
         Raises:
@@ -270,25 +304,19 @@ class Optimizer:
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
-        for mine, theirs in zip(self.param_groups, saved, strict=True):
-            if len(mine["params"]) != len(theirs["params"]):
-                raise ValueError(
-                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
-                )
-        owners = dict(
-            zip(
-                chain.from_iterable(g["params"] for g in saved),
-                chain.from_iterable(g["params"] for g in self.param_groups),
-                strict=True,
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved, strict=True)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
             )
-        )
+        numbers, params = (chain.from_iterable(g["params"] for g in groups) for groups in (saved, self.param_groups))
+        owners = dict(zip(numbers, params, strict=True))
+        own = type(self).step is not Optimizer.step
         state = defaultdict(dict)
         for key, values in state_dict["state"].items():
             key = int(key) if isinstance(key, str) and key.isdigit() else key
             if key in owners:
                 p = owners[key]
-                own = type(self).step is not Optimizer.step
-                state[p] = {name: _like(p, name, value, own) for name, value in values.items()}
+                state[p] = {name: loaded(p, name, value, own) for name, value in values.items()}
             else:
                 state[key] = deepcopy(values)
         groups = []
@@ -354,130 +382,3 @@ def _with_hooks(step):
 
 
 Optimizer.step = _with_hooks(Optimizer.step)
-
-
-_HOST_NUMBERS = ("step", "mu_product", "eta", "mu")  # of a state: float32 numbers that rules compute with on the host
-
-
-def _like(p, name, value, as_tensor=False):
-    """A loaded state value in the parameter's dtype and on its device: an Array, or a Tensor for those
-    optimizers that define `step` themselves. Numbers such as the step count stay on the host."""
-    if hasattr(value, "detach") and hasattr(value, "numpy") and not isinstance(value, (Tensor, Array)):
-        value = _from_foreign(value.detach().cpu())
-    if isinstance(value, (Tensor, Array, np.ndarray)):
-        array = Array(value)
-        if name in _HOST_NUMBERS:
-            array = Array._wrap(np.array(array.item(), np.float32))
-        else:
-            wanted = p.dtype if p.dtype.is_floating_point else array.dtype
-            array = Array(array, device=p.device, dtype=wanted).__deepcopy__({})
-        return Tensor._of(array) if as_tensor else array
-    if isinstance(value, dict):
-        return {k: _like(p, k, v, as_tensor) for k, v in value.items()}
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(_like(p, name, v, as_tensor) for v in value)
-    return deepcopy(value)
-
-
-def _from_foreign(value):
-    """Another library's CPU tensor as a NumPy array; NumPy has no bfloat16, so it comes through float32."""
-    try:
-        return value.numpy()
-    except TypeError:
-        return value.float().numpy()
-
-
-def _update_as_real(update, p, g, state, group):
-    """Run an update rule on the real and imaginary parts of a complex parameter, as numbers of their own."""
-    real = p.real.dtype
-    part = p if p.flags.c_contiguous else p.copy()
-    flat = {}
-    for name, value in state.items():
-        pairs = isinstance(value, Array) and value._array.dtype.kind == "c"
-        flat[name] = Array._wrap(value._array.reshape(-1).view(real)) if pairs else value
-    update(part.reshape(-1).view(real), xp_of(p).ascontiguousarray(g).reshape(-1).view(real), flat, group)
-    for name, value in flat.items():
-        if isinstance(value, Array) and value._array.ndim == 1:
-            value = Array._wrap(value._array.view(p.dtype).reshape(p.shape))
-        state[name] = value
-    if part is not p:
-        p[...] = part
-
-
-def zeros_for(state, name, p):
-    """The raw array of a state value, made of zeros like the raw parameter p the first time."""
-    found = state.get(name)
-    if found is None:
-        found = state[name] = Array._wrap(xp_of(p).zeros_like(p))
-    return found._array if isinstance(found, Array) else found._data._array
-
-
-def count_step(state):
-    """Raise state["step"], a 0-d float32 Array as in PyTorch's layout, by one; returns it as an int."""
-    found = state.get("step")
-    n = (0 if found is None else int(found.item() if hasattr(found, "item") else found)) + 1
-    if isinstance(found, Array) and isinstance(found._array, np.ndarray):  # one on a GPU is shared, see together.py
-        found._array[...] = n
-    else:
-        state["step"] = Array._wrap(np.array(n, np.float32))
-    return n
-
-
-def number(x):
-    """A Python number from an option that may be a 0-d tensor (`lr=torch.tensor(0.1)`)."""
-    return x.item() if hasattr(x, "item") else x
-
-
-def check_range(name, value, low=0.0, high=None):
-    """Refuse an option outside [low, high), in PyTorch's words."""
-    if isinstance(value, (Tensor, Array)) and value.numel() != 1:
-        short = {"learning rate": "lr"}.get(name, name.replace("beta parameter at index ", "betas["))
-        raise ValueError(f"Tensor {short}{']' if '[' in short else ''} must be 1-element")
-    v = number(value)
-    if not v >= low or (high is not None and not v < high):
-        raise ValueError(f"Invalid {name}: {value}")
-
-
-def check_flags(optimizer, *, lr=None, betas=(), foreach=None, fused=None, capturable=False, differentiable=False):
-    """The switches of PyTorch's optimizers. `foreach` chooses nothing here: every road gives equal results.
-
-    Raises:
-        NotImplementedError: differentiable=True, which the raw update rules can't be.
-        RuntimeError: fused together with foreach or differentiable.
-        ValueError: a tensor as lr or beta together with foreach=True, unless capturable.
-    """
-    if foreach and not capturable:
-        for name, value in (("lr", lr), *((f"betas[{i}]", b) for i, b in enumerate(betas))):
-            if isinstance(value, (Tensor, Array)):
-                raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
-    if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if differentiable:
-        raise NotImplementedError(
-            f"{optimizer}: differentiable=True is not supported; write the update with tensor operations."
-        )
-    if foreach and fused:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
-CHUNK = 1 << 16  # elements: what one update reads and writes of them fits a second-level cache
-
-
-def cache_chunks(arrays):
-    """Yield flat pieces of equally shaped arrays, small enough to stay in cache through several passes."""
-    first = arrays[0]
-    if first.size <= CHUNK or not all(a.flags.c_contiguous for a in arrays) or xp_of(first) is not numpy_ns:
-        yield arrays
-        return
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, first.size, CHUNK):
-        yield [a[start : start + CHUNK] for a in flat]
-
-
-ADAM = Kernels("Adam", cpu="mytorch.kernels.numba.adam")
-
-
-def adam_kernel(arrays, fused):
-    """The compiled Adam step if it can run on these arrays, else None."""
-    module = ADAM.find(device_type(arrays[0]), fused, (arrays,), {})
-    return None if module is None else module.step

@@ -5,7 +5,9 @@ import math
 import numpy as np
 
 from ..backend import xp_of
-from .optimizer import Optimizer, check_range, number, zeros_for
+from .optimizer import Optimizer
+from .options import Options, number, refuse_unless
+from .state import zeros_for
 
 
 class SparseAdam(Optimizer):
@@ -19,17 +21,16 @@ class SparseAdam(Optimizer):
         RuntimeError: at the step, a dense gradient.
     """
 
+    options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False)
     complex_as_real = False
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
-        check_range("learning rate", lr)
-        if not number(lr) > 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        check_range("beta parameter at index 0", betas[0], 0.0, 1.0)
-        check_range("beta parameter at index 1", betas[1], 0.0, 1.0)
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+    def check_options(self, options):
+        for name, words in (("lr", "learning rate"), ("eps", "epsilon value")):
+            refuse_unless((number(options[name]) != 0.0, f"Invalid {words}: {options[name]}"))
+        return super().check_options(options)
+
+    def _begin(self, params, options):
+        super()._begin(params, options)
         places = [
             [i, j] for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"]) if p.is_complex()
         ]

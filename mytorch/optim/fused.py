@@ -1,27 +1,22 @@
 """All of a group's parameters at once: where they lie on a GPU, one kernel launch takes the place of hundreds.
 
-The kernels are `kernels/triton/multi.py`; what they can't take (half-precision moments, arrays with gaps, no Triton)
-goes the plain road, a parameter at a time.
+The kernels are `kernels/triton/multi.py`; what they can't take (half-precision moments, non-contiguous arrays, no Triton) is
+updated a parameter at a time. An optimizer asks `FusedGroup.of` for the group, and gives it to its rule's `launch`.
 
 What a step needs to know besides its arrays (learning rate, number of the step, whether gradients overflowed) lies in a
 small array in device memory. As a rule it is written anew at each step. With `capturable=True`, within a step that is captured
 into a CUDA graph, and where a GradScaler leaves its verdict on the GPU, it stays: the kernels count the steps
-themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the host.
+themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the CPU.
 """
 
 import numpy as np
 
 from .._array import Array
-from ..backend import ndarray, xp_of
+from ..backend import xp_of
 from ..base import capturing
-from ..kernels.registry import multi_tensor
-from ..tensor import Tensor
-from .optimizer import Optimizer, count_step, number, zeros_for
-
-
-def is_host(raw):
-    """Whether a raw array lies in the CPU's memory."""
-    return isinstance(raw, ndarray)
+from ..kernels import registry
+from .options import number
+from .state import count_step, raw_grad, zeros_for
 
 
 class DeviceState:
@@ -31,22 +26,22 @@ class DeviceState:
         state: the array that the kernels read, see `multi.new_state`. step: an Array over its count of steps.
     """
 
-    def __init__(self, module, xp, lr, step):
-        self.module = module
-        self.state = module.new_state(xp, lr=lr, step=step)
-        self.step = Array._wrap(module.one(self.state, module.STEP).reshape(()))
+    def __init__(self, kernels, xp, lr, step):
+        self.kernels = kernels
+        self.state = kernels.new_state(xp, lr=lr, step=step)
+        self.step = Array._wrap(kernels.one(self.state, kernels.STEP).reshape(()))
         self.lr = lr
         self.guarded = False
 
     def set_lr(self, lr):
         """Write the learning rate, if it changed."""
         if lr != self.lr:
-            self.module.one(self.state, self.module.LR).fill(lr)
+            self.kernels.one(self.state, self.kernels.LR).fill(lr)
             self.lr = lr
 
     def set_found_inf(self, found):
         """Take over a GradScaler's verdict, float32 (1,) in device memory; None is that all is well."""
-        own = self.module.one(self.state, self.module.FOUND_INF)
+        own = self.kernels.one(self.state, self.kernels.FOUND_INF)
         if found is not None:
             own[...] = found
         elif self.guarded:
@@ -59,38 +54,31 @@ class FusedGroup:
     one dtype.
 
     Attributes:
-        module: the kernels. params, raws, grads: what has a gradient, and the raw arrays.
+        kernels: their module. params, raws, grads: what has a gradient, and the raw arrays.
     """
 
-    def __init__(self, optimizer, group, module, params, raws, grads):
-        self.optimizer = optimizer
-        self.group = group
-        self.module = module
-        self.params = params
-        self.raws = raws
-        self.grads = grads
+    def __init__(self, optimizer, group, kernels, params, raws, grads):
+        self.optimizer, self.group, self.kernels = optimizer, group, kernels
+        self.params, self.raws, self.grads = params, raws, grads
         self.xp = xp_of(raws[0])
 
     @classmethod
     def of(cls, optimizer, group):
-        """A group's Together, or None if its parameters must be updated one at a time."""
-        if not group["params"] or is_host(group["params"][0]._data._array):
+        """A group's FusedGroup, or None if its parameters must be updated one at a time."""
+        if not group["params"] or registry.device_type(group["params"][0]._data._array) == "cpu":
             return None
         params = [p for p in group["params"] if p.grad is not None]
-        raws = [p._data._array for p in params]
-        module = multi_tensor(raws, group.get("fused"))
-        if module is None or raws[0].dtype != np.float32:
+        raws, grads = [p._data._array for p in params], [raw_grad(p) for p in params]
+        kernels = registry.multi_tensor(raws, group.get("fused"))
+        if kernels is None or raws[0].dtype != np.float32 or registry.multi_tensor(grads, group.get("fused")) is None:
             return None
-        grads = [(p.grad._data if isinstance(p.grad, Tensor) else p.grad)._array for p in params]
-        if multi_tensor(grads, group.get("fused")) is None or any(
-            g.shape != r.shape for g, r in zip(grads, raws, strict=True)
-        ):
+        if any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
             return None
-        return cls(optimizer, group, module, params, raws, grads)
+        return cls(optimizer, group, kernels, params, raws, grads)
 
     def table(self, members, *columns):
         """The kernels' table of the members' parameters, gradients and further columns."""
-        return self.module.table_of(
+        return self.kernels.table_of(
             self.xp, [self.raws[i] for i in members], [self.grads[i] for i in members], *columns
         )
 
@@ -113,7 +101,7 @@ class FusedGroup:
         """Whether the step's numbers stay in device memory."""
         optimizer = self.optimizer
         return (
-            bool(optimizer._live)
+            bool(optimizer._device_states)
             or self.group.get("capturable")
             or capturing.is_preparing()
             or optimizer._found_inf is not None
@@ -125,21 +113,21 @@ class FusedGroup:
         states = [optimizer.state[p] for p in self.params]
         if not self.stays:
             for step, members in _alike(count_step(state) for state in states):
-                yield self.module.new_state(self.xp, lr=lr, step=step), members
+                yield self.kernels.new_state(self.xp, lr=lr, step=step), members
             return
-        known = [optimizer._live.get(id(state.get("step"))) for state in states]
+        known = [optimizer._device_states.get(id(state.get("step"))) for state in states]
         ages = [
-            float(number(state.get("step", 0))) if live is None else live
-            for live, state in zip(known, states, strict=True)
+            float(number(state.get("step", 0))) if shared is None else shared
+            for shared, state in zip(known, states, strict=True)
         ]
         for age, members in _alike(ages):
-            live = age if isinstance(age, DeviceState) else self._new_live(lr, age)
+            shared = age if isinstance(age, DeviceState) else self._new_device_state(lr, age)
             for i in members:
-                states[i]["step"] = live.step
-            optimizer._live[id(live.step)] = live
-            self._prepare(id(live.step), live, lr)
-            self.module.count(live.state)
-            yield live.state, members
+                states[i]["step"] = shared.step
+            optimizer._device_states[id(shared.step)] = shared
+            self._prepare(id(shared.step), shared, lr)
+            self.kernels.count(shared.state)
+            yield shared.state, members
 
     def by_start(self, name):
         """The same for rules that count no steps, by whether a parameter has the state value `name` (None: as if it had): the
@@ -147,20 +135,20 @@ class FusedGroup:
         optimizer, lr = self.optimizer, number(self.group["lr"])
         for started, members in _alike(name is None or name in optimizer.state[p] for p in self.params):
             if not self.stays:
-                yield self.module.new_state(self.xp, lr=lr, step=1 + started), members
+                yield self.kernels.new_state(self.xp, lr=lr, step=1 + started), members
                 continue
             if not started:
                 self._refuse_first()
             key = (id(self.group), started)
-            if key not in optimizer._live:
+            if key not in optimizer._device_states:
                 for also in (False, True):
-                    optimizer._live[id(self.group), also] = self._new_live(lr, 1 + also)
-            self._prepare(key, optimizer._live[key], lr)
-            yield optimizer._live[key].state, members
+                    optimizer._device_states[id(self.group), also] = self._new_device_state(lr, 1 + also)
+            self._prepare(key, optimizer._device_states[key], lr)
+            yield optimizer._device_states[key].state, members
 
-    def _new_live(self, lr, step):
+    def _new_device_state(self, lr, step):
         self._refuse_first()
-        return DeviceState(self.module, self.xp, lr, step)
+        return DeviceState(self.kernels, self.xp, lr, step)
 
     def _refuse_first(self):
         capturing.refuse(
@@ -168,24 +156,24 @@ class FusedGroup:
             "it makes the optimizer's state; run one before the capture.",
         )
 
-    def _prepare(self, key, live, lr):
-        """Bring a Live up to date, and under capture let it be so before each replay."""
-        live.set_found_inf(self.optimizer._found_inf)
+    def _prepare(self, key, shared, lr):
+        """Bring a DeviceState up to date, and under capture let it be so before each replay."""
+        shared.set_found_inf(self.optimizer._found_inf)
         if not capturing.is_recording():
-            live.set_lr(lr)
+            shared.set_lr(lr)
             return
         optimizer, group, params, raws = self.optimizer, self.group, self.params, self.raws
         fixed = [name for name in optimizer.defaults if name != "lr"]
         values = [group[name] for name in fixed]
 
         def update():
-            if optimizer._live.get(key) is not live:
+            if optimizer._device_states.get(key) is not shared:
                 raise capturing.Stale("the optimizer's state was replaced.")
             if any(p._data._array is not raw for p, raw in zip(params, raws, strict=True)):
                 raise capturing.Stale("a parameter lies in other memory.")
             if [group[name] for name in fixed] != values:
                 raise capturing.Stale("an option of the optimizer was changed.")
-            live.set_lr(number(group["lr"]))
+            shared.set_lr(number(group["lr"]))
             for p in params:
                 p._data._bump()
 
@@ -198,22 +186,3 @@ def _alike(keys):
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)
     return found.items()
-
-
-class FusedOptimizer(Optimizer):
-    """An optimizer that can update a group in one launch: it defines `update_together(together)` besides `update`."""
-
-    takes_found_inf = True
-
-    def update_together(self, together):
-        """Update a group by kernels."""
-        raise NotImplementedError(f"{type(self).__name__} does not define update_together.")
-
-    def update_group(self, group):
-        """Update one group, by one launch or a parameter at a time; not at all if a GradScaler has found an overflow."""
-        together = FusedGroup.of(self, group)
-        if together is not None:
-            self.update_together(together)
-            together.finish()
-        elif self._found_inf is None or not bool(self._found_inf[0] != 0):
-            super().update_group(group)

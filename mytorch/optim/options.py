@@ -1,0 +1,114 @@
+"""What an optimizer's constructor takes, declared once: the options' names, defaults, types and checks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from .._array import Array
+from ..tensor import Tensor
+
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
+Number = float | Tensor  # an option that may be a 0-d tensor
+
+# Types of the options whose default does not tell them; those of the others are bool or float.
+_TYPES = {
+    "lr": Number, "betas": tuple[Number, Number], "foreach": bool | None, "fused": bool | None, "beta1": float | None,
+    "beta2": float | None, "ns_steps": int, "max_iter": int, "max_eval": int | None, "history_size": int,
+    "line_search_fn": str | None, "adjust_lr_fn": str | None,
+}  # fmt: skip
+_TYPE_OF = {bool: bool, tuple: tuple[float, ...]}
+
+
+class Options:
+    """The options of an update rule, in the order of its constructor's arguments after `params`.
+
+    `Options(lr=1e-3).keyword_only(maximize=False)` makes `__init__(self, params, lr=1e-3, *, maximize=False)`.
+    """
+
+    def __init__(self, **defaults: Any):
+        self.positional, self.keywords, self.first = defaults, {}, []
+
+    def keyword_only(self, **defaults: Any) -> "Options":
+        """Declare the options that can be given by name only."""
+        self.keywords = defaults
+        return self
+
+    def saved_as(self, first: str) -> "Options":
+        """Name what comes first in a state dict, where PyTorch's order there is not the constructor's."""
+        self.first = first.split()
+        return self
+
+    def ordered(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values in a state dict's order."""
+        return {name: values[name] for name in dict.fromkeys([*self.first, *values])}
+
+    def constructor(self, cls: type):
+        """The `__init__` of a rule: a real function, made of its source as dataclasses make theirs."""
+        defaults = {**self.positional, **self.keywords}
+        arguments = [f"{name}=defaults[{name!r}]" for name in defaults]
+        arguments[len(self.positional) : len(self.positional)] = ["*"] if self.keywords else []
+        values = ", ".join(f"{name!r}: {name}" for name in defaults)
+        scope = {"defaults": defaults}
+        exec(f"def __init__(self, params, {', '.join(arguments)}):\n    self._begin(params, {{{values}}})", scope)
+        init = scope["__init__"]
+        init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
+        types = {name: _TYPES.get(name) or _TYPE_OF.get(type(value), float) for name, value in defaults.items()}
+        init.__annotations__ = {"params": Params, **types, "return": None}
+        return init
+
+
+def number(x):
+    """A Python number from an option that may be a 0-d tensor (`lr=torch.tensor(0.1)`)."""
+    return x.item() if hasattr(x, "item") else x
+
+
+def check_range(option, value, words=None, high=None):
+    """Refuse an option outside [0, high), in PyTorch's words."""
+    if isinstance(value, (Tensor, Array)) and value.numel() != 1:
+        raise ValueError(f"Tensor {option} must be 1-element")
+    v = number(value)
+    if not v >= 0.0 or (high is not None and not v < high):
+        raise ValueError(f"Invalid {words or f'{option} value'}: {value}")
+
+
+def check_ranges(options):
+    """Refuse values outside the ranges that PyTorch's optimizers share."""
+    for name, words in (("lr", "learning rate"), ("eps", "epsilon value")):
+        if name in options:
+            check_range(name, options[name], words)
+    for name in ("momentum", "weight_decay", "lr_decay", "initial_accumulator_value", "momentum_decay"):
+        check_range(name, options.get(name, 0))
+    for i, beta in enumerate(options.get("betas", ())):
+        check_range(f"betas[{i}]", beta, f"beta parameter at index {i}", high=1.0)
+
+
+def check_flags(optimizer, options):
+    """Refuse switches that exclude each other. `foreach` chooses nothing here: every way gives equal results.
+
+    Raises:
+        NotImplementedError: differentiable=True, which updates of raw arrays can't be.
+        RuntimeError: fused together with foreach or differentiable.
+        ValueError: a tensor as lr or beta together with foreach=True, unless capturable.
+    """
+    foreach, fused = options.get("foreach"), options.get("fused")
+    if foreach and not options.get("capturable"):
+        for name, value in (
+            ("lr", options["lr"]),
+            *((f"betas[{i}]", b) for i, b in enumerate(options.get("betas", ()))),
+        ):
+            if isinstance(value, (Tensor, Array)):
+                raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
+    if options.get("differentiable"):
+        if fused:
+            raise RuntimeError("`fused` does not support `differentiable`")
+        raise NotImplementedError(
+            f"{optimizer}: differentiable=True is not supported; write the update with tensor operations."
+        )
+    if foreach and fused:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def refuse_unless(*conditions):
+    """Raise ValueError with the text of the first (condition, text) that does not hold."""
+    for holds, text in conditions:
+        if not holds:
+            raise ValueError(text)
