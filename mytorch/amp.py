@@ -22,19 +22,6 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _cache_enabled = True
 
-# The records say what is wanted on a GPU. On a CPU PyTorch leaves most ops in the precision that they are given:
-# their sums are accumulated in float32 inside.
-_ON_CPU = {
-    **dict.fromkeys(("convolution", "convolution_input", "einsum", "linear", "matmul", "scaled_dot_product_attention"), "half"),
-    **dict.fromkeys(
-        (
-            "binary_cross_entropy", "cholesky", "cross_entropy", "ctc_loss", "eig", "eigh", "fft", "gru", "inverse",
-            "linalg_solve", "lstm", "lu", "pinv", "prod", "qr", "rnn", "svd", "view_as_complex",
-        ),
-        "float32",
-    ),
-}  # fmt: skip
-
 
 class Policy:
     """What `Mode.autocast` holds: casts the inputs of each op.
@@ -52,7 +39,7 @@ class Policy:
 
     def cast(self, op, inputs, attrs):
         """The inputs in the precision that the op's record asks for, and the attributes."""
-        wanted = _ON_CPU.get(op.name, "promote") if self.device_type == "cpu" else op.autocast
+        wanted = op.autocast_cpu if self.device_type == "cpu" else op.autocast
         if wanted == "half":
             return [self._half(x) for x in inputs], attrs
         if wanted != "float32":

@@ -14,6 +14,7 @@ from .dropout import dropout_mask, materialize
     residuals=("probabilities",),
     autocast="half",
     promoted=("query", "key", "value"),
+    autocast_cpu="half",
 )
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
     """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a Draw, or None."""

@@ -14,7 +14,7 @@ from .elementwise import cast, where
 from .movement import broadcast_tensors, stack
 
 
-@op(dtype="same", view=True, name="view_as_complex", holomorphic=False)
+@op(dtype="same", view=True, name="view_as_complex", holomorphic=False, autocast_cpu="float32")
 def _as_complex(xp, input):
     kind = np.complex128 if input.dtype == np.float64 else np.complex64
     return xp.ascontiguousarray(input).view(kind)[..., 0]

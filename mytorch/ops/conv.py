@@ -79,7 +79,7 @@ def _pieces(xp, n, each):
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-@op(name="convolution", autocast="half")
+@op(name="convolution", autocast="half", autocast_cpu="half")
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
@@ -97,7 +97,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     return result
 
 
-@op(name="convolution_input", autocast="half")
+@op(name="convolution_input", autocast="half", autocast_cpu="half")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """The gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]

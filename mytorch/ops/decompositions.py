@@ -48,7 +48,7 @@ def _diagonal_part(xp, x):
 # -- inverse, solve, determinant ----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="inverse")
+@op(dtype="float", name="inverse", autocast_cpu="float32")
 def _inv(xp, input):
     return xp.linalg.inv(input)
 
@@ -71,7 +71,7 @@ def inverse(input):
         ) from None
 
 
-@op(dtype="float", name="linalg_solve")
+@op(dtype="float", name="linalg_solve", autocast_cpu="float32")
 def _solve(xp, input, other):
     return xp.linalg.solve(input, other)
 
@@ -183,7 +183,7 @@ def logdet(input):
 # -- Cholesky -----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="cholesky", holomorphic=False)
+@op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32")
 def _cholesky(xp, input):
     return xp.linalg.cholesky(input)
 
@@ -234,7 +234,7 @@ def cholesky_inverse(L, upper=False):
 # -- eigenvalues --------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32")
 def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(input, UPLO=UPLO))
 
@@ -252,7 +252,7 @@ def _eigh_grad(g, L, V, xp):
 _eigh.grad(input=_eigh_grad)
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32")
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
     values, vectors = xp.linalg.eig(input)
@@ -277,7 +277,7 @@ _eig.grad(input=_eig_grad)
 # -- singular values ----------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False)
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32")
 def _svd(xp, input):
     return tuple(xp.linalg.svd(input, full_matrices=False))
 
@@ -337,7 +337,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
 
 
-@op(dtype="float", name="pinv", holomorphic=False)
+@op(dtype="float", name="pinv", holomorphic=False, autocast_cpu="float32")
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut` (of the batch's shape, or a number) count as 0."""
     if hermitian:
@@ -367,7 +367,7 @@ _pinv.grad(input=_pinv_grad)
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False)
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, autocast_cpu="float32")
 def _qr(xp, input):
     """The reduced factors of matrices with at least as many rows as columns."""
     return tuple(xp.linalg.qr(input))
@@ -415,7 +415,7 @@ def _matrices(A):
     return A.copy().reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
 
 
-@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False)
+@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False, autocast_cpu="float32")
 def _lu(xp, input):
     """L (with ones on its diagonal) and U of square matrices whose rows need no exchange."""
     A = _matrices(input)

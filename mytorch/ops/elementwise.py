@@ -35,36 +35,34 @@ def named(name, doc):
     return give
 
 
-def unary(name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", **binding):
+def unary(
+    name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", xp_name=None, **binding
+):
     """The record of an op of one input, bound to the API.
 
     Args:
         name, text, example: of the op, and what makes its docstring.
         gradient: the gradient formula of its input; None for none.
         forward: a function of (xp, input), or the name of one of xp's, if it is not the op's own.
-        dtype, autocast: as `op` has them. binding: as `public` has it.
+        dtype, autocast, xp_name: as `op` has them. binding: as `public` has it.
     """
-    function = forward or name
-    if isinstance(function, str):
-
-        def forward(xp, input):
-            return getattr(xp, function)(input)
+    if forward is None or isinstance(forward, str):
+        xp_name = forward or name
+        forward = eval(f"lambda xp, input: xp.{xp_name}(input)")  # quicker than a look-up by getattr
 
     forward.__doc__ = documented(text, name, example)
-    record = op(name=name, dtype=dtype, autocast=autocast)(forward)
+    record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name)(forward)
     return public(**binding)(record if gradient is None else record.grad(input=gradient))
 
 
-def binary(name, text, forward, example=None, *, input=None, other=None, dtype="promote", **binding):
+def binary(name, text, forward, example=None, *, input=None, other=None, dtype="promote", xp_name=None, **binding):
     """The record of an op of two inputs, as `unary`; `input` and `other` are their gradient formulas."""
-    function = forward
-    if isinstance(function, str):
-
-        def forward(xp, input, other):
-            return getattr(xp, function)(input, other)
+    if isinstance(forward, str):
+        xp_name = forward
+        forward = eval(f"lambda xp, input, other: xp.{xp_name}(input, other)")  # quicker than a look-up by getattr
 
     forward.__doc__ = documented(text, name, example)
-    record = op(name=name, dtype=dtype)(forward)
+    record = op(name=name, dtype=dtype, xp_name=xp_name)(forward)
     return public(**binding)(record if input is None else record.grad(input=input, other=other))
 
 
@@ -112,7 +110,8 @@ def zero(g):
 # fmt: off
 _add = binary("add", "input + other.", "add", input=lambda g: g, other=lambda g: g,
               dunder="__add__", reflected=True, inplace=False)
-_sub = binary("sub", "input - other.", _subtract, input=lambda g: g, other=lambda g: -g, dunder="__sub__", inplace=False)
+_sub = binary("sub", "input - other.", _subtract, input=lambda g: g, other=lambda g: -g,
+              xp_name="subtract", dunder="__sub__", inplace=False)
 mul = binary("mul", "input * other, elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
              input=lambda g, other: g * other, other=lambda g, input: g * input,
              names=("multiply",), dunder="__mul__", reflected=True)
@@ -525,7 +524,7 @@ def _test(name, text, result, for_integers=False):
         return xp.full(input.shape, for_integers) if input.dtype.kind in "iub" else getattr(xp, name)(input)
 
     example = f"[1.0, np.inf, np.nan] -> [{result}]"
-    return unary(name, text, example, forward=forward, dtype="promote", inplace=False)
+    return unary(name, text, example, forward=forward, dtype="promote", inplace=False, xp_name=name)
 
 
 eq = _compare("eq", "equal", "==", "False, True, False")

@@ -15,7 +15,7 @@ from .padding import pad
 from .reduction import normalize_dim
 
 
-@op(dtype="same", name="fft", holomorphic=False)
+@op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32")
 def _fft(xp, input, *, dim, inverse, scale):
     """The unscaled transform (the inverse has the other sign), times `scale`."""
     n = input.shape[dim]

@@ -4,6 +4,7 @@ from ..base.errors import kind
 from ..graph.mode import no_grad
 from ..tensor import Tensor
 from .bind import METHODS
+from .reduction import vector_norm
 
 FUNCTIONS = {}
 
@@ -140,10 +141,8 @@ for _function in (_foreach_addcmul, _foreach_addcdiv, _foreach_lerp):
 
 def _foreach_norm(self, ord=2, dtype=None):
     """The vector norm of each tensor, 0-d tensors."""
-    from ..linalg import vector_norm
-
     _lists("_foreach_norm", self)
-    return [vector_norm(x, ord, dtype=dtype) for x in self]
+    return [vector_norm(x if dtype is None else x.to(dtype), ord=float(ord)) for x in self]
 
 
 def _foreach_max(self):

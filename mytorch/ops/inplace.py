@@ -20,6 +20,7 @@ from ..graph.mode import get_mode
 from ..graph.node import Leaf, Node
 from ..tensor import Tensor
 from .core import op, to_dtype
+from .record import RECORDS
 
 
 def check_writable(tensor, name):
@@ -55,7 +56,7 @@ def check_writable(tensor, name):
 
 def in_place(caller, name):
     """The in-place twin of a function whose first argument is the tensor."""
-    into = _INTO.get(caller.op.name if hasattr(caller, "op") else caller.__name__)
+    into = _ufunc_of(caller)
 
     def twin(self, *args, **kwargs):
         check_writable(self, name)
@@ -95,13 +96,11 @@ def _keep_original(self, result):
         node.cells = [pair for pair in node.cells if pair[0] is not cell]
 
 
-# NumPy functions that write their result into x itself, by op: the road of optimizers and no_grad code.
-_INTO = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative, "exp": np.exp,
-    "log": np.log, "sqrt": np.sqrt, "square": np.square, "reciprocal": np.reciprocal, "abs": np.absolute,
-    "maximum": np.maximum, "minimum": np.minimum, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor,
-    "ceil": np.ceil,
-}  # fmt: skip
+def _ufunc_of(caller):
+    """NumPy's function that writes the result of an op into its first input itself; None if there is none."""
+    record = getattr(caller, "op", None) or RECORDS.get(caller.__name__)
+    function = getattr(np, record.xp_name, None) if record is not None and record.xp_name is not None else None
+    return function if isinstance(function, np.ufunc) and function.nout == 1 else None
 
 
 def _nothing_to_record(self, args):

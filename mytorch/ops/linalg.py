@@ -14,7 +14,7 @@ def _swap(xp, x):
     return xp.swapaxes(x, -1, -2)
 
 
-@op(name="matmul", autocast="half")
+@op(name="matmul", xp_name="matmul", autocast="half", autocast_cpu="half")
 def _matmul(xp, input, other):
     return xp.matmul(input, other)
 
@@ -141,7 +141,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 # -- the linear layer ------------------------------------------------------------------------------------------
 
 
-@op(name="linear", autocast="half")
+@op(name="linear", autocast="half", autocast_cpu="half")
 def _linear(xp, input, weight, bias=None):
     rows = input if input.ndim == 2 else _rows(xp, input)
     out = xp.matmul(rows, weight.T)
@@ -172,7 +172,7 @@ _linear.fuse(cuda="mytorch.kernels.linear")
 # -- sums of products --------------------------------------------------------------------------------------------
 
 
-@op(name="einsum", autocast="half")
+@op(name="einsum", autocast="half", autocast_cpu="half")
 def _einsum(xp, *operands, spec):
     return xp.astype(xp.asarray(xp.einsum(spec, *operands)), operands[0].dtype)
 

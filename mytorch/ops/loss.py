@@ -17,7 +17,7 @@ from .precision import in_precision
 from .raw import on_device_of, raw_of, to_cpu
 
 
-@op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32")
+@op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32", autocast_cpu="float32")
 def _cross_entropy(
     xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):

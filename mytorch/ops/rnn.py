@@ -39,6 +39,7 @@ def _rest(xp, x, rows):
     differentiable=3,
     residuals=("gates", "cells", "hiddens"),
     autocast="half",
+    autocast_cpu="float32",
 )
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """One direction of one LSTM layer.
@@ -94,7 +95,14 @@ def _lstm_vjp(g, x, weight, projection, shapes, gates, cells, hiddens, sizes, re
 lstm_layer.vjp(_lstm_vjp)
 
 
-@op(name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="half")
+@op(
+    name="gru",
+    outputs=("out", "h_n"),
+    differentiable=2,
+    residuals=("gates", "hiddens"),
+    autocast="half",
+    autocast_cpu="float32",
+)
 def gru_layer(xp, x, h, weight, bias, *, sizes, reverse=False):
     """One direction of one GRU layer: x (T, N, 3H) from the input, h (N, H), weight (3H, H), bias (3H,).
 
@@ -141,7 +149,14 @@ def _gru_vjp(g, weight, shapes, gates, hiddens, sizes, reverse, xp):
 gru_layer.vjp(_gru_vjp)
 
 
-@op(name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="half")
+@op(
+    name="rnn",
+    outputs=("out", "h_n"),
+    differentiable=2,
+    residuals=("outs", "hiddens"),
+    autocast="half",
+    autocast_cpu="float32",
+)
 def rnn_layer(xp, x, h, weight, *, sizes, reverse=False, relu=False):
     """One direction of one plain recurrent layer: h = tanh(x[t] + h weightᵀ), or relu."""
     outs, hiddens = {}, {}

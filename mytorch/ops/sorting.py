@@ -28,7 +28,7 @@ _pairs = {
 }
 
 
-@op(dtype="same", name="prod", autocast="float32")
+@op(dtype="same", name="prod", autocast="float32", autocast_cpu="float32")
 def _prod(xp, input, *, dim=None, keepdim=False):
     return xp.asarray(xp.prod(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)).astype(input.dtype, copy=False)
 

@@ -14,9 +14,10 @@ from ..graph import engine
 from ..graph.mode import enable_grad
 from ..graph.node import Port
 from ..tensor import Tensor
-from . import activation, creation, elementwise, indexing, linalg, movement, reduction
 from . import complex as complex_
+from . import creation, elementwise, indexing, movement, reduction
 from .core import op
+from .record import RECORDS
 
 
 def _tensor(x):
@@ -141,25 +142,13 @@ class TensorNamespace:
         """The maximum as a constant: it shifts exponents, and the shift cancels in the derivative."""
         return reduction.amax(x.detach(), () if axis is None else axis, keepdims)
 
-    def floor(self, x):
-        return elementwise.floor.caller(x)
 
-    def trunc(self, x):
-        return elementwise.trunc.caller(x)
-
-
-_names = {
-    "add": elementwise._add.caller, "subtract": elementwise._sub.caller, "multiply": elementwise.mul.caller,
-    "true_divide": elementwise._div.caller, "exp": elementwise.exp.caller, "log": elementwise.log.caller,
-    "sqrt": elementwise.sqrt.caller, "sin": elementwise.sin.caller, "cos": elementwise.cos.caller,
-    "abs": elementwise.abs.caller, "absolute": elementwise.abs.caller,
-    "erf": elementwise.erf.caller, "square": elementwise.square.caller, "maximum": elementwise.maximum.caller,
-    "minimum": elementwise.minimum.caller, "isfinite": elementwise.isfinite.caller,
-    "reciprocal": elementwise.reciprocal.caller, "tanh": activation._tanh.caller, "matmul": linalg._matmul.caller,
-    "sum": _axis(reduction.sum), "mean": _axis(reduction.mean), "cumsum": lambda x, axis: reduction.cumsum(x, axis),
-}  # fmt: skip
-for _name, _function in _names.items():
-    setattr(TensorNamespace, _name, staticmethod(_function))
+_functions = {r.xp_name: r.caller for r in RECORDS.values() if r.xp_name is not None}
+_functions.update(abs=elementwise.abs.caller, sum=_axis(reduction.sum), mean=_axis(reduction.mean))
+_functions["cumsum"] = lambda x, axis: reduction.cumsum(x, axis)
+for _name, _function in _functions.items():
+    if _name not in vars(TensorNamespace):
+        setattr(TensorNamespace, _name, staticmethod(_function))
 
 _by_namespace = {}
 

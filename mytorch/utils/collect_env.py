@@ -17,8 +17,8 @@ def get_env_info():
     """A SystemEnv: versions and machine, as strings."""
     import numpy
 
-    from .. import __version__, cuda
     from ..kernels import threads
+    from ..version import __version__, cuda
 
     installed = []
     for name in _PACKAGES:
