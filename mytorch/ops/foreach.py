@@ -1,18 +1,15 @@
 """The `_foreach_` functions that hand-written optimizers use: one operation over lists of tensors."""
 
+import inspect
+
 from ..base.errors import kind
 from ..graph.mode import no_grad
 from ..tensor import Tensor
 from .bind import METHODS
+from .record import RECORDS
 from .reduction import vector_norm
 
 FUNCTIONS = {}
-
-_UNARY = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
-    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-).split()
-_BINARY = "add sub mul div maximum minimum pow".split()
 
 
 def _lists(name, *lists):
@@ -55,7 +52,7 @@ def _in_place(name, function):
 
     def twin(self, *args, **kwargs):
         _lists(f"_foreach_{name}_", self)
-        if method is not None and name in _UNARY:
+        if method is not None and not args:
             for x in self:
                 method(x)
             return None
@@ -98,10 +95,13 @@ def _binary(name):
     _in_place(name, foreach)
 
 
-for _name in _UNARY:
-    _unary(_name)
-for _name in _BINARY:
-    _binary(_name)
+for _name, _record in RECORDS.items():  # every differentiable op of one tensor, or of two, that has an in-place method
+    if f"{_name}_" in METHODS and _record.is_differentiable and not (_record.view or _record.outputs):
+        if _record.inputs == ("input",) and inspect.Parameter.empty not in _record.defaults.values():
+            _unary(_name)
+        elif _record.inputs == ("input", "other"):
+            _binary(_name)
+_unary("frac")
 _put("clamp_min", lambda self, other: FUNCTIONS["_foreach_maximum"](self, other), "Each tensor, at least `other`.")
 _put("clamp_max", lambda self, other: FUNCTIONS["_foreach_minimum"](self, other), "Each tensor, at most `other`.")
 _in_place("clamp_min", FUNCTIONS["_foreach_clamp_min"])
