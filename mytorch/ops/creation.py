@@ -16,6 +16,7 @@ from ..backend import (
     device,
     is_pinned,
     is_raw,
+    memory_owner,
     ndarray,
     numpy_ns,
     on,
@@ -23,7 +24,6 @@ from ..backend import (
     pinned,
     to_device,
 )
-from ..backend import memory_owner as _owner
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
@@ -595,7 +595,7 @@ def stride(self, dim=None):
 def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
     raw = raw_of(self)
-    owner = _owner(raw)
+    owner = memory_owner(raw)
     start = address(owner) if is_raw(owner) else owner.ptr
     return (address(raw) - start) // raw.itemsize if start else 0
 

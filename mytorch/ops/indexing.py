@@ -35,26 +35,24 @@ def raw_index(tensor, index):
     items = index if type(index) is tuple or _is_tuple_in_disguise(index) else (index,)
     out, basic = [], True
     ellipsis = False
-    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    raw = raw_of(tensor)
     for item in items:
-        kind_ = type(item)
         if item is Ellipsis:
-            if not ellipsis:
-                out.append(item)
+            out += [] if ellipsis else [item]
             ellipsis = True
             continue
-        if kind_ is int or item is None:
+        if type(item) is int or item is None:
             out.append(item)
             continue
-        if kind_ is slice:
+        if type(item) is slice:
             out.append(_plain_slice(item))
+            continue
+        if isinstance(item, np.integer):
+            out.append(int(item))
             continue
         if isinstance(item, (bool, np.bool_)):
             basic = False
             out.append(np.asarray(item))
-            continue
-        if isinstance(item, np.integer):
-            out.append(int(item))
             continue
         if isinstance(item, (list, tuple)) and not _has_tensors(item):
             item = np.asarray(item)
@@ -84,6 +82,13 @@ def raw_index(tensor, index):
         out.append(array if xp is numpy_ns and isinstance(array, ndarray) else xp.asarray(array))
     _check_bounds(raw.shape, out)
     return tuple(out), basic
+
+
+def _dims_of(item):
+    """How many axes one item of an index reads: a mask as many as it has, None and `...` none."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if is_raw(item) and item.dtype.kind == "b" else 1
 
 
 def _is_tuple_in_disguise(index):
@@ -119,17 +124,14 @@ def _all_scalars(items):
 
 def _check_bounds(shape, items):
     """Refuse too many indices and integers that are out of range, in PyTorch's words."""
-    used = sum(i.ndim if is_raw(i) and i.dtype.kind == "b" else 1 for i in items if i is not None and i is not Ellipsis)
+    used = sum(map(_dims_of, items))
     if used > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     axis = 0
     for item in items:
-        if item is Ellipsis:
-            axis += len(shape) - used
-        elif item is not None:
-            if type(item) is int and not -shape[axis] <= item < shape[axis]:
-                raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
-            axis += item.ndim if is_raw(item) and item.dtype.kind == "b" else 1
+        if type(item) is int and not -shape[axis] <= item < shape[axis]:
+            raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
+        axis += len(shape) - used if item is Ellipsis else _dims_of(item)
 
 
 @op(dtype="same", view=True, name="index")
@@ -189,13 +191,13 @@ def _split_index(items, dims):
     places = [i for i, item in enumerate(items) if type(item) is int or is_raw(item)]
     if places[-1] - places[0] + 1 == len(places) or not any(type(items[i]) is int for i in places):
         return None
-    used = sum(i.ndim if is_raw(i) and i.dtype.kind == "b" else 1 for i in items if i is not None and i is not Ellipsis)
+    used = sum(map(_dims_of, items))
     first, then = [], []
     for item in items:
         if type(item) is int:
             first.append(item)
         elif is_raw(item):
-            first += [slice(None)] * (item.ndim if item.dtype.kind == "b" else 1)
+            first += [slice(None)] * _dims_of(item)
             then.append(item)
         else:
             first.append(item)
@@ -253,7 +255,7 @@ def setitem(self, index, value):
     raw = array._array
     source = value
     if isinstance(value, (Tensor, Array)):
-        value = value._data._array if isinstance(value, Tensor) else value._array
+        value = raw_of(value)
         if value.ndim > 1 and value.shape[0] == 1:
             value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
         if value.dtype.kind == "c" and raw.dtype.kind != "c":
@@ -332,6 +334,10 @@ def gather(input, dim, index, *, sparse_grad=False):
     Raises:
         RuntimeError: index has another number of axes, or is larger than input outside `dim`.
         IndexError: an index is out of range.
+
+    Example:
+        >>> mytorch.gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0, 0], [1, 0]])).tolist()
+        [[1, 1], [4, 3]]
     """
     d = normalize_dim(dim, input.ndim)
     raw = index_raw(index, "gather")
@@ -351,7 +357,12 @@ def gather(input, dim, index, *, sparse_grad=False):
 
 @public(inplace=False)
 def index_select(input, dim, index):
-    """The slices of input along `dim` at the positions in `index`, a 1-d tensor."""
+    """The slices of input along `dim` at the positions in `index`, a 1-d tensor.
+
+    Example:
+        >>> mytorch.index_select(tensor([[1, 2], [3, 4]]), 1, tensor([1, 1])).tolist()
+        [[2, 2], [4, 4]]
+    """
     d = normalize_dim(dim, input.ndim)
     raw = index_raw(index, "index_select").reshape(-1)
     if input.ndim == 0:
@@ -370,6 +381,11 @@ def masked_fill(input, mask, value):
 
     Raises:
         RuntimeError: the mask is not bool, or value has dimensions.
+
+    Example:
+        >>> x = tensor([1.0, -2.0])
+        >>> x.masked_fill(x < 0, 0.0).tolist()
+        [1.0, 0.0]
     """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
@@ -387,18 +403,27 @@ def masked_fill(input, mask, value):
 
 @public(inplace=False)
 def masked_select(input, mask):
-    """The elements where the mask is True, as a 1-d tensor."""
+    """The elements where the mask is True, as a 1-d tensor.
+
+    Example:
+        >>> mytorch.masked_select(tensor([1, 2, 3]), tensor([True, False, True])).tolist()
+        [1, 3]
+    """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    return input.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))[
-        mask.expand(*np.broadcast_shapes(tuple(input.shape), tuple(mask.shape)))
-    ]
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    return input.expand(*shape)[mask.expand(*shape)]
 
 
 @public(inplace=False)
 @on_input_device
 def nonzero(input, *, out=None, as_tuple=False):
-    """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis."""
+    """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis.
+
+    Example:
+        >>> mytorch.nonzero(tensor([[0, 5], [6, 0]])).tolist()
+        [[0, 1], [1, 0]]
+    """
     if out is not None:
         return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero")
     raw = raw_of(input)
@@ -421,13 +446,23 @@ _triangle.grad(input=lambda g, diagonal, lower, xp: xp.call(_triangle, g, diagon
 
 @public()
 def tril(input, diagonal=0):
-    """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere."""
+    """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere.
+
+    Example:
+        >>> mytorch.tril(mytorch.ones(2, 3)).tolist()
+        [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    """
     return _triangle(_matrix(input, "tril"), diagonal=int(diagonal), lower=True)
 
 
 @public()
 def triu(input, diagonal=0):
-    """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere."""
+    """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere.
+
+    Example:
+        >>> mytorch.triu(mytorch.ones(2, 3), diagonal=1).tolist()
+        [[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+    """
     return _triangle(_matrix(input, "triu"), diagonal=int(diagonal), lower=False)
 
 
@@ -469,6 +504,11 @@ def sort(input, dim=-1, descending=False, stable=False):
     """The elements in order along an axis, and where they were: a named tuple (values, indices).
 
     The order is stable whether asked for or not.
+
+    Example:
+        >>> values, indices = mytorch.sort(tensor([3, 1, 2]))
+        >>> values.tolist(), indices.tolist()
+        ([1, 2, 3], [1, 2, 0])
     """
     return return_types["sort"](
         *_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending), stable=stable)
@@ -477,7 +517,12 @@ def sort(input, dim=-1, descending=False, stable=False):
 
 @public(inplace=False)
 def argsort(input, dim=-1, descending=False, stable=False):
-    """The positions that sort the elements along an axis."""
+    """The positions that sort the elements along an axis.
+
+    Example:
+        >>> mytorch.argsort(tensor([3, 1, 2]), descending=True).tolist()
+        [0, 2, 1]
+    """
     return sort(input, dim, descending, stable).indices
 
 
@@ -506,6 +551,10 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
 
     Raises:
         RuntimeError: the axis has fewer than k elements.
+
+    Example:
+        >>> mytorch.topk(tensor([3, 1, 2]), 2).values.tolist()
+        [3, 2]
     """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d] if input.ndim else 1

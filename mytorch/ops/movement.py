@@ -3,13 +3,16 @@
 import math
 import operator
 
+import numpy as np
+
 from .._array import Array, Size
-from ..backend import address, is_raw
-from ..backend import memory_owner as _owner
+from ..backend import address, is_raw, memory_owner
+from ..base import dtypes
 from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import op
+from .raw import raw_of
 from .reduction import normalize_dim, normalize_dims
 
 
@@ -59,7 +62,12 @@ def infer_shape(input, shape, name):
 
 @public(inplace=False)
 def reshape(input, *shape, **named):
-    """The same elements in the same order in another shape; a view where the strides allow it."""
+    """The same elements in the same order in another shape; a view where the strides allow it.
+
+    Example:
+        >>> mytorch.arange(6).reshape(2, -1).tolist()
+        [[0, 1, 2], [3, 4, 5]]
+    """
     return _reshape(input, shape=infer_shape(input, as_shape(named.get("shape", shape)), "reshape"))
 
 
@@ -69,16 +77,19 @@ def view(input, *shape, **named):
 
     Raises:
         RuntimeError: the strides don't allow it; `reshape` copies then.
-    """
-    from ..base import dtypes
 
+    Example:
+        >>> x = mytorch.zeros(4)
+        >>> x.view(2, 2)[0, 1] = 1  # the same memory
+        >>> x.tolist()
+        [0.0, 1.0, 0.0, 0.0]
+    """
     if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
         return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
     wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
     out = _reshape(input, shape=wanted)
-    raw = input._array if isinstance(input, Array) else input._data._array
-    made = out._array if isinstance(out, Array) else out._data._array
-    if raw.size and (made.base is not raw.base if raw.base is not None else made.base is not raw):
+    raw = raw_of(input)
+    if raw.size and raw_of(out).base is not (raw if raw.base is None else raw.base):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."
@@ -125,6 +136,10 @@ def permute(input, *dims, **named):
 
     Raises:
         RuntimeError: dims does not name every axis once.
+
+    Example:
+        >>> mytorch.zeros(2, 3, 4).permute(2, 0, 1).shape
+        mytorch.Size([4, 2, 3])
     """
     order = as_shape(named.get("dims", dims))
     found = tuple(normalize_dim(d, input.ndim) for d in order)
@@ -140,7 +155,12 @@ def permute(input, *dims, **named):
 
 @public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
 def transpose(input, dim0, dim1):
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Example:
+        >>> mytorch.transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
+        [[1, 3], [2, 4]]
+    """
     a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
     order = list(range(input.ndim))
     if order:
@@ -154,6 +174,10 @@ def t(input):
 
     Raises:
         RuntimeError: more than two axes.
+
+    Example:
+        >>> mytorch.zeros(2, 3).t().shape
+        mytorch.Size([3, 2])
     """
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
@@ -162,12 +186,16 @@ def t(input):
 
 @public(names=("moveaxis",), inplace=False)
 def movedim(input, source, destination):
-    """Axes moved from the places `source` to the places `destination`."""
-    sources = [normalize_dim(d, input.ndim) for d in (source if isinstance(source, (tuple, list)) else (source,))]
-    targets = [
-        normalize_dim(d, input.ndim)
-        for d in (destination if isinstance(destination, (tuple, list)) else (destination,))
-    ]
+    """Axes moved from the places `source` to the places `destination`.
+
+    Example:
+        >>> mytorch.movedim(mytorch.zeros(2, 3, 4), 0, -1).shape
+        mytorch.Size([3, 4, 2])
+    """
+    sources, targets = (
+        [normalize_dim(d, input.ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
+        for dims in (source, destination)
+    )
     if len(sources) != len(targets):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})"
@@ -190,6 +218,10 @@ def flatten(input, start_dim=0, end_dim=-1):
 
     Raises:
         RuntimeError: start_dim comes after end_dim.
+
+    Example:
+        >>> mytorch.zeros(2, 3, 4).flatten(start_dim=1).shape
+        mytorch.Size([2, 12])
     """
     shape = tuple(input.shape) or (1,)
     first, last = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
@@ -202,7 +234,12 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 @public(inplace=False)
 def unflatten(input, dim, sizes):
-    """The axis `dim` split into several of the given sizes, one of which may be -1."""
+    """The axis `dim` split into several of the given sizes, one of which may be -1.
+
+    Example:
+        >>> mytorch.zeros(2, 12).unflatten(1, (3, -1)).shape
+        mytorch.Size([2, 3, 4])
+    """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     sizes = tuple(sizes)
@@ -218,7 +255,12 @@ def unflatten(input, dim, sizes):
 
 @public(spellings={"axis": "dim"})
 def squeeze(input, dim=None):
-    """Without the axes of length 1: all of them, or those of `dim` that have it."""
+    """Without the axes of length 1: all of them, or those of `dim` that have it.
+
+    Example:
+        >>> mytorch.zeros(1, 2, 1).squeeze().shape, mytorch.zeros(1, 2, 1).squeeze(0).shape
+        (mytorch.Size([2]), mytorch.Size([2, 1]))
+    """
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
     shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or (dims is not None and i not in dims))
     return _reshape(input, shape=shape)
@@ -226,7 +268,12 @@ def squeeze(input, dim=None):
 
 @public()
 def unsqueeze(input, dim):
-    """With a new axis of length 1 at `dim`."""
+    """With a new axis of length 1 at `dim`.
+
+    Example:
+        >>> mytorch.zeros(2, 3).unsqueeze(1).shape
+        mytorch.Size([2, 1, 3])
+    """
     d = normalize_dim(dim, input.ndim + 1)
     return _reshape(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
 
@@ -245,6 +292,10 @@ def expand(input, *sizes, **named):
 
     Raises:
         RuntimeError: an axis of another length would have to change.
+
+    Example:
+        >>> tensor([[1], [2]]).expand(-1, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
     """
     sizes = as_shape(named.get("size", sizes))
     lead = len(sizes) - input.ndim
@@ -275,15 +326,18 @@ def expand_as(input, other):
 
 @public(inplace=False)
 def broadcast_to(input, size):
-    """input expanded to `size`."""
+    """input expanded to `size`.
+
+    Example:
+        >>> mytorch.broadcast_to(tensor([1, 2]), (2, 2)).tolist()
+        [[1, 2], [1, 2]]
+    """
     return expand(input, *size)
 
 
 @public(inplace=False, method=False)
 def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
-    import numpy as np
-
     try:
         shape = np.broadcast_shapes(*[tuple(t.shape) for t in tensors])
     except ValueError:
@@ -293,9 +347,14 @@ def broadcast_tensors(*tensors):
 
 @public(inplace=False)
 def contiguous(input, memory_format=None):
-    """input with its elements in row-major order: itself if they are, else a copy."""
-    raw = input._array if isinstance(input, Array) else input._data._array
-    return input if raw.flags.c_contiguous else clone(input)
+    """input with its elements in row-major order: itself if they are, else a copy.
+
+    Example:
+        >>> x = mytorch.zeros(2, 3).t()
+        >>> x.is_contiguous(), x.contiguous().is_contiguous()
+        (False, True)
+    """
+    return input if raw_of(input).flags.c_contiguous else clone(input)
 
 
 @op(dtype="same", name="clone")
@@ -308,7 +367,14 @@ _clone.grad(input=lambda g: g)
 
 @public(inplace=False)
 def clone(input, *, memory_format=None):
-    """A copy, through which gradients flow."""
+    """A copy, through which gradients flow.
+
+    Example:
+        >>> x = tensor([1.0], requires_grad=True)
+        >>> (2 * x.clone()).backward()
+        >>> x.grad.tolist()
+        [2.0]
+    """
     return _clone.caller(input)
 
 
@@ -325,8 +391,7 @@ def _cat_vjp(g, shapes, dim, needs, xp):
     for i, shape in enumerate(shapes):
         n = shape[dim]
         wanted = i < len(needs) and needs[i]  # `needs` ends at the last input that has an edge
-        index = (slice(None),) * dim + (slice(start, start + n),)
-        grads.append(g[index] if wanted else None)
+        grads.append(g[(slice(None),) * dim + (slice(start, start + n),)] if wanted else None)
         start += n
     return grads
 
@@ -341,6 +406,10 @@ def cat(tensors, dim=0, *, axis=None):
     Raises:
         RuntimeError: no tensors, or sizes that don't agree.
         TypeError: not a sequence of tensors.
+
+    Example:
+        >>> mytorch.cat([tensor([[1], [2]]), tensor([[3], [4]])], dim=1).tolist()
+        [[1, 3], [2, 4]]
     """
     if isinstance(tensors, (Tensor, Array)) or not hasattr(tensors, "__iter__"):
         raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not a single one.")
@@ -383,6 +452,10 @@ def stack(tensors, dim=0, *, axis=None):
 
     Raises:
         RuntimeError: no tensors, or shapes that differ.
+
+    Example:
+        >>> mytorch.stack([tensor([1, 2]), tensor([3, 4])]).tolist()
+        [[1, 2], [3, 4]]
     """
     tensors = list(tensors)
     if not tensors:
@@ -413,10 +486,10 @@ def _rejoined(xp, parts, dim):
     """The parts one after the other along an axis; no copy where a formula wrote them into one array already."""
     first = parts[0]
     if is_raw(first) and len(parts) > 1 and first.size:
-        owner, strides, at, length = _owner(first), first.strides, address(first), 0
+        owner, strides, at, length = memory_owner(first), first.strides, address(first), 0
         for part in parts:
             if (
-                _owner(part) is not owner
+                memory_owner(part) is not owner
                 or part.strides != strides
                 or part.dtype != first.dtype
                 or address(part) != at + length * strides[dim]
@@ -434,20 +507,21 @@ _split.grad(input=lambda g, dim, xp: _rejoined(xp, g, dim))
 
 @public(inplace=False)
 def split(tensor, split_size_or_sections=None, dim=0, **named):
-    """Pieces along an axis, as views: of one size (the last may be smaller), or of the sizes in a list.
+    """Chunks along an axis, as views: of one size (the last may be smaller), or of the sizes in a list.
 
     Raises:
         RuntimeError: the sizes don't add up to the axis.
+
+    Example:
+        >>> [x.tolist() for x in mytorch.arange(5).split(2)]
+        [[0, 1], [2, 3], [4]]
     """
     sections = named.get("split_size", split_size_or_sections)
     d = normalize_dim(dim, tensor.ndim)
     n = tensor.shape[d]
     if isinstance(sections, (list, tuple)):
         sizes = tuple(int(s) for s in sections)
-        total = 0
-        for s in sizes:
-            total += s
-        if total != n or any(s < 0 for s in sizes):
+        if sum(sizes) != n or any(s < 0 for s in sizes):
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
                 f"split_sizes={list(sizes)}"
@@ -456,21 +530,20 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
         size = int(sections)
         if size < 0 or (size == 0 and n):
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
-        sizes = tuple(min_(size, n - start) for start in range(0, n, size)) if n else (0,)
+        sizes = tuple(min(size, n - start) for start in range(0, n, size)) if n else (0,)
     return _split(tensor, sizes=sizes, dim=d)
-
-
-def min_(a, b):
-    """Python's min for two ints."""
-    return a if a < b else b
 
 
 @public(inplace=False)
 def chunk(input, chunks, dim=0):
-    """At most `chunks` pieces of equal size along an axis (the last may be smaller), as views.
+    """At most `chunks` chunks of equal size along an axis (the last may be smaller), as views.
 
     Raises:
         RuntimeError: chunks is not positive.
+
+    Example:
+        >>> [x.tolist() for x in mytorch.arange(5).chunk(2)]
+        [[0, 1, 2], [3, 4]]
     """
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
@@ -491,7 +564,12 @@ _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))
 
 @public(inplace=False)
 def unbind(input, dim=0):
-    """The slices along an axis, without it, as views."""
+    """The slices along an axis, without it, as views.
+
+    Example:
+        >>> [x.tolist() for x in tensor([[1, 2], [3, 4]]).unbind()]
+        [[1, 2], [3, 4]]
+    """
     if input.ndim == 0:
         raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
     return _unbind(input, dim=normalize_dim(dim, input.ndim))
@@ -520,6 +598,10 @@ def repeat(input, *repeats, **named):
 
     Raises:
         RuntimeError: fewer numbers than axes.
+
+    Example:
+        >>> tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     times = as_shape(named.get("repeats", repeats))
     if len(times) < input.ndim:
@@ -532,7 +614,12 @@ def repeat(input, *repeats, **named):
 
 @public(inplace=False)
 def tile(input, *dims, **named):
-    """As repeat, with missing leading numbers taken as 1."""
+    """As repeat, with missing leading numbers taken as 1.
+
+    Example:
+        >>> mytorch.tile(tensor([[1, 2]]), (2,)).tolist()
+        [[1, 2, 1, 2]]
+    """
     times = as_shape(named.get("dims", dims))
     return _repeat(input, repeats=(1,) * (input.ndim - len(times)) + times)
 
@@ -547,5 +634,10 @@ _flip.grad(input=lambda g, dims, xp: xp.call(_flip, g, dims=dims))
 
 @public(inplace=False)
 def flip(input, *dims, **named):
-    """The order of the elements reversed along the given axes (a copy)."""
+    """The order of the elements reversed along the given axes (a copy).
+
+    Example:
+        >>> mytorch.flip(tensor([[1, 2], [3, 4]]), (1,)).tolist()
+        [[2, 1], [4, 3]]
+    """
     return _flip(input, dims=tuple(normalize_dim(d, input.ndim) for d in as_shape(named.get("dims", dims))))

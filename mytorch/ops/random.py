@@ -10,11 +10,13 @@ A generator's state is these three numbers.
 """
 
 import math
+import secrets
+import struct
 
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import CPU, as_device, assign, device_count, on, philox, to_device
+from ..backend import CPU, as_device, assign, device_count, on, philox
 from ..base import capturing, dtypes
 from ..kernels.registry import RANDOM
 from ..tensor import Tensor
@@ -22,10 +24,12 @@ from .bind import public
 from .creation import finish, like, size_and_pin
 from .inplace import check_writable
 from .movement import as_shape
-from .raw import raw_of
+from .raw import raw_of, to_cpu
 
 _TWO24 = np.float32(1 / (1 << 24))
 _TWO53 = 1 / (1 << 53)
+_CPU_STATE = struct.Struct("<Qqd")  # seed, position, the second of a pair of normals; then the twister's 624 words
+_GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
 
 
 class Generator:
@@ -50,6 +54,11 @@ class Generator:
         self._offset = self._draws = 0
         if self._bits is not None or self.device.type != "cpu":
             self.go_to(self.position)
+
+    @property
+    def xp(self):
+        """The array namespace of its device."""
+        return on(self.device)[0]
 
     @property
     def position(self):
@@ -122,8 +131,6 @@ class Generator:
 
     def seed(self):
         """Start again from a seed of the operating system's, and return it."""
-        import secrets
-
         fresh = secrets.randbits(53)
         self.manual_seed(fresh)
         return fresh
@@ -135,13 +142,12 @@ class Generator:
     def get_state(self):
         """The state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            offset = int(to_device(self._bits, CPU)[1])  # a captured graph may have raised it
-            raw = np.array([self._seed], np.uint64).tobytes() + np.array([offset, self._draws], np.int64).tobytes()
-            return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
-        _, key, position, _, _ = self._source.get_state()
-        spare = math.nan if self._spare is None else self._spare
-        head = np.array([self._seed], np.uint64).tobytes() + np.array([position], np.int64).tobytes()
-        raw = head + np.array([spare], np.float64).tobytes() + key.astype(np.uint32).tobytes()
+            offset = int(to_cpu(self._bits)[1])  # a captured graph may have raised it
+            raw = _GPU_STATE.pack(self._seed, offset, self._draws)
+        else:
+            _, key, position, _, _ = self._source.get_state()
+            spare = math.nan if self._spare is None else self._spare
+            raw = _CPU_STATE.pack(self._seed, position, spare) + key.astype(np.uint32).tobytes()
         return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
 
     def set_state(self, state):
@@ -151,30 +157,22 @@ class Generator:
             RuntimeError: it is not such a state.
         """
         raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
-        if self.device.type != "cpu":
-            if len(raw) != 24:
-                raise RuntimeError(
-                    f"set_state: expected the 24 bytes of a GPU's Generator.get_state(), got {len(raw)}."
-                )
+        cpu = self.device.type == "cpu"
+        size, name = (24 + 4 * 624, "Generator") if cpu else (24, "a GPU's Generator")
+        if len(raw) != size:
+            raise RuntimeError(f"set_state: expected the {size} bytes of {name}.get_state(), got {len(raw)}.")
+        if not cpu:
             self._written = None
-            offset, draws = np.frombuffer(raw[8:], np.int64).tolist()
-            self.go_to((int(np.frombuffer(raw[:8], np.uint64)[0]), offset, draws))
+            self.go_to(_GPU_STATE.unpack(raw))
             return self
-        if len(raw) != 24 + 4 * 624:
-            raise RuntimeError(
-                f"set_state: expected the {24 + 4 * 624} bytes of Generator.get_state(), got {len(raw)}."
-            )
-        self._seed = int(np.frombuffer(raw[:8], np.uint64)[0])
-        position = int(np.frombuffer(raw[8:16], np.int64)[0])
-        spare = float(np.frombuffer(raw[16:24], np.float64)[0])
+        self._seed, position, spare = _CPU_STATE.unpack(raw[:24])
         self._spare = None if math.isnan(spare) else spare
         self._source.set_state(("MT19937", np.frombuffer(raw[24:], np.uint32), position, 0, 0.0))
         return self
 
     def clone_state(self):
         """A generator that continues from here on its own."""
-        twin = Generator(self.device)
-        return twin.set_state(self.get_state())
+        return Generator(self.device).set_state(self.get_state())
 
     # -- draws, on raw arrays ---------------------------------------------------------------------------
 
@@ -192,7 +190,7 @@ class Generator:
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.uniform, shape, numpy_dtype, low, high)
         if self.device.type != "cpu":
-            return self._made_floats("uniform", shape, numpy_dtype, low, high)
+            return self._floats_by_kernel("uniform", shape, numpy_dtype, low, high)
         n = math.prod(shape)
         if numpy_dtype == np.float64:
             unit = (self.words64(n) & np.uint64((1 << 53) - 1)).astype(np.float64) * _TWO53
@@ -210,18 +208,18 @@ class Generator:
         real = np.float64 if np.dtype(numpy_dtype).itemsize == 16 else np.float32
         return draw((*shape, 2), real, *parameters).view(numpy_dtype).reshape(shape)
 
-    def _made(self, name, *arguments):
+    def _by_kernel(self, name, *arguments):
         """A draw on a GPU, by a kernel or by plain array functions, which give the same numbers."""
         state, call = self.next_draw()
         xp, there = on(self.device)
         with there:
-            return getattr(_maker(), name)(xp, state, call, *arguments)
+            return getattr(_kernels(), name)(xp, state, call, *arguments)
 
-    def _made_floats(self, name, shape, numpy_dtype, *arguments):
+    def _floats_by_kernel(self, name, shape, numpy_dtype, *arguments):
         kind = np.dtype(numpy_dtype)
         if kind.kind in "fV":
-            return self._made(name, shape, kind, *arguments)
-        return self._made(name, shape, np.dtype(np.float32), *arguments).astype(kind)
+            return self._by_kernel(name, shape, kind, *arguments)
+        return self._by_kernel(name, shape, np.dtype(np.float32), *arguments).astype(kind)
 
     def library(self):
         """NumPy's or CuPy's generator, for the distributions that only they have.
@@ -243,14 +241,11 @@ class Generator:
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
-            return self._made_floats("normal", shape, numpy_dtype, mean, std)
+            return self._floats_by_kernel("normal", shape, numpy_dtype, mean, std)
         n = math.prod(shape)
         if n < 16:
-            return (
-                np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64)
-                .astype(numpy_dtype)
-                .reshape(shape)
-            )
+            few = np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64)
+            return few.astype(numpy_dtype).reshape(shape)
         work = np.float64 if numpy_dtype == np.float64 else np.float32
         unit = self.uniform((n,), work)
         rest = n % 16
@@ -272,7 +267,7 @@ class Generator:
     def integers(self, low, high, shape):
         """Whole numbers in [low, high), int64."""
         if self.device.type != "cpu":
-            return self._made("integers", shape, low, high - low)
+            return self._by_kernel("integers", shape, low, high - low)
         n, span = math.prod(shape), high - low
         if span >= 1 << 28:  # PyTorch's limit for taking 32-bit words
             words = self.words64(n)
@@ -285,7 +280,7 @@ class Generator:
         """The numbers 0 … n-1 in random order, int64."""
         if self.device.type != "cpu":
             xp, there = on(self.device)
-            keys = self._made("integers", (n,), -(1 << 63), 1 << 64)
+            keys = self._by_kernel("integers", (n,), -(1 << 63), 1 << 64)
             with there:
                 return xp.argsort(keys).astype(np.int64, copy=False)
         order = list(range(n))
@@ -325,7 +320,7 @@ def _memory_for_state(device):
         return xp.empty(2, np.int64)
 
 
-def _maker():
+def _kernels():
     """Where numbers on a GPU are made: the kernels' module where Triton runs and may be used, else `philox`."""
     return RANDOM.allowed("cuda") or philox
 
@@ -368,7 +363,15 @@ def set_gpu_states(states):
 
 
 def manual_seed(seed):
-    """Seed the default generators of all devices; returns the CPU's."""
+    """Seed the default generators of all devices; returns the CPU's.
+
+    Example:
+        >>> _ = mytorch.manual_seed(0)
+        >>> x = mytorch.rand(2)
+        >>> _ = mytorch.manual_seed(0)
+        >>> mytorch.equal(mytorch.rand(2), x)
+        True
+    """
     for generator in _gpu_generators.values():
         generator.manual_seed(seed)
     return default_generator.manual_seed(seed)
@@ -546,11 +549,8 @@ def random_(self, from_=None, to=None, *, generator=None):
         elif own is dtypes.bool_:
             high = 2
         if own is dtypes.int64 and source.device is CPU:
-            return _fill(
-                self,
-                (source.words64(raw.size) & np.uint64((1 << 63) - 1)).astype(np.int64).reshape(raw.shape),
-                "random_",
-            )
+            words = source.words64(raw.size) & np.uint64((1 << 63) - 1)
+            return _fill(self, words.astype(np.int64).reshape(raw.shape), "random_")
     else:
         low, high = from_, to
     return _fill(self, source.integers(low, high, raw.shape), "random_")
@@ -571,7 +571,7 @@ def bernoulli_mask(like, shape, p):
     array = like._data
     source = generator_for(array.device)
     if p >= 1.0:
-        return on(array.device)[0].zeros(shape, array._array.dtype)
+        return source.xp.zeros(shape, array._array.dtype)
     kept = source.uniform(shape, np.float32) >= p
     return kept.astype(array._array.dtype) * array._array.dtype.type(1.0 / (1.0 - p))
 
@@ -579,7 +579,12 @@ def bernoulli_mask(like, shape, p):
 @public(inplace=False)
 @on_input_device
 def bernoulli(input, p=None, *, generator=None):
-    """1 with the probability that input holds (or p, if given), else 0, in input's dtype."""
+    """1 with the probability that input holds (or p, if given), else 0, in input's dtype.
+
+    Example:
+        >>> mytorch.bernoulli(tensor([0.0, 1.0, 1.0])).tolist()
+        [0.0, 1.0, 1.0]
+    """
     raw, source = _drawn(input, generator)
     drawn = source.uniform(raw.shape, np.float32) < (raw if p is None else p)
     return Tensor._wrap(drawn.astype(raw.dtype))
@@ -593,13 +598,17 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     Raises:
         RuntimeError: negative, infinite or NaN weights, a row of zeros, or more draws without replacement
             than there are nonzero weights.
+
+    Example:
+        >>> mytorch.multinomial(tensor([[0.0, 1.0], [3.0, 0.0]]), 2, replacement=True).tolist()
+        [[1, 1], [0, 0]]
     """
     raw, source = _drawn(input, generator)
     if raw.ndim not in (1, 2) or raw.dtype.kind not in "fV":
         raise RuntimeError(f"multinomial expects a 1-d or 2-d tensor of floats, got {raw.ndim}-d {raw.dtype}.")
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    xp = on(source.device)[0]
+    xp = source.xp
     weights = (raw[None] if raw.ndim == 1 else raw).astype(np.float64)
     if source.device is CPU:
         if not np.isfinite(weights).all() or (weights < 0).any():
@@ -614,9 +623,10 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     if replacement and num_samples > 1:
         edges = xp.cumsum(weights, axis=-1)
         points = source.uniform((rows, num_samples), np.float64) * edges[:, -1:]
-        found = (points[:, :, None] >= edges[:, None, :]).sum(-1) if n * num_samples < 1 << 22 else xp.stack(
-            [xp.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)]
-        )  # fmt: skip
+        if n * num_samples < 1 << 22:
+            found = (points[:, :, None] >= edges[:, None, :]).sum(-1)
+        else:
+            found = xp.stack([xp.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)])
         found = xp.minimum(found, n - 1)
     else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
         kind = raw.dtype
@@ -628,7 +638,15 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
 
 @public(method=False)
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
-    """Normal numbers of given mean and standard deviation, each a number or a tensor."""
+    """Normal numbers of given mean and standard deviation, each a number or a tensor.
+
+    Args:
+        size: of the result, if neither is a tensor.
+
+    Example:
+        >>> mytorch.normal(tensor([1.0, 2.0]), 0.0).tolist()
+        [1.0, 2.0]
+    """
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
@@ -648,8 +666,9 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 def exponential_(self, lambd=1.0, *, generator=None):
     """Fill in place with exponential numbers of the given rate."""
     raw, source = _drawn(self, generator)
-    xp = on(source.device)[0]
-    return _fill(self, (-xp.log(1.0 - source.uniform(raw.shape, np.float64)) / lambd).astype(raw.dtype), "exponential_")
+    return _fill(
+        self, (-source.xp.log(1.0 - source.uniform(raw.shape, np.float64)) / lambd).astype(raw.dtype), "exponential_"
+    )
 
 
 @public(function=False, inplace=False)
@@ -663,11 +682,9 @@ def geometric_(self, p, *, generator=None):
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     raw, source = _drawn(self, generator)
-    xp = on(source.device)[0]
-    u = source.uniform(raw.shape, np.float64)
-    return _fill(
-        self, xp.ceil(xp.log(xp.maximum(u, 1e-300)) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_"
-    )
+    xp = source.xp
+    u = xp.maximum(source.uniform(raw.shape, np.float64), 1e-300)
+    return _fill(self, xp.ceil(xp.log(u) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_")
 
 
 @public(function=False, inplace=False)
@@ -675,9 +692,8 @@ def geometric_(self, p, *, generator=None):
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     """Fill in place with Cauchy numbers."""
     raw, source = _drawn(self, generator)
-    xp = on(source.device)[0]
     u = source.uniform(raw.shape, np.float64)
-    return _fill(self, (median + sigma * xp.tan(math.pi * (u - 0.5))).astype(raw.dtype), "cauchy_")
+    return _fill(self, (median + sigma * source.xp.tan(math.pi * (u - 0.5))).astype(raw.dtype), "cauchy_")
 
 
 @public(function=False, inplace=False)
@@ -700,9 +716,8 @@ def standard_gamma(shape_parameter, generator=None):
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
-    return Tensor._wrap(
-        on(source.device)[0].asarray(source.library().poisson(raw.astype(np.float64))).astype(raw.dtype)
-    )
+    drawn = source.library().poisson(raw.astype(np.float64))
+    return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
 
 
 @public(inplace=False, method=False)
@@ -710,6 +725,5 @@ def poisson(input, generator=None):
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)
-    chance = raw_of(prob).astype(np.float64)
-    drawn = source.library().binomial(raw.astype(np.int64), chance)
-    return Tensor._wrap(on(source.device)[0].asarray(drawn).astype(raw.dtype))
+    drawn = source.library().binomial(raw.astype(np.int64), raw_of(prob).astype(np.float64))
+    return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))

@@ -1,6 +1,7 @@
 """Writing along an axis, and at positions: scatter, index_add and their kin, take and put, masked_scatter."""
 
 import functools
+import operator
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from .movement import cat
 from .precision import in_precision
 from .raw import index_raw, on_device_of, raw_of, to_cpu
 from .reduction import normalize_dim
+from .shapes import as_strided, diagonal, select
 
 
 @op(name="scatter", dtype="same")
@@ -96,16 +98,15 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
     Args:
         reduce: None, "add" or "multiply".
+
+    Example:
+        >>> mytorch.zeros(3).scatter(0, tensor([2, 0]), tensor([5.0, 6.0])).tolist()
+        [6.0, 0.0, 5.0]
     """
     src = value if src is None else src
     if reduce is not None:
-        return scatter_reduce(
-            input,
-            dim,
-            index,
-            _source(input, src, index_raw(index, "scatter"), "scatter"),
-            {"add": "sum", "multiply": "prod"}[reduce],
-        )
+        src = _source(input, src, index_raw(index, "scatter"), "scatter")
+        return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
     d, raw = _checked(input, dim, index, "scatter")
     return _scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d)
 
@@ -114,7 +115,12 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 @on_numbers_too
 @in_precision("widest")
 def scatter_add(input, dim, index, src):
-    """input with src added at `index` along `dim`; indices may repeat."""
+    """input with src added at `index` along `dim`; indices may repeat.
+
+    Example:
+        >>> mytorch.zeros(2).scatter_add(0, tensor([1, 1, 0]), tensor([1.0, 2.0, 3.0])).tolist()
+        [3.0, 3.0]
+    """
     d, raw = _checked(input, dim, index, "scatter_add")
     src = _source(input, src, raw, "scatter_add")
     if tuple(src.shape) != raw.shape:
@@ -141,9 +147,9 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         if reduce == "sum":
             return total
         count = where(touched, hits + (1 if include_self else 0), 1).to(input.dtype)
-        return (
-            total / count if input.dtype.is_floating_point else total.div(count, rounding_mode="floor").to(input.dtype)
-        )
+        if input.dtype.is_floating_point:
+            return total / count
+        return total.div(count, rounding_mode="floor").to(input.dtype)
     if reduce not in ("prod", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "prod":
@@ -207,9 +213,21 @@ def _extremes(input, src, index, dim, reduce, include_self):
 
 
 def _at(input, dim, index):
+    """(the axis, the raw 1-d index, the index tuple that reads it along that axis)."""
     d = normalize_dim(dim, input.ndim)
     raw = index_raw(index, "index").reshape(-1)
     return d, raw, (slice(None),) * d + (raw,)
+
+
+def _along(vector, ndim, dim):
+    """A raw vector with `ndim` axes, all of length 1 but `dim`."""
+    return vector.reshape([-1 if axis == dim else 1 for axis in range(ndim)])
+
+
+def _full_index(raw, source, dim):
+    """A 1-d index repeated to the shape of source."""
+    xp = xp_of(raw)
+    return xp.ascontiguousarray(xp.broadcast_to(_along(raw, source.ndim, dim), source.shape))
 
 
 @public()
@@ -226,10 +244,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 def index_copy(input, dim, index, source):
     """input with its slices at `index` along `dim` replaced by source's."""
     d, raw, _ = _at(input, dim, index)
-    shape = [1] * input.ndim
-    shape[d] = -1
-    xp = xp_of(raw)
-    return _scatter(input, source, index=xp.ascontiguousarray(xp.broadcast_to(raw.reshape(shape), source.shape)), dim=d)
+    return _scatter(input, source, index=_full_index(raw, source, d), dim=d)
 
 
 @public()
@@ -239,9 +254,7 @@ def index_fill(input, dim, index, value):
     d, raw, _ = _at(input, dim, index)
     mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
-    shape = [1] * input.ndim
-    shape[d] = -1
-    return where(Tensor._wrap(mask.reshape(shape)), value, input)
+    return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
 
 
 @on_input_device
@@ -303,18 +316,20 @@ METHODS["put_"] = put_
 
 @public(inplace=False)
 def take_along_dim(input, indices, dim=None):
-    """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast."""
+    """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast.
+
+    Example:
+        >>> x = tensor([[30, 10], [20, 40]])
+        >>> mytorch.take_along_dim(x, x.argsort(1), 1).tolist()
+        [[10, 30], [20, 40]]
+    """
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     d = normalize_dim(dim, input.ndim)
     indices = where(indices < 0, indices + input.shape[d], indices)
-    lead = np.broadcast_shapes(
-        tuple(1 if i == d else n for i, n in enumerate(input.shape)),
-        tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
-    )
-    wide = tuple(input.shape[d] if i == d else n for i, n in enumerate(lead))
-    picks = tuple(indices.shape[d] if i == d else n for i, n in enumerate(lead))
-    return input.expand(*wide).gather(d, indices.expand(*picks))
+    shape = list(np.broadcast_shapes(*([*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (input, indices))))
+    shape[d] = -1  # each has its own length there
+    return input.expand(shape).gather(d, indices.expand(shape))
 
 
 @public()
@@ -340,37 +355,37 @@ def masked_scatter(input, mask, source):
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin"."""
     d, raw, _ = _at(input, dim, index)
-    shape = [1] * input.ndim
-    shape[d] = -1
-    xp = xp_of(raw)
-    full = xp.ascontiguousarray(xp.broadcast_to(raw.reshape(shape), source.shape))
-    return scatter_reduce(input, d, Tensor._wrap(full), source, reduce, include_self=include_self)
+    index = Tensor._wrap(_full_index(raw, source, d))
+    return scatter_reduce(input, d, index, source, reduce, include_self=include_self)
 
 
-def _scattered_view(view):
-    """The functional twin of writing through a view: select_scatter and its kin."""
-
-    def write(input, src, *args, **kwargs):
-        out = input.clone()
-        view(out, *args, **kwargs).copy_(src)
-        return out
-
-    return write
+def _written(input, src, view, *where_):
+    """A copy of input in which the view that `view(copy, *where_)` gives is replaced by src."""
+    out = input.clone()
+    view(out, *where_).copy_(src)
+    return out
 
 
-select_scatter = public(name="select_scatter", inplace=False)(
-    _scattered_view(lambda t, dim, index: t.select(dim, index))
-)
-select_scatter.__doc__ = "A copy of input with the slice at `index` along `dim` replaced by src."
-slice_scatter = public(name="slice_scatter", inplace=False)(
-    _scattered_view(
-        lambda t, dim=0, start=None, end=None, step=1: t[
-            (slice(None),) * normalize_dim(dim, t.ndim) + (slice(start, end, step),)
-        ]
-    )
-)
-slice_scatter.__doc__ = "A copy of input with the slice start:end:step along `dim` replaced by src."
-diagonal_scatter = public(name="diagonal_scatter", inplace=False)(
-    _scattered_view(lambda t, offset=0, dim1=0, dim2=1: t.diagonal(offset, dim1, dim2))
-)
-diagonal_scatter.__doc__ = "A copy of input with a diagonal replaced by src."
+@public(inplace=False)
+def select_scatter(input, src, dim, index):
+    """A copy of input with the slice at `index` along `dim` replaced by src."""
+    return _written(input, src, select, dim, index)
+
+
+@public(inplace=False)
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """A copy of input with the slice start:end:step along `dim` replaced by src."""
+    place = (slice(None),) * normalize_dim(dim, input.ndim) + (slice(start, end, step),)
+    return _written(input, src, operator.getitem, place)
+
+
+@public(inplace=False)
+def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+    """A copy of input with a diagonal replaced by src."""
+    return _written(input, src, diagonal, offset, dim1, dim2)
+
+
+@public(inplace=False)
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    """A copy of input with src written where `as_strided` would look."""
+    return _written(input, src, as_strided, size, stride, storage_offset)

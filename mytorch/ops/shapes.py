@@ -1,24 +1,19 @@
 """More movement: joining and splitting by direction, selecting, repeating, diagonals, grids of indices."""
 
-import builtins
 import itertools
 import math
 
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import address, ndarray, xp_of
-from ..backend import memory_owner as _owner
+from ..backend import address, memory_owner, ndarray, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange
 from .indexing import _index, _put_index
-from .movement import as_shape, cat, flip, split, stack, transpose
-from .movement import squeeze as _squeeze
-from .movement import t as _t
-from .movement import unsqueeze as _unsqueeze
+from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .precision import in_precision
 from .raw import raw_of, to_cpu
 from .reduction import normalize_dim
@@ -28,19 +23,17 @@ def _tensors(tensors):
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
 
 
+def _grown(x, n):
+    """x with at least n axes: a number as a vector, a vector as a row, a matrix with a new last axis."""
+    x = x.reshape(1) if x.ndim < 1 else x
+    x = x.unsqueeze(0) if n >= 2 and x.ndim < 2 else x
+    return x.unsqueeze(-1) if n >= 3 and x.ndim < 3 else x
+
+
 def _at_least(n):
     def grow(*tensors):
-        several = not (len(tensors) == 1 and isinstance(tensors[0], (Tensor, Array)))
-        out = []
-        for t in _tensors(tensors):
-            if t.ndim < 1:
-                t = t.reshape(1)
-            if n >= 2 and t.ndim < 2:
-                t = t.unsqueeze(0)
-            if n >= 3 and t.ndim < 3:
-                t = t.unsqueeze(-1)
-            out.append(t)
-        return tuple(out) if several else out[0]
+        grown = tuple(_grown(x, n) for x in _tensors(tensors))
+        return grown[0] if len(tensors) == 1 and isinstance(tensors[0], (Tensor, Array)) else grown
 
     grow.__name__ = f"atleast_{n}d"
     grow.__doc__ = f"The tensor (or each of several) with at least {n} axes."
@@ -77,7 +70,7 @@ def column_stack(tensors):
 
 @public(inplace=False, spellings={"sections": "indices_or_sections", "indices": "indices_or_sections"})
 def tensor_split(input, indices_or_sections, dim=0):
-    """Pieces along an axis: nearly equal ones, or cut at the given indices."""
+    """Chunks along an axis: nearly equal ones, or cut at the given indices."""
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     if isinstance(indices_or_sections, (Tensor, Array)):
@@ -105,7 +98,12 @@ dsplit = _directed("dsplit", lambda t: 2)
 
 @public(inplace=False)
 def narrow(input, dim, start, length):
-    """`length` elements from `start` along `dim`, as a view."""
+    """`length` elements from `start` along `dim`, as a view.
+
+    Example:
+        >>> mytorch.narrow(mytorch.arange(5), 0, 1, 3).tolist()
+        [1, 2, 3]
+    """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     start = int(start)
@@ -117,7 +115,12 @@ def narrow(input, dim, start, length):
 
 @public(inplace=False)
 def select(input, dim, index):
-    """The slice at `index` along `dim`, without that axis, as a view."""
+    """The slice at `index` along `dim`, without that axis, as a view.
+
+    Example:
+        >>> mytorch.select(tensor([[1, 2], [3, 4]]), 1, 0).tolist()
+        [1, 3]
+    """
     d = normalize_dim(dim, input.ndim)
     index = int(index)
     if not -input.shape[d] <= index < input.shape[d]:
@@ -145,9 +148,7 @@ def _unfold_add(xp, g, *, shape, dim, size, step):
 
 
 _unfold.grad(
-    input=lambda g, shape, dim, size, step, xp: xp.call(
-        _unfold_add, g, shape=tuple(shape), dim=dim, size=size, step=step
-    )
+    input=lambda g, shape, dim, size, step, xp: xp.call(_unfold_add, g, shape=shape, dim=dim, size=size, step=step)
 )
 _unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, size=size, step=step))
 
@@ -166,7 +167,7 @@ def unfold(self, dimension, size, step):
 @op(dtype="same", view=True, name="as_strided")
 def _as_strided(xp, input, *, size, stride, offset):
     storage = _storage(input)
-    last = offset + builtins.sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     if offset < 0 or last >= storage.size + (0 in size):
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for storage "
@@ -179,13 +180,13 @@ def _storage(raw):
     """All elements of the memory that an array is a view of, as a vector; of the array alone where that has no order."""
     if not isinstance(raw, ndarray):
         return _storage_on_gpu(raw)
-    owner = _owner(raw)
+    owner = memory_owner(raw)
     whole = owner.flags.c_contiguous and owner.dtype == raw.dtype
     return owner.reshape(-1) if whole else raw.reshape(-1)
 
 
 def _storage_on_gpu(raw):
-    xp, memory, root = xp_of(raw), _owner(raw), raw
+    xp, memory, root = xp_of(raw), memory_owner(raw), raw
     while root.base is not None:
         root = root.base
     if root.flags.c_contiguous and root.dtype == raw.dtype and -(-root.nbytes // 512) * 512 == memory.size:
@@ -233,16 +234,13 @@ def as_strided(input, size, stride, storage_offset=None):
 
 
 @public(inplace=False)
-def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    """A copy of input with src written where `as_strided` would look."""
-    out = input.clone()
-    as_strided(out, size, stride, storage_offset).copy_(src)
-    return out
-
-
-@public(inplace=False)
 def roll(input, shifts, dims=None):
-    """The elements moved along axes, those that leave at the end coming in at the beginning."""
+    """The elements moved along axes, those that leave at the end coming in at the beginning.
+
+    Example:
+        >>> mytorch.roll(mytorch.arange(4), 1).tolist()
+        [3, 0, 1, 2]
+    """
     if dims is None:
         return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
     shifts = shifts if isinstance(shifts, (tuple, list)) else (shifts,)
@@ -297,40 +295,46 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
         input, dim = input.reshape(-1), 0
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
-    if isinstance(repeats, (list, tuple)):
-        repeats = np.asarray(repeats)
-    times = np.asarray(to_cpu(repeats) if isinstance(repeats, (Tensor, Array)) else repeats)
+    times = to_cpu(repeats)
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} and input.size({d}) = {n}"
         )
-    order = np.repeat(np.arange(n), times.reshape(-1) if times.ndim and times.size > 1 else int(times.reshape(-1)[0]))
+    order = np.repeat(np.arange(n), times.reshape(-1))
     return _index(input, index=(slice(None),) * d + (order,))
 
 
 @public(inplace=False, method=False)
 def meshgrid(*tensors, indexing="ij"):
-    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes."""
-    tensors = [t.reshape(-1) for t in _tensors(tensors)]
+    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes.
+
+    Example:
+        >>> rows, columns = mytorch.meshgrid(tensor([1, 2]), tensor([3, 4]))
+        >>> rows.tolist(), columns.tolist()
+        ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
+    """
+    tensors = [x.reshape(-1) for x in _tensors(tensors)]
     swap = indexing == "xy" and len(tensors) >= 2
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     places = [1, 0, *range(2, len(tensors))] if swap else list(range(len(tensors)))
-    sizes = [0] * len(tensors)
-    for t, place in zip(tensors, places, strict=True):
-        sizes[place] = t.shape[0]
-    grids = [
-        t.reshape([-1 if axis == place else 1 for axis in range(len(sizes))]).expand(*sizes)
-        for t, place in zip(tensors, places, strict=True)
-    ]
-    return tuple(grids)
+    sizes = [tensors[place].shape[0] for place in places]  # exchanging two axes is its own inverse
+    return tuple(
+        x.reshape([-1 if axis == place else 1 for axis in range(len(sizes))]).expand(*sizes)
+        for x, place in zip(tensors, places, strict=True)
+    )
 
 
 @public(inplace=False, method=False)
 def cartesian_prod(*tensors):
-    """All combinations of elements of several vectors, as rows."""
+    """All combinations of elements of several vectors, as rows.
+
+    Example:
+        >>> mytorch.cartesian_prod(tensor([1, 2]), tensor([3, 4])).tolist()
+        [[1, 3], [1, 4], [2, 3], [2, 4]]
+    """
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.reshape(-1) for g in meshgrid(*tensors)], -1)
@@ -338,7 +342,12 @@ def cartesian_prod(*tensors):
 
 @public(inplace=False)
 def combinations(input, r=2, with_replacement=False):
-    """All combinations of r elements of a vector, as rows."""
+    """All combinations of r elements of a vector, as rows.
+
+    Example:
+        >>> mytorch.combinations(tensor([1, 2, 3])).tolist()
+        [[1, 2], [1, 3], [2, 3]]
+    """
     chooser = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64)
     return _index(input, index=(rows.reshape(len(rows), r),))
@@ -375,7 +384,12 @@ _diagonal_zeros.grad(g=lambda g, offset, dim1, dim2, xp: xp.call(_diagonal, g, o
 
 @public(inplace=False)
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """A diagonal of two axes, as a new last axis; a view."""
+    """A diagonal of two axes, as a new last axis; a view.
+
+    Example:
+        >>> mytorch.diagonal(tensor([[1, 2], [3, 4]])).tolist()
+        [1, 4]
+    """
     a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -396,7 +410,12 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 @public(inplace=False)
 def diag(input, diagonal=0):
-    """A vector as a diagonal matrix, or the diagonal of a matrix."""
+    """A vector as a diagonal matrix, or the diagonal of a matrix.
+
+    Example:
+        >>> mytorch.diag(tensor([1, 2])).tolist()
+        [[1, 0], [0, 2]]
+    """
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -444,16 +463,12 @@ triu_indices = _triangle_indices("triu_indices", np.triu_indices)
 @public(inplace=False, method=False)
 def block_diag(*tensors):
     """Matrices along the diagonal of one, zeros elsewhere."""
-    tensors = [atleast_2d(t) for t in tensors]
-    width = 0
-    for t in tensors:
-        width += t.shape[1]
-    rows, start = [], 0
-    for t in tensors:
-        left = t.new_zeros(t.shape[0], start)
-        right = t.new_zeros(t.shape[0], width - start - t.shape[1])
-        rows.append(cat([left, t, right], 1))
-        start += t.shape[1]
+    tensors = [atleast_2d(x) for x in tensors]
+    width, start, rows = sum(x.shape[1] for x in tensors), 0, []
+    for x in tensors:
+        n, m = x.shape
+        rows.append(cat([x.new_zeros(n, start), x, x.new_zeros(n, width - start - m)], 1))
+        start += m
     return cat(rows, 0)
 
 
@@ -464,13 +479,12 @@ def _reshaping(name, view):
     """A method that gives self another shape over the same memory, such as unsqueeze_."""
 
     def method(self, *args, **kwargs):
-        made = view(self, *args, **kwargs)
+        out = view(self, *args, **kwargs)
         if isinstance(self, Tensor):
-            edge = made._edge
-            self._data = made._data
-            self._edge = edge if edge is not None else self._edge
+            self._data = out._data
+            self._edge = self._edge if out._edge is None else out._edge
         else:
-            self._array = made._array
+            self._array = out._array
         return self
 
     method.__name__ = name
@@ -478,11 +492,9 @@ def _reshaping(name, view):
     METHODS[name] = method
 
 
-for _name, _view in (
-    ("squeeze_", _squeeze), ("unsqueeze_", _unsqueeze), ("t_", _t), ("transpose_", transpose), ("swapaxes_", transpose),
-    ("swapdims_", transpose), ("as_strided_", as_strided),
-):  # fmt: skip
-    _reshaping(_name, _view)
+for _view in (squeeze, unsqueeze, t, transpose, as_strided):
+    _reshaping(_view.__name__ + "_", _view)
+METHODS["swapaxes_"] = METHODS["swapdims_"] = METHODS["transpose_"]
 
 
 @public(inplace=False)
