@@ -8,9 +8,11 @@ import math
 
 import numpy as np
 
+from .._array import Array
 from ..backend import is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import kind
+from ..tensor import Tensor
 from .bind import public
 from .core import op, to_dtype
 
@@ -628,3 +630,17 @@ def cast(x, dtype):
     if not hasattr(x, "dtype"):
         raise TypeError(f"cast: expected a Tensor, got {kind(x)}.")
     return x if x.dtype is dtype else to_dtype(x, dtype=dtype)
+
+
+def raw_of(x):
+    """The raw array of a Tensor or Array; None stays None."""
+    if x is None:
+        return None
+    data = x._data if isinstance(x, Tensor) else x
+    return data._array if isinstance(data, Array) else data
+
+
+def shape_of(x):
+    """The shape of a Tensor, an Array or a raw array, as a plain tuple."""
+    data = x._data if isinstance(x, Tensor) else x
+    return data._array.shape if isinstance(data, Array) else data.shape

@@ -9,9 +9,8 @@ from ..backend import ndarray, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .core import op
-from .elementwise import where
+from .elementwise import raw_of, where
 from .indexing import add_rows
-from .loss import raw_of
 from .precision import in_precision
 
 

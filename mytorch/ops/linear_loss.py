@@ -3,8 +3,9 @@
 from ..backend import is_raw
 from ..graph.mode import get_mode
 from .core import op
+from .elementwise import raw_of
 from .linalg import _linear
-from .loss import _cross_entropy, _cross_entropy_grad, class_indices, raw_of
+from .loss import _cross_entropy, _cross_entropy_grad, class_indices
 
 
 @op(name="linear_cross_entropy", dtype="same", autocast="half")

@@ -11,7 +11,7 @@ from ..backend import ndarray, xp_of
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .core import op
-from .elementwise import cast, minimum, where, xlogy
+from .elementwise import cast, minimum, raw_of, where, xlogy
 from .indexing import on_device_of, to_cpu
 from .movement import cat, stack
 from .precision import in_precision
@@ -66,20 +66,6 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 _cross_entropy.grad(input=_cross_entropy_grad)
 _cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
-
-
-def raw_of(x):
-    """The raw array of a Tensor or Array; None stays None."""
-    if x is None:
-        return None
-    data = x._data if isinstance(x, Tensor) else x
-    return data._array if isinstance(data, Array) else data
-
-
-def shape_of(x):
-    """The shape of a Tensor, an Array or a raw array, as a plain tuple."""
-    data = x._data if isinstance(x, Tensor) else x
-    return data._array.shape if isinstance(data, Array) else data.shape
 
 
 def check_reduction(reduction):

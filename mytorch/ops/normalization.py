@@ -8,16 +8,18 @@ from .._array import on_input_device
 from ..backend import Namespace, xp_of
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from .core import op
+from .elementwise import shape_of
 from .padding import pad
 from .pool import avg_pool1d
 
 
-def _flat(xp, x, width):
-    return xp.reshape(x, (-1, width))
-
-
 def _wide(xp, x):
     return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
+
+
+def _rows(xp, x, width):
+    """x as rows (N, width), in float32 at least."""
+    return xp.reshape(_wide(xp, x), (-1, width))
 
 
 def _like(xp, out, input, dtype):
@@ -25,13 +27,23 @@ def _like(xp, out, input, dtype):
     return xp.astype(xp.reshape(out, input.shape), input.dtype if dtype is None else dtype.numpy)
 
 
-@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
-def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
-    x = _wide(xp, _flat(xp, input, width))  # (N, width)
+def _normed(xp, x, eps):
+    """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
     rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-    out = centred * rstd
+    return centred * rstd, mean, rstd
+
+
+def _normed_grad(xp, g, normed, rstd):
+    """The gradient of the rows that `_normed` was given."""
+    along = xp.mean(g * normed, axis=-1, keepdims=True)
+    return (g - xp.mean(g, axis=-1, keepdims=True) - normed * along) * rstd
+
+
+@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
+    out, mean, rstd = _normed(xp, _rows(xp, input, width), eps)
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
     if bias is not None:
@@ -40,13 +52,11 @@ def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=Non
 
 
 def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
-    x, g = _wide(xp, _flat(xp, input, width)), _wide(xp, _flat(xp, g, width))
-    normed = (x - mean) * rstd
+    normed, g = (_rows(xp, input, width) - mean) * rstd, _rows(xp, g, width)
     gx = None
     if needs[0]:
         gw = g if weight is None else g * xp.reshape(weight, (-1,))
-        along = xp.mean(gw * normed, axis=-1, keepdims=True)
-        gx = xp.reshape((gw - xp.mean(gw, axis=-1, keepdims=True) - normed * along) * rstd, shapes[0])
+        gx = xp.reshape(_normed_grad(xp, gw, normed, rstd), shapes[0])
     g_weight = xp.reshape(xp.sum(g * normed, axis=0), shapes[1]) if needs[1] else None
     g_bias = xp.reshape(xp.sum(g, axis=0), shapes[2]) if needs[2] else None
     return gx, g_weight, g_bias
@@ -59,13 +69,13 @@ _layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.t
 def _width(input, normalized_shape, weight, bias, name):
     """The number of elements that are normalised together, with the shapes checked."""
     shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
-    if not shape or tuple(input.shape)[-len(shape) :] != shape:
+    if not shape or shape_of(input)[-len(shape) :] != shape:
         raise RuntimeError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], "
             f"but got input of size {list(input.shape)}"
         )
     for label, p in (("weight", weight), ("bias", bias)):
-        if p is not None and tuple(p.shape) != shape:
+        if p is not None and shape_of(p) != shape:
             raise RuntimeError(
                 f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}."
             )
@@ -85,7 +95,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
     Source: Ba, Kiros and Hinton, 2016.
     """
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
-    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    dtype = None if dtype is None else as_dtype(dtype)
+    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=dtype, fused=fused)
 
 
 def _dtype(like):
@@ -94,7 +105,7 @@ def _dtype(like):
 
 @op(name="rms_norm", dtype="same", residuals=("rstd",), autocast="float32")
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
-    x = _wide(xp, _flat(xp, input, width))  # (N, width)
+    x = _rows(xp, input, width)
     rstd = 1.0 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + eps)
     out = x * rstd
     if weight is not None:
@@ -103,8 +114,7 @@ def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
 
 
 def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
-    x, g = _wide(xp, _flat(xp, input, width)), _wide(xp, _flat(xp, g, width))
-    normed = x * rstd
+    normed, g = _rows(xp, input, width) * rstd, _rows(xp, g, width)
     gx = None
     if needs[0]:
         gw = g if weight is None else g * xp.reshape(weight, (-1,))
@@ -325,11 +335,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
-    x = _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)))
-    mean = xp.mean(x, axis=-1, keepdims=True)
-    centred = x - mean
-    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-    out = xp.reshape(centred * rstd, input.shape)
+    out, mean, rstd = _normed(xp, _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
+    out = xp.reshape(out, input.shape)
     if weight is not None:
         out = out * _channels(xp, weight, len(input.shape))
     if bias is not None:
@@ -346,8 +353,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
     gx = None
     if needs[0]:
         gw = xp.reshape(g if weight is None else g * _channels(xp, weight, len(shape)), rows)
-        along = xp.mean(gw * normed, axis=-1, keepdims=True)
-        gx = xp.reshape((gw - xp.mean(gw, axis=-1, keepdims=True) - normed * along) * rstd, shape)
+        gx = xp.reshape(_normed_grad(xp, gw, normed, rstd), shape)
     g_weight = xp.sum(g * xp.reshape(normed, shape), axis=axes) if needs[1] else None
     return gx, g_weight, xp.sum(g, axis=axes) if needs[2] else None
 
@@ -382,17 +388,9 @@ def _affine(out, weight, bias):
 
 
 def instance_norm(
-    input,
-    running_mean=None,
-    running_var=None,
-    weight=None,
-    bias=None,
-    use_input_stats=True,
-    momentum=0.1,
-    eps=1e-5,
-    *,
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None,
-):
+):  # fmt: skip
     """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
 
     Raises:
@@ -414,12 +412,10 @@ def instance_norm(
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012."""
-
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     squares = (input * input).movedim(1, -1)
     flat = squares.reshape(-1, 1, squares.shape[-1])
-
     means = avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1).reshape(squares.shape).movedim(-1, 1)
     return input / (means * alpha + k) ** beta
 
