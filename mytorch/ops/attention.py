@@ -117,12 +117,12 @@ def scaled_dot_product_attention(
 
     Raises:
         RuntimeError: both a mask and is_causal, shapes that don't fit, or a dropout_p outside [0, 1].
+    Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023.
 
     Example:
         >>> q, k = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0], [0.0, 3.0]])  # both keys are at right angles to the query
         >>> F.scaled_dot_product_attention(q, k, tensor([[2.0], [4.0]])).tolist()
         [[3.0]]
-    Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023.
     """
     is_causal = is_causal if causal is None else causal
     if attn_mask is not None and is_causal:

@@ -93,6 +93,10 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
     Raises:
         RuntimeError: the last axes of input, weight or bias don't have normalized_shape.
     Source: Ba, Kiros and Hinton, 2016.
+
+    Example:
+        >>> F.layer_norm(tensor([[1.0, 3.0], [0.0, 8.0]]), (2,), eps=0.0).tolist()
+        [[-1.0, 1.0], [-1.0, 1.0]]
     """
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
     dtype = None if dtype is None else as_dtype(dtype)
@@ -136,6 +140,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
     Raises:
         RuntimeError: the last axes of input or weight don't have normalized_shape.
     Source: Zhang and Sennrich, 2019.
+
+    Example:
+        >>> F.rms_norm(tensor([1.0, -1.0, 1.0, -1.0]), (4,), eps=0.0).tolist()
+        [1.0, -1.0, 1.0, -1.0]
     """
     width = _width(input, normalized_shape, weight, None, "rms_norm")
     eps = finfo(promote_types(input.dtype, float32)).eps if eps is None else eps
@@ -304,6 +312,11 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     Raises:
         ValueError: training on a single value per channel.
     Source: Ioffe and Szegedy, 2015.
+
+    Example:
+        >>> x = tensor([[1.0, 0.0], [3.0, 8.0]])
+        >>> F.batch_norm(x, None, None, training=True, eps=0.0).tolist()
+        [[-1.0, -1.0], [1.0, 1.0]]
     """
     if not training:
         if running_mean is None or running_var is None:
@@ -368,6 +381,11 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     Raises:
         RuntimeError: the channels can't be divided into num_groups.
     Source: Wu and He, 2018.
+
+    Example:
+        >>> x = tensor([[1.0, 3.0, 0.0, 8.0]])  # one sample, four channels in two groups
+        >>> F.group_norm(x, 2, eps=0.0).tolist()
+        [[-1.0, 1.0, -1.0, 1.0]]
     """
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise RuntimeError(
@@ -421,5 +439,10 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    """input / max(its p-norm along dim, eps)."""
+    """input / max(its p-norm along dim, eps).
+
+    Example:
+        >>> F.normalize(tensor([[0.0, 4.0]])).tolist()
+        [[0.0, 1.0]]
+    """
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)

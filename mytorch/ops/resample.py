@@ -110,6 +110,10 @@ def interpolate(
     Raises:
         ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
         NotImplementedError: an unknown mode.
+
+    Example:
+        >>> F.interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
+        [[[1.0, 1.0, 2.0, 2.0]]]
     """
     d = input.ndim - 2
     if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
@@ -170,7 +174,12 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 
 def pixel_shuffle(input, upscale_factor):
-    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016."""
+    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016.
+
+    Example:
+        >>> F.pixel_shuffle(mytorch.arange(4.0).reshape(4, 1, 1), 2).tolist()
+        [[[0.0, 1.0], [2.0, 3.0]]]
+    """
     r = upscale_factor
     *lead, c, h, w = input.shape
     if c % (r * r):
@@ -207,7 +216,12 @@ def channel_shuffle(input, groups):
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows)."""
+    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
+
+    Example:
+        >>> F.unfold(mytorch.arange(4.0).reshape(1, 1, 2, 2), kernel_size=(1, 2)).tolist()
+        [[[0.0, 2.0], [1.0, 3.0]]]
+    """
     kernel, dilation, padding, stride = (several(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride))
     single = input.ndim == 3
     x = input.unsqueeze(0) if single else input
