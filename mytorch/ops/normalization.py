@@ -172,20 +172,19 @@ def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1
     return total, *_layer_norm.forward(xp, total, weight, bias, width=width, eps=eps, dtype=dtype)
 
 
-def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
+def _residual_vjp(vjp, g, shapes, needs, **saved):
+    """The gradients of (input, residual, *parameters) from those of the sum and of its norm, either of which may be missing."""
     g_total, g_out = g
-    gx = g_weight = g_bias = None
+    gx, *g_parameters = (None,) * (len(shapes) - 1)
     if g_out is not None:
-        several = (shapes[0], *shapes[2:])
-        gx, g_weight, g_bias = _layer_norm_vjp(g_out, total, weight, several, mean, rstd, width, (True, *needs[2:]), xp)
-    gx = _both(gx, g_total)
-    return gx, gx, g_weight, g_bias
+        gx, *g_parameters = vjp(g_out, shapes=(shapes[0], *shapes[2:]), needs=(True, *needs[2:]), **saved)
+    gx = (g_total if gx is None else gx if g_total is None else gx + g_total)[...]  # a view, since two inputs get it
+    return gx, gx, *g_parameters
 
 
-def _both(gx, g_total):
-    """The sum of two gradients, either of which may be missing; a view, since two inputs get it."""
-    gx = g_total if gx is None else gx if g_total is None else gx + g_total
-    return gx[...]
+def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
+    saved = {"input": total, "weight": weight, "mean": mean, "rstd": rstd, "width": width, "xp": xp}
+    return _residual_vjp(_layer_norm_vjp, g, shapes, needs, **saved)
 
 
 _add_layer_norm.vjp(_add_layer_norm_vjp)
@@ -203,18 +202,20 @@ def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, ep
         RuntimeError: shapes that differ, or don't end with normalized_shape.
     """
     width = _width(input, normalized_shape, weight, bias, "add_layer_norm")
-    _check_residual(input, residual, "add_layer_norm")
-    if input.device.type == "cpu":
-        total = input + residual
-        return total, _layer_norm(total, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
-    return _add_layer_norm(input, residual, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    return _with_residual(_add_layer_norm, _layer_norm, input, residual, (weight, bias), options)
 
 
-def _check_residual(input, residual, name):
+def _with_residual(record, norm, input, residual, parameters, options):
+    """(input + residual, its norm), by one op on a GPU and by two on a CPU."""
     if tuple(input.shape) != tuple(residual.shape):
         raise RuntimeError(
-            f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
+            f"{record.name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
         )
+    if input.device.type != "cpu":
+        return record(input, residual, *parameters, **options)
+    total = input + residual
+    return total, norm(total, *parameters, **options)
 
 
 @op(
@@ -227,14 +228,8 @@ def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
 
 
 def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
-    g_total, g_out = g
-    gx = g_weight = None
-    if g_out is not None:
-        gx, g_weight = _rms_norm_vjp(
-            g_out, total, weight, (shapes[0], *shapes[2:]), rstd, width, (True, *needs[2:]), xp
-        )
-    gx = _both(gx, g_total)
-    return gx, gx, g_weight
+    saved = {"input": total, "weight": weight, "rstd": rstd, "width": width, "xp": xp}
+    return _residual_vjp(_rms_norm_vjp, g, shapes, needs, **saved)
 
 
 _add_rms_norm.vjp(_add_rms_norm_vjp)
@@ -244,12 +239,9 @@ _add_rms_norm.fuse(cuda="mytorch.kernels.triton.add_rms_norm")
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm."""
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
-    _check_residual(input, residual, "add_rms_norm")
     eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps
-    if input.device.type == "cpu":
-        total = input + residual
-        return total, _rms_norm(total, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
-    return _add_rms_norm(input, residual, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    return _with_residual(_add_rms_norm, _rms_norm, input, residual, (weight,), options)
 
 
 # -- statistics over the batch ------------------------------------------------------------------------------

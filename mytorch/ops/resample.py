@@ -38,31 +38,34 @@ def _linear_matrix(n, out, scale, align_corners):
     return matrix
 
 
+def _near(x, a):
+    """Keys' cubic convolution with coefficient a, for distances up to 1."""
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _far(x, a):
+    """The same for distances from 1 to 2."""
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def _cubic_weights(t, a=-0.75):
+    """The weights of four points for a place t beyond the second of them; a is that of PyTorch and OpenCV."""
+    return _far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)
+
+
 def _cubic_matrix(n, out, scale, align_corners):
     at = _sources(n, out, scale, align_corners)
     low = np.floor(at).astype(int)
-    t = at - low
-    a = -0.75  # the coefficient of PyTorch and OpenCV
-
-    def near(x):
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x):
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
     matrix = np.zeros((out, n))
-    rows = np.arange(out)
-    for offset, weight in ((-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))):
-        np.add.at(matrix, (rows, np.clip(low + offset, 0, n - 1)), weight)
+    for offset, weight in enumerate(_cubic_weights(at - low), -1):
+        np.add.at(matrix, (np.arange(out), np.clip(low + offset, 0, n - 1)), weight)
     return matrix
 
 
-def _keys(x):
-    a = -0.5  # Pillow's coefficient, and PyTorch's when it smooths
+def _keys(x, a=-0.5):
+    """Keys' weight at any distance; a is Pillow's, and PyTorch's where it smooths."""
     x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+    return np.where(x < 1, _near(x, a), np.where(x < 2, _far(x, a), 0.0))
 
 
 _FILTERS = {  # half the width, and the weight at a distance
@@ -258,7 +261,7 @@ _overlap.grad(
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """The inverse walk of `unfold`: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
+    """What `unfold` takes apart put together again, by addition: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
     size, kernel, dilation, padding, stride = (
         several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
     )
@@ -383,19 +386,6 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             weight = (w if bit else 1 - w) * weight
         total = take([x0 + bit for bit, x0 in zip(corner, low, strict=True)]) * weight + total
     return total
-
-
-def _cubic_weights(t):
-    """Keys' four weights for a place t beyond the second of four points, a = -0.75."""
-    a = -0.75
-
-    def near(x):
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x):
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return far(t + 1), near(t), near(1 - t), far(2 - t)
 
 
 def _bicubic(at, sizes, settle, take):
