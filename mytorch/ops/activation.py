@@ -13,6 +13,7 @@ from .core import op
 from .elementwise import cast, unary, where
 from .inplace import overwrite
 from .precision import in_precision
+from .raw import shape_of
 from .reduction import normalize_dim
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -189,9 +190,8 @@ def _along(record, input, dim, dtype, fused):
             or input.device.type == "cpu"
         ):
             input, dtype = cast(input, dtype), None
-    if dim is None:
-        dim = 0 if input.ndim in (0, 1, 3) else 1
-    dim = normalize_dim(dim, input.ndim)
+    ndim = len(shape_of(input))
+    dim = normalize_dim((0 if ndim in (0, 1, 3) else 1) if dim is None else dim, ndim)
     return record(input, dim=dim, fused=fused) if dtype is None else record(input, dim=dim, dtype=dtype, fused=fused)
 
 

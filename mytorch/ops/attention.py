@@ -7,6 +7,7 @@ from ..base.errors import shapes
 from ..tensor import Tensor
 from .core import op
 from .dropout import dropout_mask, materialize
+from .raw import shape_of
 
 
 @op(
@@ -17,8 +18,9 @@ from .dropout import dropout_mask, materialize
     autocast_cpu="half",
 )
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a Draw, or None."""
-    key, value = _shared(xp, key, query), _shared(xp, value, query)
+    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a DropoutSeed, or None."""
+    if not key.shape[-3:-2] == query.shape[-3:-2] == value.shape[-3:-2]:
+        key, value = _shared(xp, key, query), _shared(xp, value, query)
     scores = xp.matmul(query * scale, xp.swapaxes(key, -1, -2))  # (…, L, S)
     allowed = band(xp, scores.shape[-2], scores.shape[-1], causal, window)
     if allowed is not None:
@@ -97,19 +99,9 @@ _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.tri
 
 
 def scaled_dot_product_attention(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    enable_gqa=False,
-    *,
-    causal=None,
-    window=None,
-    fused=None,
-):
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
+    window=None, fused=None,
+):  # fmt: skip
     """softmax(query @ keyᵀ * scale + mask) @ value.
 
     Args:
@@ -127,48 +119,38 @@ def scaled_dot_product_attention(
     Raises:
         RuntimeError: both a mask and is_causal, shapes that don't fit, or a dropout_p outside [0, 1].
     Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023.
+
+    Example:
+        >>> q, k = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0], [0.0, 3.0]])  # both keys are at right angles to the query
+        >>> F.scaled_dot_product_attention(q, k, tensor([[2.0], [4.0]])).tolist()
+        [[3.0]]
     """
     is_causal = is_causal if causal is None else causal
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"scaled_dot_product_attention: dropout_p must lie in [0, 1], got {dropout_p}.")
-    if (
-        query.ndim < 2
-        or key.ndim < 2
-        or value.ndim < 2
-        or query.shape[-1] != key.shape[-1]
-        or key.shape[-2] != value.shape[-2]
-    ):
+    q, k, v = shape_of(query), shape_of(key), shape_of(value)
+    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise RuntimeError(
             f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev)."
         )
-    if enable_gqa and query.shape[-3] != key.shape[-3]:
-        groups, rest = divmod(query.shape[-3], key.shape[-3])
-        if rest or query.shape[-3] < key.shape[-3]:
+    if enable_gqa and q[-3] != k[-3]:
+        groups, rest = divmod(q[-3], k[-3])
+        if rest or q[-3] < k[-3]:
             raise RuntimeError(
-                f"scaled_dot_product_attention: {query.shape[-3]} query heads can't share {key.shape[-3]} key heads evenly."
+                f"scaled_dot_product_attention: {q[-3]} query heads can't share {k[-3]} key heads evenly."
             )
         if query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
-    lead = tuple(query.shape[:-2])
-    keep = None
-    if dropout_p > 0.0:
-        keep = dropout_mask(_attention, query, (*lead, query.shape[-2], key.shape[-2]), dropout_p, fused)
+    keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*q[:-1], k[-2]), dropout_p, fused)
     if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
-        attn_mask = attn_mask.expand(query.shape[-2], key.shape[-2])
+        attn_mask = attn_mask.expand(q[-2], k[-2])
+    scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
     return _attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        keep=keep,
-        causal=bool(is_causal),
-        window=window,
-        scale=1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
-        fused=fused,
+        query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, fused=fused
     )
 
 

@@ -11,12 +11,14 @@ so second derivatives need nothing more, and a transposed convolution is `convol
 """
 
 import math
+from itertools import product
 
 import numpy as np
 
 from ..backend import numpy_ns
 from ..base.errors import shapes
 from .core import op
+from .elementwise import named
 from .padding import pad
 
 CACHED = 1 << 20  # elements of columns that are worked on at a time: 4 MB of float32
@@ -59,10 +61,7 @@ def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
 
 def taps(kernel):
     """Every position within a window."""
-    positions = [()]
-    for k in kernel:
-        positions = [(*p, i) for p in positions for i in range(k)]
-    return positions
+    return list(product(*map(range, kernel)))
 
 
 def tap_slices(position, out, stride, dilation):
@@ -73,9 +72,9 @@ def tap_slices(position, out, stride, dilation):
     )
 
 
-def _pieces(xp, n, each):
+def _chunks(xp, n, each):
     """The batch cut into slices whose columns stay in the CPU's cache; a GPU takes it whole."""
-    step = max(n, 1) if xp is not numpy_ns else max(CACHED // max(each, 1), 1)
+    step = max(CACHED // max(each, 1) if xp is numpy_ns else n, 1)
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -90,8 +89,8 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     rows = weight.reshape(1, groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
     result = xp.empty((n, weight.shape[0], *out), input.dtype)
     split = result.reshape(n, groups, rows.shape[2], math.prod(out))
-    for piece in _pieces(xp, n, groups * rows.shape[3] * math.prod(out)):
-        split[piece] = xp.matmul(rows, _columns(xp, input[piece], kernel, stride, padding, dilation, groups))
+    for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
+        split[chunk] = xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups))
     if bias is not None:
         result += bias.reshape(-1, *(1,) * len(kernel))
     return result
@@ -108,9 +107,9 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
         result = xp.matmul(columns_of, split).reshape(n, channels, *shape)
     else:
         padded = xp.zeros((n, channels, *(s + 2 * p for s, p in zip(shape, padding, strict=True))), g.dtype)
-        for piece in _pieces(xp, n, channels * math.prod(kernel) * math.prod(out)):
-            columns = xp.matmul(columns_of, split[piece]).reshape(-1, channels, math.prod(kernel), *out)
-            part = padded[piece]
+        for chunk in _chunks(xp, n, channels * math.prod(kernel) * math.prod(out)):
+            columns = xp.matmul(columns_of, split[chunk]).reshape(-1, channels, math.prod(kernel), *out)
+            part = padded[chunk]
             for t, position in enumerate(taps(kernel)):
                 part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
         inner = tuple(slice(p, p + s) for p, s in zip(padding, shape, strict=True))
@@ -128,9 +127,9 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     rows = g.reshape(n, groups, outs // groups, out)
     wide = np.float32 if g.dtype.itemsize == 2 else g.dtype
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), wide)
-    for piece in _pieces(xp, n, channels * math.prod(kernel) * out):
-        columns = _columns(xp, input[piece], kernel, stride, padding, dilation, groups, g.shape[2:])
-        total += xp.sum(xp.matmul(rows[piece], xp.swapaxes(columns, -1, -2)).astype(wide, copy=False), axis=0)
+    for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
+        columns = _columns(xp, input[chunk], kernel, stride, padding, dilation, groups, g.shape[2:])
+        total += xp.sum(xp.matmul(rows[chunk], xp.swapaxes(columns, -1, -2)).astype(wide, copy=False), axis=0)
     return total.astype(g.dtype, copy=False).reshape(outs, channels // groups, *kernel)
 
 
@@ -138,26 +137,16 @@ def _over_positions(xp, g):
     return xp.sum(g, axis=(0, *range(2, len(g.shape))))
 
 
+def _geometry(stride, padding, dilation, groups):
+    return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+
+
 convolve.grad(
     input=lambda g, weight, shapes, stride, padding, dilation, groups, xp: xp.call(
-        convolve_input,
-        g,
-        weight,
-        shape=tuple(shapes[0][2:]),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
+        convolve_input, g, weight, shape=tuple(shapes[0][2:]), **_geometry(stride, padding, dilation, groups)
     ),
     weight=lambda g, input, shapes, stride, padding, dilation, groups, xp: xp.call(
-        convolve_weight,
-        g,
-        input,
-        kernel=tuple(shapes[1][2:]),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
+        convolve_weight, g, input, kernel=tuple(shapes[1][2:]), **_geometry(stride, padding, dilation, groups)
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
@@ -170,7 +159,7 @@ def _cropped_to(x, shape):
 
 
 def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups, needs, xp):
-    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    geometry = _geometry(stride, padding, dilation, groups)
     return (
         _cropped_to(xp.call(convolve, up, weight, **geometry), shapes[0]) if needs[0] else None,
         xp.call(convolve_weight, g, up, kernel=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
@@ -183,7 +172,7 @@ convolve_input.fuse(cuda="mytorch.kernels.triton.conv_transpose")
 
 
 def _convolve_weight_vjp(up, g, input, shapes, stride, padding, dilation, groups, needs, xp):
-    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    geometry = _geometry(stride, padding, dilation, groups)
     return (
         _cropped_to(xp.call(convolve, input, up, **geometry), shapes[0]) if needs[0] else None,
         xp.call(convolve_input, g, up, shape=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
@@ -209,8 +198,22 @@ def several(value, d, name):
 
 
 def _convolution(d):
-    name = f"conv{d}d"
+    name, three, two = f"conv{d}d", ", 3" * d, ", 2" * d
 
+    @named(name, f"""The {d}-d convolution (cross-correlation) of input with weight.
+
+    Args:
+        input: (N, C, {"…" if d > 1 else "L"}) or without N. weight: (O, C / groups, *kernel). bias: (O,).
+        stride, padding, dilation: a number or {d}; padding may be "valid" or "same".
+
+    Raises:
+        RuntimeError: channels, groups or sizes that don't fit.
+
+    Example:
+        >>> x, w = mytorch.ones(1, 1{three}), mytorch.ones(5, 1{two})
+        >>> F.{name}(x, w).shape, F.{name}(x, w)[0, 0].flatten().tolist()
+        (mytorch.Size([1, 5{two}]), {[2.0**d] * 2**d})
+    """)  # fmt: skip
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None):
         stride, dilation = several(stride, d, name), several(dilation, d, name)
         single = input.ndim == d + 1
@@ -236,21 +239,9 @@ def _convolution(d):
                     f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
                     "can't be greater than actual input size"
                 )
-        out = convolve(
-            input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, fused=fused
-        )
+        out = convolve(input, weight, bias, **_geometry(stride, padding, dilation, groups), fused=fused)
         return out.squeeze(0) if single else out
 
-    conv.__name__ = conv.__qualname__ = name
-    conv.__doc__ = f"""The {d}-d convolution (cross-correlation) of input with weight.
-
-    Args:
-        input: (N, C, {"…" if d > 1 else "L"}) or without N. weight: (O, C / groups, *kernel). bias: (O,).
-        stride, padding, dilation: a number or {d}; padding may be "valid" or "same".
-
-    Raises:
-        RuntimeError: channels, groups or sizes that don't fit.
-    """
     return conv
 
 
@@ -269,8 +260,22 @@ def _named_padding(input, padding, kernel, stride, dilation, name):
 
 
 def _transposed(d):
-    name = f"conv_transpose{d}d"
+    name, three, two = f"conv_transpose{d}d", ", 3" * d, ", 2" * d
 
+    @named(name, f"""The {d}-d transposed convolution: the gradient of a convolution for its input, as a forward.
+
+    Args:
+        input: (N, C, …) or without N. weight: (C, O / groups, *kernel). bias: (O,).
+        output_padding: added to one side of the output's size.
+
+    Raises:
+        RuntimeError: channels or sizes that don't fit.
+
+    Example:
+        >>> x, w = mytorch.ones(1, 1{two}), mytorch.ones(1, 5{two})
+        >>> F.{name}(x, w).shape, F.{name}(x, w).max().item()
+        (mytorch.Size([1, 5{three}]), {2.0**d})
+    """)  # fmt: skip
     def conv_transpose(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None
     ):
@@ -293,29 +298,10 @@ def _transposed(d):
                 input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True
             )
         )
-        out = convolve_input(
-            input,
-            weight,
-            bias,
-            shape=shape,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            fused=fused,
-        )
+        geometry = _geometry(stride, padding, dilation, groups)
+        out = convolve_input(input, weight, bias, shape=shape, **geometry, fused=fused)
         return out.squeeze(0) if single else out
 
-    conv_transpose.__name__ = conv_transpose.__qualname__ = name
-    conv_transpose.__doc__ = f"""The {d}-d transposed convolution: the gradient of a convolution for its input, as a forward.
-
-    Args:
-        input: (N, C, …) or without N. weight: (C, O / groups, *kernel). bias: (O,).
-        output_padding: added to one side of the output's size.
-
-    Raises:
-        RuntimeError: channels or sizes that don't fit.
-    """
     return conv_transpose
 
 

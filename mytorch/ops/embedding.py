@@ -71,6 +71,11 @@ def embedding(
     Raises:
         IndexError: an index outside [0, V).
         RuntimeError: input is not of an integer dtype.
+
+    Example:
+        >>> table = tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
+        >>> F.embedding(tensor([2, 0]).long(), table).tolist()
+        [[3.0, 4.0], [0.0, 0.0]]
     """
     if sparse:
         warn_of_dense_gradients("embedding")

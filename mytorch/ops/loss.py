@@ -1,4 +1,4 @@
-"""Losses: cross-entropy in full; the others are added beside it."""
+"""Losses: cross-entropy as an op with kernels; the others composed of ops."""
 
 import math
 import warnings
@@ -14,7 +14,7 @@ from .core import op
 from .elementwise import cast, minimum, where, xlogy
 from .movement import cat, stack
 from .precision import in_precision
-from .raw import on_device_of, raw_of, to_cpu
+from .raw import on_device_of, raw_of, shape_of, to_cpu
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32", autocast_cpu="float32")
@@ -99,27 +99,17 @@ def _check_classes(raw, classes, ignore_index, name):
             raise IndexError(f"{name}: Target {int(raw[bad][0])} is out of bounds for {classes} classes.")
 
 
-def _classes_last(input, target):
+def _classes_last(shape, want):
     """Whether shapes fit only with the classes on the last axis, (…, V) logits with (…) targets."""
-    shape, want = tuple(input.shape), tuple(target.shape)
     pytorch = len(shape) == len(want) + 1 and (shape[0], *shape[2:]) == want if len(shape) > 1 else want == ()
     return not pytorch and len(shape) >= 2 and shape[:-1] == want
 
 
 @on_input_device
 def cross_entropy(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
-    label_smoothing=0.0,
-    *,
-    softcap=None,
-    fused=None,
-):
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0, *,
+    softcap=None, fused=None,
+):  # fmt: skip
     """The negative log-likelihood of `target` under softmax(input).
 
     Args:
@@ -134,37 +124,36 @@ def cross_entropy(
     Raises:
         ValueError: shapes that fit neither reading, a reduction that is not known.
         IndexError: a class index out of range.
+
+    Example:
+        >>> round(F.cross_entropy(tensor([[0.0, 0.0], [9.0, 9.0]]), mytorch.tensor([0, 1])).item(), 4)
+        0.6931
     """
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if softcap is not None:
         input = (input / softcap).tanh() * softcap
-    if tuple(input.shape) == tuple(target.shape) and target.dtype.is_floating_point and input.ndim:
+    shape, want = shape_of(input), shape_of(target)
+    if shape == want and shape and target.dtype.is_floating_point:
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused)
-    shape = tuple(input.shape)
-    if _classes_last(input, target):
+    if _classes_last(shape, want):
         classes, rows, out_shape = shape[-1], input.reshape(-1, shape[-1]), shape[:-1]
-    elif len(shape) == 1 and target.ndim == 0:
+    elif len(shape) == 1 and want == ():
         classes, rows, out_shape = shape[0], input.reshape(1, -1), ()
     else:
-        if input.ndim < 2 or (shape[0], *shape[2:]) != tuple(target.shape):
+        if len(shape) < 2 or (shape[0], *shape[2:]) != want:
             raise ValueError(
-                f"cross_entropy: target has shape {tuple(target.shape)}, but logits of shape {shape} want {(shape[0], *shape[2:])}."
+                f"cross_entropy: target has shape {want}, but logits of shape {shape} want {(shape[0], *shape[2:])}."
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
-        rows = input if input.ndim == 2 else input.movedim(1, -1).reshape(-1, classes)
+        rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
-        rows,
-        target=index,
-        weight=raw_of(weight),
-        ignore_index=ignore_index,
-        label_smoothing=float(label_smoothing),
-        reduction=reduction,
-        fused=fused,
-    )
+        rows, target=index, weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
+        reduction=reduction, fused=fused,
+    )  # fmt: skip
     return out.reshape(out_shape) if reduction == "none" else out
 
 
@@ -234,12 +223,6 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
 # -- the other losses -----------------------------------------------------------------------------------------
 
 
-def reduce(losses, reduction):
-    """The mean or sum of losses, or all of them."""
-    check_reduction(reduction)
-    return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
-
-
 def _legacy(reduction, size_average, reduce_):
     """PyTorch's older arguments for the reduction."""
     if size_average is None and reduce_ is None:
@@ -247,6 +230,14 @@ def _legacy(reduction, size_average, reduce_):
     if reduce_ is False:
         return "none"
     return "sum" if size_average is False else "mean"
+
+
+def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
+    """The mean or sum of losses, or all of them; the losses times `weight`, if that is given."""
+    losses = losses if weight is None else losses * weight
+    reduction = _legacy(reduction, size_average, reduce)
+    check_reduction(reduction)
+    return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
 
 
 def _match(input, target, name):
@@ -265,6 +256,10 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
     Args:
         input: log-probabilities (C,), (N, C) or (N, C, d1, …). target: class indices. weight: (C,).
+
+    Example:
+        >>> F.nll_loss(tensor([[-1.0, -2.0], [-3.0, -4.0]]), tensor([1, 0])).item()
+        2.5
     """
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
@@ -294,43 +289,59 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
 @in_precision("float32")
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """(input - target)^2."""
+    """(input - target)^2.
+
+    Example:
+        >>> F.mse_loss(tensor([1.0, 2.0]), tensor([3.0, 2.0])).item()
+        2.0
+    """
     _match(input, target, "mse_loss")
-    squares = (input - target).square()
-    if weight is not None:
-        squares = squares * weight
-    return _reduce(squares, _legacy(reduction, size_average, reduce))
+    return _reduce((input - target).square(), reduction, size_average, reduce, weight)
 
 
 @in_precision("float32")
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """|input - target|."""
+    """|input - target|.
+
+    Example:
+        >>> F.l1_loss(tensor([1.0, 2.0]), tensor([3.0, 1.0]), reduction="sum").item()
+        3.0
+    """
     _match(input, target, "l1_loss")
-    distances = (input - target).abs()
-    return _reduce(distances if weight is None else distances * weight, _legacy(reduction, size_average, reduce))
+    return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
 
 
 @in_precision("float32")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015."""
+    """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
+
+    Example:
+        >>> F.smooth_l1_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
+        [0.125, 2.5]
+    """
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _match(input, target, "smooth_l1_loss")
     d = (input - target).abs()
-    return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), _legacy(reduction, size_average, reduce))
+    return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), reduction, size_average, reduce)
 
 
 @in_precision("float32")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964."""
+    """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964.
+
+    Example:
+        >>> F.huber_loss(tensor([1.0, 4.0]), tensor([0.0, 0.0]), reduction="none", delta=2.0).tolist()
+        [0.5, 6.0]
+    """
     if delta <= 0:
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
     d = (input - target).abs()
     losses = where(d < delta, d.square() * 0.5, (d - 0.5 * delta) * delta)
-    return _reduce(losses if weight is None else losses * weight, reduction)
+    return _reduce(losses, reduction, weight=weight)
 
 
 @on_input_device
@@ -340,6 +351,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     Raises:
         ValueError: shapes differ.
         RuntimeError: probabilities outside [0, 1].
+
+    Example:
+        >>> round(F.binary_cross_entropy(tensor([0.5, 0.5]), tensor([1.0, 0.0])).item(), 4)
+        0.6931
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
@@ -349,33 +364,39 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if isinstance(raw, ndarray) and raw.size and not ((raw >= 0) & (raw <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
     losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
-    return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce, weight)
 
 
 @in_precision("float32")
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term."""
+    """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term.
+
+    Example:
+        >>> round(F.binary_cross_entropy_with_logits(tensor([0.0, 0.0]), tensor([1.0, 0.0])).item(), 4)
+        0.6931
+    """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
-    if pos_weight is None:
-        losses = (1 - target) * input - logsigmoid(input)
-    else:
-        losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
-    return _reduce(losses if weight is None else losses * weight, _legacy(reduction, size_average, reduce))
+    positive = logsigmoid(input) if pos_weight is None else ((pos_weight - 1) * target + 1) * logsigmoid(input)
+    losses = (1 - target) * input - positive
+    return _reduce(losses, reduction, size_average, reduce, weight)
 
 
 @in_precision("float32")
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size."""
-    if log_target:
-        losses = target.exp() * (target - input)
-    else:
-        losses = xlogy(target, target) - target * input
+    """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size.
+
+    Example:
+        >>> p = tensor([[0.5, 0.5]])
+        >>> F.kl_div(p.log(), p, reduction="batchmean").item()
+        0.0
+    """
+    losses = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction == "batchmean":
         return losses.sum() / input.shape[0]
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @in_precision("float32")
@@ -387,7 +408,7 @@ def poisson_nll_loss(
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
         losses = losses + where(target > 1, stirling, 0.0)
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
@@ -408,19 +429,19 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1; max(0, margin - input) where it is -1."""
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @in_precision("float32")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
-    return _reduce((-target * input).exp().log1p(), _legacy(reduction, size_average, reduce))
+    return _reduce((-target * input).exp().log1p(), reduction, size_average, reduce)
 
 
 @in_precision("float32")
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
-    return _reduce((-target * (input1 - input2) + margin).clamp(min=0), _legacy(reduction, size_average, reduce))
+    return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction, size_average, reduce)
 
 
 @in_precision("float32")
@@ -441,7 +462,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     tiny = 1e-12
     cos = dots / ((input1.square().sum(dim) + tiny) * (input2.square().sum(dim) + tiny)).sqrt()
     losses = where(target == 1, 1 - cos, 0.0) + where(target == -1, (cos - margin).clamp(min=0), 0.0)
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @in_precision("float32")
@@ -505,7 +526,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     others = Tensor._wrap(xp_of(raw_of(rows)).arange(rows.shape[1])) != index
     losses = where(others, gaps, 0.0).sum(1) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @in_precision("float32")
@@ -513,7 +534,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     """The mean over classes of the binary cross-entropies with logits."""
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     losses = (losses if weight is None else losses * weight).mean(-1)
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @in_precision("float32")
@@ -533,7 +554,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
     losses = where(counted, gaps, 0.0).sum((1, 2)) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
-    return _reduce(losses, _legacy(reduction, size_average, reduce))
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -592,6 +613,3 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         return (loss / on_device_of(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype), loss)).mean()
     loss = loss.squeeze(0) if single and reduction == "none" else loss
     return _reduce(loss, reduction)
-
-
-_reduce = reduce

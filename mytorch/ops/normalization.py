@@ -10,14 +10,16 @@ from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
-
-
-def _flat(xp, x, width):
-    return xp.reshape(x, (-1, width))
+from .raw import shape_of
 
 
 def _wide(xp, x):
     return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
+
+
+def _rows(xp, x, width):
+    """x as rows (N, width), in float32 at least."""
+    return xp.reshape(_wide(xp, x), (-1, width))
 
 
 def _like(xp, out, input, dtype):
@@ -25,13 +27,23 @@ def _like(xp, out, input, dtype):
     return xp.astype(xp.reshape(out, input.shape), input.dtype if dtype is None else dtype.numpy)
 
 
-@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
-def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
-    x = _wide(xp, _flat(xp, input, width))  # (N, width)
+def _normed(xp, x, eps):
+    """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
     rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-    out = centred * rstd
+    return centred * rstd, mean, rstd
+
+
+def _normed_grad(xp, g, normed, rstd):
+    """The gradient of the rows that `_normed` was given."""
+    along = xp.mean(g * normed, axis=-1, keepdims=True)
+    return (g - xp.mean(g, axis=-1, keepdims=True) - normed * along) * rstd
+
+
+@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
+    out, mean, rstd = _normed(xp, _rows(xp, input, width), eps)
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
     if bias is not None:
@@ -40,13 +52,11 @@ def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=Non
 
 
 def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
-    x, g = _wide(xp, _flat(xp, input, width)), _wide(xp, _flat(xp, g, width))
-    normed = (x - mean) * rstd
+    normed, g = (_rows(xp, input, width) - mean) * rstd, _rows(xp, g, width)
     gx = None
     if needs[0]:
         gw = g if weight is None else g * xp.reshape(weight, (-1,))
-        along = xp.mean(gw * normed, axis=-1, keepdims=True)
-        gx = xp.reshape((gw - xp.mean(gw, axis=-1, keepdims=True) - normed * along) * rstd, shapes[0])
+        gx = xp.reshape(_normed_grad(xp, gw, normed, rstd), shapes[0])
     g_weight = xp.reshape(xp.sum(g * normed, axis=0), shapes[1]) if needs[1] else None
     g_bias = xp.reshape(xp.sum(g, axis=0), shapes[2]) if needs[2] else None
     return gx, g_weight, g_bias
@@ -59,13 +69,13 @@ _layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.t
 def _width(input, normalized_shape, weight, bias, name):
     """The number of elements that are normalised together, with the shapes checked."""
     shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
-    if not shape or tuple(input.shape)[-len(shape) :] != shape:
+    if not shape or shape_of(input)[-len(shape) :] != shape:
         raise RuntimeError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], "
             f"but got input of size {list(input.shape)}"
         )
     for label, p in (("weight", weight), ("bias", bias)):
-        if p is not None and tuple(p.shape) != shape:
+        if p is not None and shape_of(p) != shape:
             raise RuntimeError(
                 f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}."
             )
@@ -83,9 +93,14 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
     Raises:
         RuntimeError: the last axes of input, weight or bias don't have normalized_shape.
     Source: Ba, Kiros and Hinton, 2016.
+
+    Example:
+        >>> F.layer_norm(tensor([[1.0, 3.0], [0.0, 8.0]]), (2,), eps=0.0).tolist()
+        [[-1.0, 1.0], [-1.0, 1.0]]
     """
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
-    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    dtype = None if dtype is None else as_dtype(dtype)
+    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=dtype, fused=fused)
 
 
 def _dtype(like):
@@ -94,7 +109,7 @@ def _dtype(like):
 
 @op(name="rms_norm", dtype="same", residuals=("rstd",), autocast="float32")
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
-    x = _wide(xp, _flat(xp, input, width))  # (N, width)
+    x = _rows(xp, input, width)
     rstd = 1.0 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + eps)
     out = x * rstd
     if weight is not None:
@@ -103,8 +118,7 @@ def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
 
 
 def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
-    x, g = _wide(xp, _flat(xp, input, width)), _wide(xp, _flat(xp, g, width))
-    normed = x * rstd
+    normed, g = _rows(xp, input, width) * rstd, _rows(xp, g, width)
     gx = None
     if needs[0]:
         gw = g if weight is None else g * xp.reshape(weight, (-1,))
@@ -126,6 +140,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
     Raises:
         RuntimeError: the last axes of input or weight don't have normalized_shape.
     Source: Zhang and Sennrich, 2019.
+
+    Example:
+        >>> F.rms_norm(tensor([1.0, -1.0, 1.0, -1.0]), (4,), eps=0.0).tolist()
+        [1.0, -1.0, 1.0, -1.0]
     """
     width = _width(input, normalized_shape, weight, None, "rms_norm")
     eps = finfo(promote_types(input.dtype, float32)).eps if eps is None else eps
@@ -154,20 +172,19 @@ def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1
     return total, *_layer_norm.forward(xp, total, weight, bias, width=width, eps=eps, dtype=dtype)
 
 
-def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
+def _residual_vjp(vjp, g, shapes, needs, **saved):
+    """The gradients of (input, residual, *parameters) from those of the sum and of its norm, either of which may be missing."""
     g_total, g_out = g
-    gx = g_weight = g_bias = None
+    gx, *g_parameters = (None,) * (len(shapes) - 1)
     if g_out is not None:
-        several = (shapes[0], *shapes[2:])
-        gx, g_weight, g_bias = _layer_norm_vjp(g_out, total, weight, several, mean, rstd, width, (True, *needs[2:]), xp)
-    gx = _both(gx, g_total)
-    return gx, gx, g_weight, g_bias
+        gx, *g_parameters = vjp(g_out, shapes=(shapes[0], *shapes[2:]), needs=(True, *needs[2:]), **saved)
+    gx = (g_total if gx is None else gx if g_total is None else gx + g_total)[...]  # a view, since two inputs get it
+    return gx, gx, *g_parameters
 
 
-def _both(gx, g_total):
-    """The sum of two gradients, either of which may be missing; a view, since two inputs get it."""
-    gx = g_total if gx is None else gx if g_total is None else gx + g_total
-    return gx[...]
+def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
+    saved = {"input": total, "weight": weight, "mean": mean, "rstd": rstd, "width": width, "xp": xp}
+    return _residual_vjp(_layer_norm_vjp, g, shapes, needs, **saved)
 
 
 _add_layer_norm.vjp(_add_layer_norm_vjp)
@@ -185,18 +202,20 @@ def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, ep
         RuntimeError: shapes that differ, or don't end with normalized_shape.
     """
     width = _width(input, normalized_shape, weight, bias, "add_layer_norm")
-    _check_residual(input, residual, "add_layer_norm")
-    if input.device.type == "cpu":
-        total = input + residual
-        return total, _layer_norm(total, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
-    return _add_layer_norm(input, residual, weight, bias, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    return _with_residual(_add_layer_norm, _layer_norm, input, residual, (weight, bias), options)
 
 
-def _check_residual(input, residual, name):
+def _with_residual(record, norm, input, residual, parameters, options):
+    """(input + residual, its norm), by one op on a GPU and by two on a CPU."""
     if tuple(input.shape) != tuple(residual.shape):
         raise RuntimeError(
-            f"{name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
+            f"{record.name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
         )
+    if input.device.type != "cpu":
+        return record(input, residual, *parameters, **options)
+    total = input + residual
+    return total, norm(total, *parameters, **options)
 
 
 @op(
@@ -209,14 +228,8 @@ def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
 
 
 def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
-    g_total, g_out = g
-    gx = g_weight = None
-    if g_out is not None:
-        gx, g_weight = _rms_norm_vjp(
-            g_out, total, weight, (shapes[0], *shapes[2:]), rstd, width, (True, *needs[2:]), xp
-        )
-    gx = _both(gx, g_total)
-    return gx, gx, g_weight
+    saved = {"input": total, "weight": weight, "rstd": rstd, "width": width, "xp": xp}
+    return _residual_vjp(_rms_norm_vjp, g, shapes, needs, **saved)
 
 
 _add_rms_norm.vjp(_add_rms_norm_vjp)
@@ -226,12 +239,9 @@ _add_rms_norm.fuse(cuda="mytorch.kernels.triton.add_rms_norm")
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm."""
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
-    _check_residual(input, residual, "add_rms_norm")
     eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps
-    if input.device.type == "cpu":
-        total = input + residual
-        return total, _rms_norm(total, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
-    return _add_rms_norm(input, residual, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    return _with_residual(_add_rms_norm, _rms_norm, input, residual, (weight,), options)
 
 
 # -- statistics over the batch ------------------------------------------------------------------------------
@@ -294,6 +304,11 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     Raises:
         ValueError: training on a single value per channel.
     Source: Ioffe and Szegedy, 2015.
+
+    Example:
+        >>> x = tensor([[1.0, 0.0], [3.0, 8.0]])
+        >>> F.batch_norm(x, None, None, training=True, eps=0.0).tolist()
+        [[-1.0, -1.0], [1.0, 1.0]]
     """
     if not training:
         if running_mean is None or running_var is None:
@@ -325,11 +340,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
-    x = _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)))
-    mean = xp.mean(x, axis=-1, keepdims=True)
-    centred = x - mean
-    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-    out = xp.reshape(centred * rstd, input.shape)
+    out, mean, rstd = _normed(xp, _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
+    out = xp.reshape(out, input.shape)
     if weight is not None:
         out = out * _channels(xp, weight, len(input.shape))
     if bias is not None:
@@ -346,8 +358,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
     gx = None
     if needs[0]:
         gw = xp.reshape(g if weight is None else g * _channels(xp, weight, len(shape)), rows)
-        along = xp.mean(gw * normed, axis=-1, keepdims=True)
-        gx = xp.reshape((gw - xp.mean(gw, axis=-1, keepdims=True) - normed * along) * rstd, shape)
+        gx = xp.reshape(_normed_grad(xp, gw, normed, rstd), shape)
     g_weight = xp.sum(g * xp.reshape(normed, shape), axis=axes) if needs[1] else None
     return gx, g_weight, xp.sum(g, axis=axes) if needs[2] else None
 
@@ -362,6 +373,11 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     Raises:
         RuntimeError: the channels can't be divided into num_groups.
     Source: Wu and He, 2018.
+
+    Example:
+        >>> x = tensor([[1.0, 3.0, 0.0, 8.0]])  # one sample, four channels in two groups
+        >>> F.group_norm(x, 2, eps=0.0).tolist()
+        [[-1.0, 1.0, -1.0, 1.0]]
     """
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise RuntimeError(
@@ -382,17 +398,9 @@ def _affine(out, weight, bias):
 
 
 def instance_norm(
-    input,
-    running_mean=None,
-    running_var=None,
-    weight=None,
-    bias=None,
-    use_input_stats=True,
-    momentum=0.1,
-    eps=1e-5,
-    *,
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None,
-):
+):  # fmt: skip
     """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
 
     Raises:
@@ -414,16 +422,19 @@ def instance_norm(
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012."""
-
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     squares = (input * input).movedim(1, -1)
     flat = squares.reshape(-1, 1, squares.shape[-1])
-
     means = avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1).reshape(squares.shape).movedim(-1, 1)
     return input / (means * alpha + k) ** beta
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    """input / max(its p-norm along dim, eps)."""
+    """input / max(its p-norm along dim, eps).
+
+    Example:
+        >>> F.normalize(tensor([[0.0, 4.0]])).tolist()
+        [[0.0, 1.0]]
+    """
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)

@@ -4,6 +4,7 @@ A window has few positions, so each op goes through them one by one and handles 
 of every window is a strided slice of the input.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -13,14 +14,11 @@ from ..backend import xp_of
 from ..tensor import Tensor
 from .conv import several, tap_slices, taps
 from .core import op
+from .elementwise import named
 from .movement import stack
 from .precision import in_precision
 from .random import rand
 from .raw import on_device_of
-
-
-def _listed(value):
-    return value if isinstance(value, (tuple, list)) else (value,)
 
 
 def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):
@@ -97,21 +95,18 @@ def _max_pool_pick(xp, x, *, chosen, kernel, stride, padding, dilation):
     return out
 
 
+def _geometry(kernel, stride, padding, dilation):
+    return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+
+
 _max_pool.grad(
     input=lambda g, chosen, shape, kernel, stride, padding, dilation, xp: xp.call(
-        _max_pool_scatter,
-        g,
-        chosen=chosen,
-        shape=shape,
-        kernel=kernel,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
+        _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
-        _max_pool_pick, g, chosen=chosen, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+        _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
     )
 )
 
@@ -138,24 +133,45 @@ def _batched(input, d, name):
     return input, False
 
 
+def _windows(kernel_size, stride, padding, d, name):
+    """(kernel, stride, padding), each as d ints; the stride is the kernel's size where none is given.
+
+    Raises:
+        RuntimeError: more padding than half a window.
+    """
+    kernel, padding = several(kernel_size, d, name), several(padding, d, name)
+    stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
+    if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+        raise RuntimeError(
+            f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
+        )
+    return kernel, stride, padding
+
+
 def _max_pooling(d):
     name = f"max_pool{d}d"
 
     @on_input_device
+    @named(name, f"""The maximum of each window of the last {d} axes.
+
+    Args:
+        kernel_size, stride, padding, dilation: a number or {d}; the stride is the window's size by default.
+        ceil_mode: let the last window reach over the edge. return_indices: also give where the maxima were.
+
+    Example:
+        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
+        {4**d - 1}.0
+    """)  # fmt: skip
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-        kernel, dilation, padding = several(kernel_size, d, name), several(dilation, d, name), several(padding, d, name)
-        stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
-        if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
-            raise RuntimeError(
-                f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
-            )
+        kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
+        dilation = several(dilation, d, name)
         x, single = _batched(input, d, name)
         out_size = _sizes(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
         if any(o <= 0 for o in out_size):
             raise RuntimeError(
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
-        geometry = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+        geometry = _geometry(kernel, stride, padding, dilation)
         out, chosen = _max_pool(x, out_size=out_size, **geometry)
         out = out.squeeze(0) if single else out
         if not return_indices:
@@ -163,13 +179,6 @@ def _max_pooling(d):
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
         return out, indices.squeeze(0) if single else indices
 
-    max_pool.__name__ = max_pool.__qualname__ = name
-    max_pool.__doc__ = f"""The maximum of each window of the last {d} axes.
-
-    Args:
-        kernel_size, stride, padding, dilation: a number or {d}; the stride is the window's size by default.
-        ceil_mode: let the last window reach over the edge. return_indices: also give where the maxima were.
-    """
     return max_pool
 
 
@@ -224,15 +233,20 @@ def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
 def _avg_pooling(d):
     name = f"avg_pool{d}d"
 
+    @named(name, f"""The mean of each window of the last {d} axes.
+
+    Args:
+        kernel_size, stride, padding: a number or {d}; the stride is the window's size by default.
+        count_include_pad: count padded zeros as elements. divisor_override: divide by this instead.
+
+    Example:
+        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
+        {(4**d - 1) / 2}
+    """)  # fmt: skip
     def avg_pool(
         input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
-        kernel, padding = several(kernel_size, d, name), several(padding, d, name)
-        stride = kernel if stride is None or len(_listed(stride)) == 0 else several(stride, d, name)
-        if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
-            raise RuntimeError(
-                f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
-            )
+        kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         x, single = _batched(input, d, name)
@@ -248,13 +262,6 @@ def _avg_pooling(d):
         out = _sum_pool(x, out_size=out_size, kernel=kernel, stride=stride, padding=padding, scale=scale)
         return out.squeeze(0) if single else out
 
-    avg_pool.__name__ = avg_pool.__qualname__ = name
-    avg_pool.__doc__ = f"""The mean of each window of the last {d} axes.
-
-    Args:
-        kernel_size, stride, padding: a number or {d}; the stride is the window's size by default.
-        count_include_pad: count padded zeros as elements. divisor_override: divide by this instead.
-    """
     return avg_pool
 
 
@@ -262,27 +269,19 @@ max_pool1d, max_pool2d, max_pool3d = (_max_pooling(d) for d in (1, 2, 3))
 avg_pool1d, avg_pool2d, avg_pool3d = (_avg_pooling(d) for d in (1, 2, 3))
 
 
-def lp_pool(input, norm_type, kernel_size, stride, ceil_mode, d):
-    """(sum of x^p over each window)^(1/p)."""
-    average = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[d]
-    k = math.prod(several(kernel_size, d, "lp_pool"))
-    means = average(input**norm_type, kernel_size, stride, 0, ceil_mode)
-    return (means.sign() * means.abs().relu() * k) ** (1.0 / norm_type)
+def _lp_pooling(d, average):
+    name = f"lp_pool{d}d"
+
+    @named(name, f"The norm_type-norm of each window of the last {d} axes: (sum of x^p)^(1/p).")
+    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        p, k = float(norm_type), math.prod(several(kernel_size, d, "lp_pool"))
+        means = average(input**p, kernel_size, stride, 0, ceil_mode)
+        return (means.sign() * means.abs().relu() * k) ** (1.0 / p)
+
+    return lp_pool
 
 
-def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The norm_type-norm of each window of the last axis."""
-    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 1)
-
-
-def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The norm_type-norm of each window of the last two axes."""
-    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 2)
-
-
-def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The norm_type-norm of each window of the last three axes."""
-    return lp_pool(input, float(norm_type), kernel_size, stride, ceil_mode, 3)
+lp_pool1d, lp_pool2d, lp_pool3d = map(_lp_pooling, (1, 2, 3), (avg_pool1d, avg_pool2d, avg_pool3d))
 
 
 # -- adaptive: as many windows as asked for ------------------------------------------------------------------
@@ -322,41 +321,48 @@ def along(input, axis, matrix):
     return (moved @ weights.T).transpose(axis, -1)
 
 
-def _adaptive_avg(d):
+def _even_window(input, sizes):
+    """The size of equal windows that cover the last axes, `sizes` of them; None where they can't be equal."""
+    axes = tuple(zip(input.shape[-len(sizes) :], sizes, strict=True))
+    return None if any(n % s for n, s in axes) else tuple(n // s for n, s in axes)
+
+
+def _adaptive_avg(d, pool):
     name = f"adaptive_avg_pool{d}d"
 
+    @named(name, f"""The means of as many windows of the last {d} axes as `output_size` says (None keeps an axis).
+
+    Example:
+        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 1).item()
+        {(4**d - 1) / 2}
+    """)  # fmt: skip
     def adaptive(input, output_size):
         sizes = _targets(input, output_size, d, name)
-        spatial = tuple(input.shape[-d:])
         if all(s == 1 for s in sizes):
             return input.mean(tuple(range(-d, 0)), keepdim=True)
-        if all(n % s == 0 for n, s in zip(spatial, sizes, strict=True)):
-            window = tuple(n // s for n, s in zip(spatial, sizes, strict=True))
-            return {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[d](input, window)
-        for i, (n, s) in enumerate(zip(spatial, sizes, strict=True)):
-            if n != s:
-                input = along(input, input.ndim - d + i, averaging_matrix(n, s))
+        window = _even_window(input, sizes)
+        if window is not None:
+            return pool(input, window)
+        for axis, size in enumerate(sizes, input.ndim - d):
+            if input.shape[axis] != size:
+                input = along(input, axis, averaging_matrix(input.shape[axis], size))
         return input
 
-    adaptive.__name__ = adaptive.__qualname__ = name
-    adaptive.__doc__ = f"The means of as many windows of the last {d} axes as `output_size` says (None keeps an axis)."
     return adaptive
 
 
-def _adaptive_max(d):
+def _adaptive_max(d, pool):
     name = f"adaptive_max_pool{d}d"
 
+    @named(name, f"The maxima of as many windows of the last {d} axes as `output_size` says (None keeps an axis).")
     def adaptive(input, output_size, return_indices=False):
         sizes = _targets(input, output_size, d, name)
-        spatial = tuple(input.shape[-d:])
-        if all(n % s == 0 for n, s in zip(spatial, sizes, strict=True)):
-            window = tuple(n // s for n, s in zip(spatial, sizes, strict=True))
-            return {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}[d](input, window, return_indices=return_indices)
+        window = _even_window(input, sizes)
+        if window is not None:
+            return pool(input, window, return_indices=return_indices)
         values, places = _uneven_max(input, sizes, d)
         return (values, places) if return_indices else values
 
-    adaptive.__name__ = adaptive.__qualname__ = name
-    adaptive.__doc__ = f"The maxima of as many windows of the last {d} axes as `output_size` says (None keeps an axis)."
     return adaptive
 
 
@@ -375,8 +381,12 @@ def _uneven_max(input, sizes, d):
     return stack(values, -1).reshape(*lead, *sizes), stack(places, -1).reshape(*lead, *sizes)
 
 
-adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive_avg(d) for d in (1, 2, 3))
-adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive_max(d) for d in (1, 2, 3))
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
+    _adaptive_avg, (1, 2, 3), (avg_pool1d, avg_pool2d, avg_pool3d)
+)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(
+    _adaptive_max, (1, 2, 3), (max_pool1d, max_pool2d, max_pool3d)
+)
 
 
 # -- unpooling --------------------------------------------------------------------------------------------------
@@ -385,6 +395,7 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive_max(d
 def _unpooling(d):
     name = f"max_unpool{d}d"
 
+    @named(name, f"Maxima of {d}-d windows put back where `indices` say that they came from, zeros elsewhere.")
     def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
         stride = kernel if stride is None else several(stride, d, name)
@@ -399,8 +410,6 @@ def _unpooling(d):
         out = input.new_zeros(*lead, math.prod(size))
         return out.scatter(-1, indices.reshape(*lead, -1), flat).reshape(*lead, *size)
 
-    max_unpool.__name__ = max_unpool.__qualname__ = name
-    max_unpool.__doc__ = f"Maxima of {d}-d windows put back where `indices` say that they came from, zeros elsewhere."
     return max_unpool
 
 
@@ -507,21 +516,21 @@ fractional_max_pool2d_with_indices, fractional_max_pool2d = _fractional_pooling(
 fractional_max_pool3d_with_indices, fractional_max_pool3d = _fractional_pooling(3)
 
 
-def _with_indices(pool, positional):
+def _with_indices(pool, count):
     """The form of a max-pooling that gives (maxima, positions)."""
 
+    @functools.wraps(pool)
     def pool_with_indices(*args, **kwargs):
         kwargs.pop("return_indices", None)
-        return pool(*args[:positional], **kwargs, return_indices=True)
+        return pool(*args[:count], **kwargs, return_indices=True)
 
-    pool_with_indices.__name__ = pool_with_indices.__qualname__ = pool.__name__ + "_with_indices"
-    pool_with_indices.__doc__ = f"`{pool.__name__}` with return_indices=True: (maxima, where they were)."
-    return pool_with_indices
+    doc = f"`{pool.__name__}` with return_indices=True: (maxima, where they were)."
+    return named(pool.__name__ + "_with_indices", doc)(pool_with_indices)
 
 
-max_pool1d_with_indices = _with_indices(max_pool1d, 6)
-max_pool2d_with_indices = _with_indices(max_pool2d, 6)
-max_pool3d_with_indices = _with_indices(max_pool3d, 6)
-adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d, 2)
-adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d, 2)
-adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d, 2)
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (
+    _with_indices(pool, 6) for pool in (max_pool1d, max_pool2d, max_pool3d)
+)
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = (
+    _with_indices(pool, 2) for pool in (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)
+)

@@ -38,31 +38,34 @@ def _linear_matrix(n, out, scale, align_corners):
     return matrix
 
 
+def _near(x, a):
+    """Keys' cubic convolution with coefficient a, for distances up to 1."""
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _far(x, a):
+    """The same for distances from 1 to 2."""
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def _cubic_weights(t, a=-0.75):
+    """The weights of four points for a place t beyond the second of them; a is that of PyTorch and OpenCV."""
+    return _far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)
+
+
 def _cubic_matrix(n, out, scale, align_corners):
     at = _sources(n, out, scale, align_corners)
     low = np.floor(at).astype(int)
-    t = at - low
-    a = -0.75  # the coefficient of PyTorch and OpenCV
-
-    def near(x):
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x):
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
     matrix = np.zeros((out, n))
-    rows = np.arange(out)
-    for offset, weight in ((-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))):
-        np.add.at(matrix, (rows, np.clip(low + offset, 0, n - 1)), weight)
+    for offset, weight in enumerate(_cubic_weights(at - low), -1):
+        np.add.at(matrix, (np.arange(out), np.clip(low + offset, 0, n - 1)), weight)
     return matrix
 
 
-def _keys(x):
-    a = -0.5  # Pillow's coefficient, and PyTorch's when it smooths
+def _keys(x, a=-0.5):
+    """Keys' weight at any distance; a is Pillow's, and PyTorch's where it smooths."""
     x = np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+    return np.where(x < 1, _near(x, a), np.where(x < 2, _far(x, a), 0.0))
 
 
 _FILTERS = {  # half the width, and the weight at a distance
@@ -110,6 +113,10 @@ def interpolate(
     Raises:
         ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
         NotImplementedError: an unknown mode.
+
+    Example:
+        >>> F.interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
+        [[[1.0, 1.0, 2.0, 2.0]]]
     """
     d = input.ndim - 2
     if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
@@ -170,7 +177,12 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 
 def pixel_shuffle(input, upscale_factor):
-    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016."""
+    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016.
+
+    Example:
+        >>> F.pixel_shuffle(mytorch.arange(4.0).reshape(4, 1, 1), 2).tolist()
+        [[[0.0, 1.0], [2.0, 3.0]]]
+    """
     r = upscale_factor
     *lead, c, h, w = input.shape
     if c % (r * r):
@@ -207,7 +219,12 @@ def channel_shuffle(input, groups):
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows)."""
+    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
+
+    Example:
+        >>> F.unfold(mytorch.arange(4.0).reshape(1, 1, 2, 2), kernel_size=(1, 2)).tolist()
+        [[[0.0, 2.0], [1.0, 3.0]]]
+    """
     kernel, dilation, padding, stride = (several(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride))
     single = input.ndim == 3
     x = input.unsqueeze(0) if single else input
@@ -244,7 +261,7 @@ _overlap.grad(
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """The inverse walk of `unfold`: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
+    """What `unfold` takes apart put together again, by addition: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
     size, kernel, dilation, padding, stride = (
         several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
     )
@@ -369,19 +386,6 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             weight = (w if bit else 1 - w) * weight
         total = take([x0 + bit for bit, x0 in zip(corner, low, strict=True)]) * weight + total
     return total
-
-
-def _cubic_weights(t):
-    """Keys' four weights for a place t beyond the second of four points, a = -0.75."""
-    a = -0.75
-
-    def near(x):
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x):
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return far(t + 1), near(t), near(1 - t), far(2 - t)
 
 
 def _bicubic(at, sizes, settle, take):
