@@ -22,10 +22,15 @@ from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_no
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 
-_pairs = {
-    name: namedtuple(name, ("values", "indices"))
-    for name in ("median", "mode", "kthvalue", "cummax", "cummin", "nanmedian")
-}
+_pairs = {name: namedtuple(name, "values indices") for name in "median mode kthvalue cummax cummin nanmedian".split()}
+_AMinMax, _Histogram = namedtuple("aminmax", "min max"), namedtuple("histogram", "hist bin_edges")
+
+
+def _for_products(input, dtype):
+    """input as what its products are computed in: the dtype asked for, or int64 for integers."""
+    if dtype is not None:
+        return cast(input, dtypes.as_dtype(dtype))
+    return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
 
 
 @op(dtype="same", name="prod", autocast="float32", autocast_cpu="float32")
@@ -61,21 +66,14 @@ _prod.grad(input=_prod_grad)
 @public(inplace=False)
 def prod(input, dim=None, keepdim=False, *, dtype=None):
     """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too."""
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
-        input = cast(input, dtypes.int64)
+    input = _for_products(input, dtype)
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
 @public()
 def cumprod(input, dim, *, dtype=None):
     """The running product along one axis."""
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
-        input = cast(input, dtypes.int64)
-    return _cumprod(input, dim=normalize_dim(dim, input.ndim))
+    return _cumprod(_for_products(input, dtype), dim=normalize_dim(dim, input.ndim))
 
 
 @op(dtype="same", name="cumprod", autocast="float32")
@@ -90,7 +88,7 @@ def _cumprod_grad(g, input, out, dim, shape, xp):
     plain = xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / safe
     if not bool((raw_of(input) == 0).any()):
         return plain
-    pieces = []  # with zeros about: each element's gradient from the products that leave it out
+    grads = []  # with zeros about: each element's gradient from the products that leave it out
     n = shape[dim]
     lead = (slice(None),) * dim
     for i in range(n):
@@ -100,8 +98,8 @@ def _cumprod_grad(g, input, out, dim, shape, xp):
         rest = xp.call(_cumprod, after, dim=dim) if i + 1 < n else after
         ones = start * 0 + 1.0
         products = xp.concatenate([ones, rest], axis=dim) * start
-        pieces.append(xp.sum(products * g[(*lead, slice(i, n))], axis=dim, keepdims=True))
-    return xp.concatenate(pieces, axis=dim)
+        grads.append(xp.sum(products * g[(*lead, slice(i, n))], axis=dim, keepdims=True))
+    return xp.concatenate(grads, axis=dim)
 
 
 _cumprod.grad(input=_cumprod_grad)
@@ -141,38 +139,43 @@ def logcumsumexp(input, dim):
     d = normalize_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()
-    if input.dtype.is_complex:
-        peak = input.detach().real.amax(d, keepdim=True)
-        return (input - peak).exp().cumsum(d).log() + peak
-    peak = input.detach().amax(d, keepdim=True)
-    peak = where(peak.isfinite(), peak, 0.0)
+    x = input.detach()
+    peak = (x.real if x.dtype.is_complex else x).amax(d, keepdim=True)
+    peak = peak if x.dtype.is_complex else where(peak.isfinite(), peak, 0.0)
     return (input - peak).exp().cumsum(d).log() + peak
 
 
 # -- order statistics ------------------------------------------------------------------------------------------------
 
 
-def _picked(name, input, dim, keepdim, choose):
-    """(values, indices) of the element of each row that `choose` finds in the sorted row."""
-    d = normalize_dim(dim, input.ndim)
-    x = input.reshape(1) if input.ndim == 0 else input
-    order = x.detach().argsort(d, stable=True)
-    k = choose(x.shape[d])
-    indices = order.narrow(d, k, 1)
-    values = x.gather(d, indices)
+def _picked(name, input, d, keepdim, indices):
+    """(values, indices) of the elements at `indices` along an axis."""
+    values = (input if input.ndim else input.reshape(1)).gather(d, indices)
     if not keepdim or input.ndim == 0:
         values, indices = values.squeeze(d), indices.squeeze(d)
     return _pairs[name](values, indices)
 
 
+def _kth(name, input, dim, keepdim, place):
+    """The element at `place(n)` in the order of each row of n."""
+    d = normalize_dim(dim, input.ndim)
+    order = (input.detach() if input.ndim else input.detach().reshape(1)).argsort(d, stable=True)
+    return _picked(name, input, d, keepdim, order.narrow(d, place(order.shape[d]), 1))
+
+
 @public(inplace=False)
 def median(input, dim=None, keepdim=False):
-    """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one."""
+    """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one.
+
+    Example:
+        >>> mytorch.median(tensor([4, 1, 3, 2])).item()
+        2
+    """
     if dim is None:
         ordered = input.reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
         return where(isnan.caller(ordered[-1]), ordered[-1], middle) if input.dtype.is_floating_point else middle
-    return _picked("median", input, dim, keepdim, lambda n: (n - 1) // 2)
+    return _kth("median", input, dim, keepdim, lambda n: (n - 1) // 2)
 
 
 @public(inplace=False)
@@ -182,20 +185,25 @@ def nanmedian(input, dim=None, keepdim=False):
         flat = input.reshape(-1)
         return median(flat[~isnan.caller(flat)])
     d = normalize_dim(dim, input.ndim)
-    counts = (~isnan.caller(input)).sum(d, keepdim=True)
-    order = input.detach().argsort(d, stable=True)
-    indices = order.gather(d, ((counts - 1) // 2).clamp(min=0))
-    values = input.gather(d, indices)
-    return _pairs["nanmedian"](values if keepdim else values.squeeze(d), indices if keepdim else indices.squeeze(d))
+    x = input.detach() if input.ndim else input.detach().reshape(1)
+    counts = (~isnan.caller(x)).sum(d, keepdim=True)
+    order = x.argsort(d, stable=True)
+    return _picked("nanmedian", input, d, keepdim, order.gather(d, ((counts - 1) // 2).clamp(min=0)))
 
 
 @public(inplace=False)
 def kthvalue(input, k, dim=-1, keepdim=False):
-    """The k-th smallest element (from 1) along `dim`: a named tuple (values, indices)."""
+    """The k-th smallest element (from 1) along `dim`: a named tuple (values, indices).
+
+    Example:
+        >>> values, indices = mytorch.kthvalue(tensor([30, 10, 20]), 2)
+        >>> values.item(), indices.item()
+        (20, 2)
+    """
     n = input.shape[dim] if input.ndim else 1
     if not 1 <= k <= n:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: k={k} for {n} elements")
-    return _picked("kthvalue", input, dim, keepdim, lambda n: k - 1)
+    return _kth("kthvalue", input, dim, keepdim, lambda n: k - 1)
 
 
 @public(inplace=False)
@@ -210,30 +218,28 @@ def mode(input, dim=-1, keepdim=False):
         values, counts = np.unique(row, return_counts=True)
         places[i] = np.flatnonzero(row == values[np.argmax(counts)])[-1]
     indices = on_device_of(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
-    x = input.reshape(1) if input.ndim == 0 else input
-    values = x.gather(d, indices)
-    if not keepdim or input.ndim == 0:
-        values, indices = values.squeeze(d), indices.squeeze(d)
-    return _pairs["mode"](values, indices)
+    return _picked("mode", input, d, keepdim, indices)
 
 
-def _quantile_shares(q, interpolation):
-    """(what a place between two elements makes of the second one's share, the quantiles as an array)."""
-    ways = {
-        "linear": lambda f: f,
-        "lower": lambda f: f * 0,
-        "higher": lambda f: (f > 0) * 1.0,
-        "midpoint": lambda f: (f > 0) * 0.5,
-        "nearest": lambda f: (f > 0.5) * 1.0,
-    }
-    if interpolation not in ways:
+_INTERPOLATION = {  # the share of the upper of two neighbours, of the fraction of the way to it
+    "linear": lambda f: f,
+    "lower": lambda f: f * 0,
+    "higher": lambda f: (f > 0) * 1.0,
+    "midpoint": lambda f: (f > 0) * 0.5,
+    "nearest": lambda f: (f > 0.5) * 1.0,
+}
+
+
+def _quantiles(q, interpolation):
+    """(the function of `_INTERPOLATION`, the quantiles as an array), checked."""
+    if interpolation not in _INTERPOLATION:
         raise RuntimeError(
             f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    raw_q = np.atleast_1d(np.asarray(to_cpu(q) if hasattr(q, "_data") else q, np.float64))
+    raw_q = np.atleast_1d(np.asarray(to_cpu(q), np.float64))
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
-    return ways[interpolation], raw_q
+    return _INTERPOLATION[interpolation], raw_q
 
 
 def _stacked(out, input, q, dim, d, keepdim):
@@ -252,7 +258,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     Raises:
         RuntimeError: a q outside [0, 1], an unknown interpolation, or no elements.
     """
-    weights, raw_q = _quantile_shares(q, interpolation)
+    weights, raw_q = _quantiles(q, interpolation)
     x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
     n = x.shape[d]
     if n == 0:
@@ -276,7 +282,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 @public(inplace=False)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """As quantile, without the NaNs; NaN for a row of nothing else."""
-    weights, raw_q = _quantile_shares(q, interpolation)
+    weights, raw_q = _quantiles(q, interpolation)
     x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
     ordered = x.sort(d).values  # NaNs come last
     n = (~isnan.caller(x)).sum(d, keepdim=True)
@@ -295,16 +301,15 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 def aminmax(input, *, dim=None, keepdim=False):
     """(smallest, largest) of all elements or along `dim`."""
     dims = () if dim is None else dim
-    return namedtuple("aminmax", ("min", "max"))(input.amin(dims, keepdim), input.amax(dims, keepdim))
+    return _AMinMax(input.amin(dims, keepdim), input.amax(dims, keepdim))
 
 
 @public(inplace=False)
 @in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """The sum, NaNs counting as 0."""
-    return sum_of(
-        where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input, dim, keepdim, dtype=dtype
-    )
+    x = where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input
+    return sum_of(x, dim, keepdim, dtype=dtype)
 
 
 @public(inplace=False)
@@ -321,20 +326,29 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 @public(inplace=False)
 @on_input_device
 def bincount(input, weights=None, minlength=0):
-    """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights."""
+    """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights.
+
+    Example:
+        >>> mytorch.bincount(tensor([0, 2, 2])).tolist()
+        [1, 0, 2]
+    """
     raw = raw_of(input)
     if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    found = xp_of(raw).bincount(raw, weights=None if weights is None else raw_of(weights), minlength=minlength)
-    return Tensor._wrap(
-        found if weights is None else found.astype(np.float64 if raw_of(weights).dtype != np.float32 else np.float32)
-    )
+    found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
+    single = weights is not None and raw_of(weights).dtype == np.float32
+    return Tensor._wrap(found.astype(np.float32) if single else found)
 
 
 @public(inplace=False)
 @on_input_device
 def histc(input, bins=100, min=0, max=0):
-    """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0)."""
+    """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0).
+
+    Example:
+        >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
+        [2.0, 1.0]
+    """
     raw = to_cpu(input).reshape(-1)
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
@@ -346,17 +360,21 @@ def histc(input, bins=100, min=0, max=0):
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """(counts, edges) of a histogram; bins is a number or the edges."""
     raw = to_cpu(input).reshape(-1)
-    edges = to_cpu(bins) if hasattr(bins, "_data") else bins
+    bins = to_cpu(bins) if hasattr(bins, "_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
-    counts, edges = np.histogram(raw, bins=edges, range=range, weights=weights, density=density)
-    pair = namedtuple("histogram", ("hist", "bin_edges"))
-    return pair(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
+    counts, edges = np.histogram(raw, bins=bins, range=range, weights=weights, density=density)
+    return _Histogram(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
 
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
 @on_input_device
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
-    """Where values would be inserted into sorted rows to keep them sorted."""
+    """Where values would be inserted into sorted rows to keep them sorted.
+
+    Example:
+        >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
+        [0, 1, 3]
+    """
     seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
     if sorter is not None:
@@ -379,7 +397,13 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came."""
+    """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came.
+
+    Example:
+        >>> values, counts = mytorch.unique(tensor([3, 1, 3]), return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 3], [1, 2])
+    """
     raw = to_cpu(input)
     values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
@@ -429,33 +453,28 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     parts = [p for p in (prepend, input, append) if p is not None]
     x = cat(parts, dim) if len(parts) > 1 else input
     for _ in range(builtins.min(n, x.shape[dim])):
-        size = x.shape[dim]
-        x = (
-            x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1)
-            if x.dtype is not dtypes.bool_
-            else x.narrow(dim, 1, size - 1) != x.narrow(dim, 0, size - 1)
-        )
+        after, before = x.narrow(dim, 1, x.shape[dim] - 1), x.narrow(dim, 0, x.shape[dim] - 1)
+        x = after != before if x.dtype is dtypes.bool_ else after - before
     return x
+
+
+def _trapezoids(y, x, dx, dim):
+    """The areas under y between neighbours along `dim`."""
+    n = y.shape[dim]
+    widths = diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx
+    return (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5 * widths
 
 
 @public(inplace=False, names=("trapz",))
 def trapezoid(y, x=None, *, dx=None, dim=-1):
     """The integral along `dim` by the trapezoid rule."""
-    n = y.shape[dim]
-    means = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
-    if x is None:
-        return (means * (1.0 if dx is None else dx)).sum(dim)
-    return (means * diff(x, dim=dim if x.ndim > 1 else -1)).sum(dim)
+    return _trapezoids(y, x, dx, dim).sum(dim)
 
 
 @public(inplace=False)
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
     """The running integral along `dim` by the trapezoid rule."""
-    n = y.shape[dim]
-    means = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
-    return (means * (diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx)).cumsum(
-        dim
-    )
+    return _trapezoids(y, x, dx, dim).cumsum(dim)
 
 
 @public(inplace=False)
@@ -545,24 +564,27 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     Raises:
         RuntimeError: spacings that do not fit the axes, or an axis shorter than edge_order + 1.
     """
-    if spacing is None:
-        spacing = 1
-    if dim is None:
-        count = len(spacing) if isinstance(spacing, (tuple, list)) else None
-        dims = list(range(input.ndim)) if count is None or count == input.ndim else None
-        if dims is None:
-            raise RuntimeError(
-                f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.ndim}', but got a list of {count}"
-            )
-    else:
-        dims = [normalize_dim(d, input.ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
-    steps = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
+    spacing = 1 if spacing is None else spacing
+    listed = isinstance(spacing, (tuple, list))
+    if dim is None and listed and len(spacing) != input.ndim:
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.ndim}', but got a list of {len(spacing)}"
+        )
+    dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+    dims = [normalize_dim(d, input.ndim) for d in dims]
+    steps = list(spacing) if listed else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise RuntimeError(f"torch.gradient expected one spacing for each of {len(dims)} axes, got {len(steps)}")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     x = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     return tuple(_slope(x, d, step, edge_order) for d, step in zip(dims, steps, strict=True))
+
+
+def _edge_slope(h, slopes, d, near, next):
+    """The slope at an end, from those at the two neighbouring intervals and their lengths."""
+    a, b, s, t = h.narrow(d, near, 1), h.narrow(d, next, 1), slopes.narrow(d, near, 1), slopes.narrow(d, next, 1)
+    return s + (s - t) * a / (a + b)
 
 
 def _slope(x, d, step, edge_order):
@@ -576,20 +598,11 @@ def _slope(x, d, step, edge_order):
         h = x.new_full((n - 1,), float(step) if not isinstance(step, complex) else step)
     h = h.reshape([-1 if i == d else 1 for i in range(x.ndim)])
 
-    def at(start, count):
-        return x.narrow(d, start, count)
-
-    jumps = at(1, n - 1) - at(0, n - 1)
-    slopes = jumps / h
+    slopes = (x.narrow(d, 1, n - 1) - x.narrow(d, 0, n - 1)) / h
     left, right = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
     inner = (slopes.narrow(d, 1, n - 2) * left + slopes.narrow(d, 0, n - 2) * right) / (left + right)
     if edge_order == 1:
         first, last = slopes.narrow(d, 0, 1), slopes.narrow(d, n - 2, 1)
     else:
-        a, b = h.narrow(d, 0, 1), h.narrow(d, 1, 1)
-        s, t = slopes.narrow(d, 0, 1), slopes.narrow(d, 1, 1)
-        first = s + (s - t) * a / (a + b)
-        a, b = h.narrow(d, n - 2, 1), h.narrow(d, n - 3, 1)
-        s, t = slopes.narrow(d, n - 2, 1), slopes.narrow(d, n - 3, 1)
-        last = s + (s - t) * a / (a + b)
+        first, last = _edge_slope(h, slopes, d, 0, 1), _edge_slope(h, slopes, d, n - 2, n - 3)
     return cat([first, inner, last], d)
