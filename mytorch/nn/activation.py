@@ -1,76 +1,54 @@
 """Activation layers: each applies the function of its name."""
 
-import inspect
-
 from ..ops.creation import full
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
+from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
 
-class ReLU(Module):
-    """max(x, 0)."""
+class ReLU(Layer, inplace=False, auto=False, fused=None):
+    """max(x, 0).
 
-    def __init__(self, inplace=False, *, auto=False, fused=None):
-        super().__init__()
-        self.inplace = inplace
-        self.auto = auto
-        self.fused = fused
+    Example:
+        >>> nn.ReLU()(tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
 
-    def forward(self, input):
-        if self.auto:
-            return input * (input.detach() > 0)
-        return F.relu(input, self.inplace, fused=self.fused)
-
-    def extra_repr(self):
-        return "inplace=True" if self.inplace else ""
+    def forward(self, input: Tensor) -> Tensor:
+        return input * (input.detach() > 0) if self.auto else F.relu(input, self.inplace, fused=self.fused)
 
 
-class GELU(Module):
-    """x * P(Z <= x); `approximate="tanh"` is GPT-2's formula. Source: Hendrycks and Gimpel, 2016."""
+class GELU(Layer, approximate="none", fused=None):
+    """x * P(Z <= x) for a standard normal Z; `approximate="tanh"` is GPT-2's formula. Source: Hendrycks and Gimpel, 2016.
 
-    def __init__(self, approximate="none", *, fused=None):
-        super().__init__()
-        self.approximate = approximate
-        self.fused = fused
+    Example:
+        >>> round(nn.GELU()(tensor(1.0)).item(), 4)
+        0.8413
+    """
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, self.approximate, fused=self.fused)
 
-    def extra_repr(self):
-        return f"approximate={self.approximate!r}"
 
-
-class Sigmoid(Module):
+class Sigmoid(Layer, auto=False, fused=None):
     """1 / (1 + exp(-x))."""
 
-    def __init__(self, *, auto=False, fused=None):
-        super().__init__()
-        self.auto = auto
-        self.fused = fused
-
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return 1 / (1 + (-input).exp()) if self.auto else F.sigmoid(input, fused=self.fused)
 
 
-class Tanh(Module):
+class Tanh(Layer, function=F.tanh):
     """The hyperbolic tangent."""
 
-    def forward(self, input):
-        return F.tanh(input)
 
-
-class Softmax(Module):
+class Softmax(Layer, dim=None, auto=False, fused=None):
     """exp(x) / sum(exp(x)) along `dim`, given here or at the call."""
 
-    def __init__(self, dim=None, *, auto=False, fused=None):
-        super().__init__()
-        self.dim = dim
-        self.auto = auto
-        self.fused = fused
-
-    def forward(self, input, dim=None):
+    def forward(self, input: Tensor, dim: int | None = None) -> Tensor:
         dim = self.dim if dim is None else dim
         if self.auto:
             dim = -1 if dim is None else dim
@@ -78,139 +56,134 @@ class Softmax(Module):
             return e / e.sum(dim, keepdim=True)
         return F.softmax(input, dim, fused=self.fused)
 
-    def extra_repr(self):
-        return f"dim={self.dim}"
+
+class LeakyReLU(Layer, function=F.leaky_relu, negative_slope=0.01, inplace=False):
+    """x where it is positive, negative_slope * x elsewhere."""
 
 
-def _layer(name, function, *, arguments=(), inplace=False, named=True, fused=False):
-    """A layer from a function: `arguments` are (name, default) pairs kept as attributes and passed on; `fused`: it has a kernel."""
-    names = [n for n, _ in arguments]
-
-    def __init__(self, *args, **kwargs):
-        Module.__init__(self)
-        if fused:
-            self.fused = kwargs.pop("fused", None)
-        allowed = [*names, "inplace"] if inplace else names
-        if len(args) > len(allowed):
-            raise TypeError(f"{name}() takes {len(allowed)} arguments, got {len(args)}.")
-        given = {**dict(zip(allowed, args, strict=False)), **kwargs}
-        for n in given:
-            if n not in allowed:
-                raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
-        for n, default in arguments:
-            if default is ... and n not in given:
-                raise TypeError(f"{name}() missing required argument: '{n}'")
-            setattr(self, n, given.get(n, default))
-        if inplace:
-            self.inplace = given.get("inplace", False)
-
-    def forward(self, input):
-        options = {n: getattr(self, n) for n in names}
-        if inplace:
-            options["inplace"] = self.inplace
-        if fused:
-            options["fused"] = self.fused
-        return getattr(F, function)(input, **options)
-
-    def extra_repr(self):
-        text = ", ".join(f"{n}={getattr(self, n)}" if named else f"{getattr(self, n)}" for n in names)
-        return text + ((", " if text else "") + "inplace=True" if inplace and self.inplace else "")
-
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    made = [inspect.Parameter(n, either, default=inspect.Parameter.empty if d is ... else d) for n, d in arguments]
-    made += [inspect.Parameter("inplace", either, default=False)] if inplace else []
-    made += [inspect.Parameter("fused", inspect.Parameter.KEYWORD_ONLY, default=None)] if fused else []
-    elementwise = function not in ("softmin", "log_softmax", "glu", "swiglu", "geglu", "reglu")
-    doc = f"Applies `F.{function}` elementwise." if elementwise else f"Applies `F.{function}`."
-    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
-    body["__signature__"] = inspect.Signature(made)
-    return type(name, (Module,), body)
+class ELU(Layer, function=F.elu, alpha=1.0, inplace=False):
+    """x where it is positive, alpha (exp(x) - 1) elsewhere. Source: Clevert et al., 2015."""
 
 
-LeakyReLU = _layer("LeakyReLU", "leaky_relu", arguments=[("negative_slope", 0.01)], inplace=True)
-ELU = _layer("ELU", "elu", arguments=[("alpha", 1.0)], inplace=True)
-CELU = _layer("CELU", "celu", arguments=[("alpha", 1.0)], inplace=True)
-SELU = _layer("SELU", "selu", inplace=True)
-SiLU = _layer("SiLU", "silu", inplace=True, fused=True)
-Mish = _layer("Mish", "mish", inplace=True)
-ReLU6 = _layer("ReLU6", "relu6", inplace=True)
-Hardsigmoid = _layer("Hardsigmoid", "hardsigmoid", inplace=True)
-Hardswish = _layer("Hardswish", "hardswish", inplace=True)
-Hardtanh = _layer("Hardtanh", "hardtanh", arguments=[("min_val", -1.0), ("max_val", 1.0)], inplace=True)
-Hardshrink = _layer("Hardshrink", "hardshrink", arguments=[("lambd", 0.5)], named=False)
-Softshrink = _layer("Softshrink", "softshrink", arguments=[("lambd", 0.5)], named=False)
-Tanhshrink = _layer("Tanhshrink", "tanhshrink")
-Threshold = _layer("Threshold", "threshold", arguments=[("threshold", ...), ("value", ...)], inplace=True)
-Softplus = _layer("Softplus", "softplus", arguments=[("beta", 1.0), ("threshold", 20.0)])
-Softsign = _layer("Softsign", "softsign")
-LogSigmoid = _layer("LogSigmoid", "logsigmoid")
-Softmin = _layer("Softmin", "softmin", arguments=[("dim", None)], fused=True)
-LogSoftmax = _layer("LogSoftmax", "log_softmax", arguments=[("dim", None)], fused=True)
-GLU = _layer("GLU", "glu", arguments=[("dim", -1)])
-SwiGLU = _layer("SwiGLU", "swiglu", fused=True)  # of the halves of the last axis, as GLU
-ReGLU = _layer("ReGLU", "reglu", fused=True)
-ReLUSquared = _layer("ReLUSquared", "relu_squared", fused=True)
+class CELU(Layer, function=F.celu, alpha=1.0, inplace=False):
+    """x where it is positive, alpha (exp(x / alpha) - 1) elsewhere. Source: Barron, 2017."""
 
 
-class GEGLU(Module):
+class SELU(Layer, function=F.selu, inplace=False):
+    """A scaled ELU that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
+
+
+class SiLU(Layer, function=F.silu, inplace=False, fused=None):
+    """x * sigmoid(x)."""
+
+
+class Mish(Layer, function=F.mish, inplace=False):
+    """x * tanh(softplus(x)). Source: Misra, 2019."""
+
+
+class ReLU6(Layer, function=F.relu6, inplace=False):
+    """min(max(x, 0), 6)."""
+
+
+class Hardsigmoid(Layer, function=F.hardsigmoid, inplace=False):
+    """x / 6 + 1/2, clipped to [0, 1]."""
+
+
+class Hardswish(Layer, function=F.hardswish, inplace=False):
+    """x * hardsigmoid(x). Source: Howard et al., 2019."""
+
+
+class Hardtanh(Layer, function=F.hardtanh, min_val=-1.0, max_val=1.0, inplace=False):
+    """x clipped to [min_val, max_val]."""
+
+
+class Hardshrink(Layer, function=F.hardshrink, shown="{lambd}", lambd=0.5):
+    """x where |x| > lambd, else 0."""
+
+
+class Softshrink(Layer, function=F.softshrink, shown="{lambd}", lambd=0.5):
+    """x moved towards 0 by lambd; 0 where |x| <= lambd."""
+
+
+class Tanhshrink(Layer, function=F.tanhshrink):
+    """x - tanh(x)."""
+
+
+class Threshold(Layer, function=F.threshold, threshold=..., value=..., inplace=False):
+    """x where it is above the threshold, else `value`."""
+
+
+class Softplus(Layer, function=F.softplus, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta x)) / beta; x itself where beta x exceeds the threshold."""
+
+
+class Softsign(Layer, function=F.softsign):
+    """x / (1 + |x|)."""
+
+
+class LogSigmoid(Layer, function=F.logsigmoid):
+    """log(1 / (1 + exp(-x)))."""
+
+
+class Softmin(Layer, function=F.softmin, dim=None, fused=None):
+    """softmax(-x) along `dim`."""
+
+
+class LogSoftmax(Layer, function=F.log_softmax, dim=None, fused=None):
+    """log(softmax(x)) along `dim`."""
+
+
+class GLU(Layer, function=F.glu, dim=-1):
+    """a * sigmoid(b) of the halves a, b of axis `dim`. Source: Dauphin et al., 2016."""
+
+
+class SwiGLU(Layer, function=F.swiglu, fused=None):
+    """silu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
+
+
+class ReGLU(Layer, function=F.reglu, fused=None):
+    """relu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
+
+
+class GEGLU(Layer, function=F.geglu, approximate="none", fused=None):
     """gelu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
 
-    def __init__(self, approximate="none", *, fused=None):
-        super().__init__()
-        self.approximate = approximate
-        self.fused = fused
 
-    def forward(self, input):
-        return F.geglu(input, approximate=self.approximate, fused=self.fused)
-
-    def extra_repr(self):
-        return f"approximate={self.approximate!r}"
+class ReLUSquared(Layer, function=F.relu_squared, fused=None):
+    """relu(x) squared. Source: So et al., Primer, 2021."""
 
 
-class RReLU(Module):
-    """A leaky relu with a slope drawn at random while training."""
+class RReLU(Layer, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+    """A leaky relu with a slope drawn uniformly from [lower, upper] while training. Source: Xu et al., 2015."""
 
-    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
-        super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
-
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
-
-    def extra_repr(self):
-        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
 
 
 class PReLU(Module):
-    """A leaky relu whose slope is learnt. Source: He et al., 2015."""
+    """A leaky relu whose slope is learnt: one for all channels, or `num_parameters`. Source: He et al., 2015."""
 
-    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Device = None, dtype: DType = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
         self.weight = Parameter(full((num_parameters,), float(init), device=device, dtype=dtype))
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Every slope `init`."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
 
 
-class Softmax2d(Module):
-    """softmax over the channels of (N, C, H, W)."""
+class Softmax2d(Layer, fused=None):
+    """softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
-    def __init__(self, *, fused=None):
-        super().__init__()
-        self.fused = fused
-
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
         return F.softmax(input, -3, fused=self.fused)

@@ -1,8 +1,13 @@
-"""Types of arguments that are one number or one for each axis; for annotations."""
+"""Types of arguments, for annotations: a device, a dtype, one number or one for each axis."""
 
 from typing import TypeVar
 
+from ..backend import device
+from ..base.dtypes import dtype
 from ..tensor import Tensor
+
+Device = device | str | int | None
+DType = dtype | None
 
 T = TypeVar("T")
 _scalar_or_tuple_any_t = T | tuple[T, ...]
@@ -13,21 +18,21 @@ _scalar_or_tuple_4_t = T | tuple[T, T, T, T]
 _scalar_or_tuple_5_t = T | tuple[T, T, T, T, T]
 _scalar_or_tuple_6_t = T | tuple[T, T, T, T, T, T]
 
-_size_any_t = int | tuple[int, ...]
-_size_1_t = int | tuple[int]
-_size_2_t = int | tuple[int, int]
-_size_3_t = int | tuple[int, int, int]
-_size_4_t = int | tuple[int, int, int, int]
-_size_5_t = int | tuple[int, int, int, int, int]
-_size_6_t = int | tuple[int, int, int, int, int, int]
+_size_any_t = _scalar_or_tuple_any_t[int]
+_size_1_t = _scalar_or_tuple_1_t[int]
+_size_2_t = _scalar_or_tuple_2_t[int]
+_size_3_t = _scalar_or_tuple_3_t[int]
+_size_4_t = _scalar_or_tuple_4_t[int]
+_size_5_t = _scalar_or_tuple_5_t[int]
+_size_6_t = _scalar_or_tuple_6_t[int]
 
 _size_any_opt_t = int | None | tuple[int | None, ...]
 _size_2_opt_t = int | None | tuple[int | None, int | None]
 _size_3_opt_t = int | None | tuple[int | None, int | None, int | None]
 
-_ratio_2_t = float | tuple[float, float]
-_ratio_3_t = float | tuple[float, float, float]
-_ratio_any_t = float | tuple[float, ...]
+_ratio_2_t = _scalar_or_tuple_2_t[float]
+_ratio_3_t = _scalar_or_tuple_3_t[float]
+_ratio_any_t = _scalar_or_tuple_any_t[float]
 
-_tensor_list_t = Tensor | tuple[Tensor, ...]
+_tensor_list_t = _scalar_or_tuple_any_t[Tensor]
 _maybe_indices_t = Tensor | tuple[Tensor, Tensor]

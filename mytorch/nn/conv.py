@@ -1,11 +1,14 @@
 """Convolution layers in one, two and three dimensions, and transposed ones."""
 
 import math
+from collections.abc import Sequence
 
 from ..ops.conv import several
 from ..ops.creation import empty
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType, _size_any_t
 from .module import Module
 from .parameter import Parameter
 
@@ -26,14 +29,15 @@ class _Conv(Module):
     transposed = False
 
     def __init__(
-        self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
-        padding_mode="zeros", device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
+        self, in_channels: int, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1,
+        padding: _size_any_t | str = 0, dilation: _size_any_t = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", device: Device = None, dtype: DType = None, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.fused = fused
         self._setup(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
-        self.fused = fused
 
     def _setup(self, ins, outs, kernel, stride, padding, dilation, groups, bias, padding_mode, device, dtype):
         if groups <= 0:
@@ -63,7 +67,7 @@ class _Conv(Module):
         self.register_parameter("bias", Parameter(empty(outs, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in ±1/sqrt(fan in), weight and bias."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -71,7 +75,7 @@ class _Conv(Module):
             if fan_in:
                 init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
     def _conv_forward(self, input, weight, bias):
@@ -86,18 +90,13 @@ class _Conv(Module):
         conv = getattr(F, f"conv{self.dims}d")
         return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups, fused=self.fused)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if isinstance(self.padding, str) or any(self.padding):
-            text += f", padding={self.padding}"
-        if any(d != 1 for d in self.dilation):
-            text += f", dilation={self.dilation}"
-        if any(getattr(self, "output_padding", ())):
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
-        if self.bias is None:
-            text += ", bias=False"
+        usual = {  # what is not printed
+            "padding": (0,) * self.dims, "dilation": (1,) * self.dims, "output_padding": (0,) * self.dims, "groups": 1,
+        }  # fmt: skip
+        text += "".join(f", {n}={v}" for n, d in usual.items() if (v := getattr(self, n, d)) != d)
+        text += "" if self.bias is not None else ", bias=False"
         return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
 
@@ -108,7 +107,21 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Convolution of (N, C, H, W)."""
+    """Convolution of (N, C, H, W): a sum over windows of channels times weights (out, in / groups, kH, kW).
+
+    Args:
+        in_channels, out_channels: both divisible by groups.
+        kernel_size, stride, padding, dilation: a number, or one for each axis; padding may be "same" or "valid".
+        groups: how many blocks of channels are convolved separately.
+        bias: whether a number is added for each output channel.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+
+    Shape: (N, in, H, W) to (N, out, (H + 2 padding - dilation (kernel - 1) - 1) // stride + 1, …).
+
+    Example:
+        >>> nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)(mytorch.zeros(1, 3, 32, 32)).shape
+        mytorch.Size([1, 8, 16, 16])
+    """
 
 
 class Conv3d(_Conv):
@@ -121,9 +134,11 @@ class _ConvTranspose(_Conv):
     transposed = True
 
     def __init__(
-        self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
-        dilation=1, padding_mode="zeros", device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
+        self, in_channels: int, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1,
+        padding: _size_any_t = 0, output_padding: _size_any_t = 0, groups: int = 1, bias: bool = True,
+        dilation: _size_any_t = 1, padding_mode: str = "zeros", device: Device = None, dtype: DType = None, *,
+        fused: bool | None = None,
+    ) -> None:  # fmt: skip
         Module.__init__(self)
         self.fused = fused
         if padding_mode != "zeros":
@@ -133,31 +148,21 @@ class _ConvTranspose(_Conv):
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
 
-    def forward(self, input, output_size=None):
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         extra = self._output_padding(input, output_size)
         conv = getattr(F, f"conv_transpose{self.dims}d")
-        return conv(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-            fused=self.fused,
-        )
+        options = (self.stride, self.padding, extra, self.groups, self.dilation)
+        return conv(input, self.weight, self.bias, *options, fused=self.fused)
 
     def _output_padding(self, input, output_size):
         """The output padding that gives an output of `output_size`; the layer's own if that is None."""
         if output_size is None:
             return self.output_padding
         sizes = tuple(output_size)[-self.dims :]
+        options = zip(self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
-            for n, s, p, d, k in zip(
-                input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
-            )
+            for n, (s, p, d, k) in zip(input.shape[-self.dims :], options, strict=True)
         ]
         extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
         if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):

@@ -1,8 +1,10 @@
 """Embedding: a table whose rows are looked up by index; EmbeddingBag: sums, means and maxima of them."""
 
 from ..ops.creation import empty
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
 from .module import Module
 from .parameter import Parameter
 
@@ -10,7 +12,18 @@ from .parameter import Parameter
 class _Table(Module):
     """What Embedding and EmbeddingBag share: rows of numbers, one of which may be padding."""
 
-    def reset_parameters(self):
+    def _set_up(self, rows, columns, padding_idx, weight, freeze, device, dtype):
+        """Take the sizes and make the weight; whether `padding_idx` and a given weight fit was checked before."""
+        self.num_embeddings = rows
+        self.embedding_dim = columns
+        self.padding_idx = None if padding_idx is None else padding_idx % rows
+        if weight is None:
+            self.weight = Parameter(empty(rows, columns, device=device, dtype=dtype), requires_grad=not freeze)
+            self.reset_parameters()
+        else:
+            self.weight = Parameter(weight, requires_grad=not freeze)
+
+    def reset_parameters(self) -> None:
         """Normal with variance 1; the padding row zero."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
@@ -18,6 +31,12 @@ class _Table(Module):
     def _fill_padding_idx_with_zero(self):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
+
+    def _repr(self, *names):
+        """The sizes, and those of the options that are not PyTorch's defaults."""
+        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
+        options = [f"{n}={v!r}" for n in names if (v := getattr(self, n)) != usual.get(n)]
+        return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *options])
 
 
 class Embedding(_Table):
@@ -31,91 +50,48 @@ class Embedding(_Table):
         fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (…) of integers to (…, embedding_dim).
+
+    Example:
+        >>> nn.Embedding(10, 3, padding_idx=0)(tensor([0])).tolist()
+        [[0.0, 0.0, 0.0]]
     """
 
     def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-        _weight=None,
-        _freeze=False,
-        device=None,
-        dtype=None,
-        *,
-        fused=None,
-    ):
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
+        _freeze: bool = False, device: Device = None, dtype: DType = None, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError(
-                    f"Padding_idx must be within num_embeddings: {padding_idx} for {num_embeddings} rows."
-                )
-            padding_idx %= num_embeddings
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = padding_idx
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise AssertionError(f"Padding_idx must be within num_embeddings: {padding_idx} for {num_embeddings} rows.")
+        if _weight is not None and tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise ValueError(f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim.")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         self.fused = fused
-        if _weight is None:
-            self.weight = Parameter(
-                empty(num_embeddings, embedding_dim, device=device, dtype=dtype), requires_grad=not _freeze
-            )
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ValueError(
-                    f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim."
-                )
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
+        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
 
     @classmethod
     def from_pretrained(
-        cls,
-        embeddings,
-        freeze=True,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-    ):
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+    ) -> "Embedding":  # fmt: skip
         """An Embedding over a given 2-d table; `freeze` keeps it from being trained."""
         if embeddings.ndim != 2:
             raise ValueError(f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.ndim}-d.")
-        rows, width = embeddings.shape
-        return cls(rows, width, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
+        rows, columns = embeddings.shape
+        return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse,
             fused=self.fused,
-        )
+        )  # fmt: skip
 
-    def extra_repr(self):
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        return text + (", sparse=True" if self.sparse else "")
+    def extra_repr(self) -> str:
+        return self._repr("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
 class EmbeddingBag(_Table):
@@ -134,98 +110,44 @@ class EmbeddingBag(_Table):
     """
 
     def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        mode="mean",
-        sparse=False,
-        _weight=None,
-        include_last_offset=False,
-        padding_idx=None,
-        device=None,
-        dtype=None,
-        *,
-        fused=None,
-    ):
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Tensor | None = None,
+        include_last_offset: bool = False, padding_idx: int | None = None, device: Device = None, dtype: DType = None, *,
+        fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.fused = fused
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError("padding_idx must be within num_embeddings")
-            padding_idx %= num_embeddings
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise AssertionError("padding_idx must be within num_embeddings")
+        if _weight is not None and tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.padding_idx = padding_idx
-        if _weight is None:
-            self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-            self.weight = Parameter(_weight)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
+        self.fused = fused
+        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
 
     @classmethod
     def from_pretrained(
-        cls,
-        embeddings,
-        freeze=True,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        mode="mean",
-        sparse=False,
-        include_last_offset=False,
-        padding_idx=None,
-    ):
+        cls, embeddings: Tensor, freeze: bool = True, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> "EmbeddingBag":  # fmt: skip
         """An EmbeddingBag over a given 2-d table; `freeze` keeps it from being trained."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        made = cls(
-            *embeddings.shape,
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            mode=mode,
-            sparse=sparse,
-            _weight=embeddings,
-            include_last_offset=include_last_offset,
-            padding_idx=padding_idx,
-        )
-        made.weight.requires_grad = not freeze
-        return made
+        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx)
+        bag = cls(*embeddings.shape, *options)
+        bag.weight.requires_grad = not freeze
+        return bag
 
-    def forward(self, input, offsets=None, per_sample_weights=None):
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
-            input,
-            self.weight,
-            offsets,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.mode,
-            self.sparse,
-            per_sample_weights,
-            self.include_last_offset,
-            self.padding_idx,
-            fused=self.fused,
-        )
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
+            per_sample_weights, self.include_last_offset, self.padding_idx, fused=self.fused,
+        )  # fmt: skip
 
-    def extra_repr(self):
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        text += f", mode={self.mode!r}"
-        return text + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")
+    def extra_repr(self) -> str:
+        return self._repr("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")

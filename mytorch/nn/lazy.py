@@ -1,9 +1,12 @@
 """Layers that learn the size of their input at their first forward, and then become the ordinary kind."""
 
 import itertools
+from typing import Any
 
 from ..base.dtypes import int64
 from ..ops.creation import zeros
+from ..tensor import Tensor
+from .common_types import Device, DType, _size_any_t
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
 from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
@@ -17,31 +20,34 @@ class LazyModuleMixin:
     materializes them. After the first forward the module's class is `cls_to_become`, if that is set.
     """
 
-    cls_to_become = None
+    cls_to_become: type | None = None
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
+    def _named_tensors(self):
+        return itertools.chain(self._parameters.items(), self._buffers.items())
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        for name, tensor in itertools.chain(self._parameters.items(), self._buffers.items()):
+        for name, tensor in self._named_tensors():
             if tensor is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
     def _lazy_load_hook(self, state_dict, prefix, *rest):
-        for name, tensor in itertools.chain(self._parameters.items(), self._buffers.items()):
+        for name, tensor in self._named_tensors():
             given = state_dict.get(prefix + name)
             if given is not None and tensor is not None and is_lazy(tensor) and not is_lazy(given):
                 tensor.materialize(tuple(given.shape))
 
-    def initialize_parameters(self, *args, **kwargs):
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Materialize the parameters from the inputs of the first forward; every lazy module defines it."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
-    def has_uninitialized_params(self):
+    def has_uninitialized_params(self) -> bool:
         """Whether a parameter or buffer of this module has no shape yet."""
-        return any(is_lazy(t) for t in itertools.chain(self._parameters.values(), self._buffers.values()))
+        return any(is_lazy(t) for _, t in self._named_tensors())
 
     def _infer_parameters(self, module, args, kwargs=None):
         module.initialize_parameters(*args, **(kwargs or {}))
@@ -54,24 +60,37 @@ class LazyModuleMixin:
             module.__class__ = module.cls_to_become
 
 
-class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear whose in_features are those of its first input."""
+class _LazyLayer(LazyModuleMixin):
+    """A layer whose number of inputs, the attribute `_size`, is that of its first input; 0 until then."""
 
-    cls_to_become = Linear
+    _size = ""
 
-    def __init__(self, out_features, bias=True, device=None, dtype=None):
-        super().__init__(0, 0, False)
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.out_features = out_features
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+    def __init_subclass__(cls, becomes=None, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if becomes is not None:
+            cls.cls_to_become = becomes
 
-    def reset_parameters(self):
-        """As Linear's, once the size is known."""
-        if not self.has_uninitialized_params() and self.in_features != 0:
+    def reset_parameters(self) -> None:
+        """As the layer's, once the size is known."""
+        if not self.has_uninitialized_params() and getattr(self, self._size) != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input):
+    def _make_lazy(self, names, device, dtype):
+        for name in names:
+            setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
+
+
+class LazyLinear(_LazyLayer, Linear, becomes=Linear):
+    """A Linear whose in_features are those of its first input."""
+
+    _size = "in_features"
+
+    def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType = None) -> None:
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
+
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take in_features from the input."""
         fresh = self.has_uninitialized_params()
         if self.in_features == 0:
@@ -83,21 +102,12 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.reset_parameters()
 
 
-class _LazyConv(LazyModuleMixin):
+class _LazyConv(_LazyLayer):
     """A convolution whose in_channels are those of its first input."""
 
-    def _make_lazy(self, out_channels, bias, device, dtype):
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.out_channels = out_channels
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+    _size = "in_channels"
 
-    def reset_parameters(self):
-        """As the convolution's, once the size is known."""
-        if not self.has_uninitialized_params() and self.in_channels != 0:
-            super().reset_parameters()
-
-    def initialize_parameters(self, input, *args, **kwargs):
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Take in_channels from the input."""
         fresh = self.has_uninitialized_params()
         if self.in_channels == 0:
@@ -106,8 +116,10 @@ class _LazyConv(LazyModuleMixin):
             return
         if self.in_channels % self.groups:
             raise ValueError("in_channels must be divisible by groups")
-        pair = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
-        self.weight.materialize((pair[0], pair[1] // self.groups, *self.kernel_size))
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        self.weight.materialize((first, second // self.groups, *self.kernel_size))
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()
@@ -124,83 +136,46 @@ class _LazyConv(LazyModuleMixin):
 
 class _LazyOrdinaryConv(_LazyConv):
     def __init__(
-        self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros",
-        device=None, dtype=None,
-    ):  # fmt: skip
+        self, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1, padding: _size_any_t | str = 0,
+        dilation: _size_any_t = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+        device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._make_lazy(out_channels, bias, device, dtype)
+        self.out_channels = out_channels
+        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
 
 
 class _LazyTransposedConv(_LazyConv):
     def __init__(
-        self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
-        padding_mode="zeros", device=None, dtype=None,
-    ):  # fmt: skip
+        self, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1, padding: _size_any_t = 0,
+        output_padding: _size_any_t = 0, groups: int = 1, bias: bool = True, dilation: _size_any_t = 1,
+        padding_mode: str = "zeros", device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
-        self._make_lazy(out_channels, bias, device, dtype)
+        self.out_channels = out_channels
+        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
 
 
-class LazyConv1d(_LazyOrdinaryConv, Conv1d):
-    """A Conv1d whose in_channels are those of its first input."""
-
-    cls_to_become = Conv1d
-
-
-class LazyConv2d(_LazyOrdinaryConv, Conv2d):
-    """A Conv2d whose in_channels are those of its first input."""
-
-    cls_to_become = Conv2d
-
-
-class LazyConv3d(_LazyOrdinaryConv, Conv3d):
-    """A Conv3d whose in_channels are those of its first input."""
-
-    cls_to_become = Conv3d
-
-
-class LazyConvTranspose1d(_LazyTransposedConv, ConvTranspose1d):
-    """A ConvTranspose1d whose in_channels are those of its first input."""
-
-    cls_to_become = ConvTranspose1d
-
-
-class LazyConvTranspose2d(_LazyTransposedConv, ConvTranspose2d):
-    """A ConvTranspose2d whose in_channels are those of its first input."""
-
-    cls_to_become = ConvTranspose2d
-
-
-class LazyConvTranspose3d(_LazyTransposedConv, ConvTranspose3d):
-    """A ConvTranspose3d whose in_channels are those of its first input."""
-
-    cls_to_become = ConvTranspose3d
-
-
-class _LazyNorm(LazyModuleMixin):
+class _LazyNorm(_LazyLayer):
     """A batch or instance norm whose num_features are those of its first input."""
 
+    _size = "num_features"
+
     def __init__(
-        self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True
-    ):
+        self, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Device = None, dtype: DType = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(0, eps, momentum, False, False, bias=False)
-        made = {"device": device, "dtype": dtype}
         self.affine = affine
         self.track_running_stats = track_running_stats
         if affine:
-            self.weight = UninitializedParameter(**made)
-            if bias:
-                self.bias = UninitializedParameter(**made)
+            self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
         if track_running_stats:
-            self.running_mean = UninitializedBuffer(**made)
-            self.running_var = UninitializedBuffer(**made)
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
             self.num_batches_tracked = zeros((), dtype=int64, device=device)
 
-    def reset_parameters(self):
-        """As the norm's, once the size is known."""
-        if not self.has_uninitialized_params() and self.num_features != 0:
-            super().reset_parameters()
-
-    def initialize_parameters(self, input):
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take num_features from the input."""
         fresh = self.has_uninitialized_params()
         if fresh or (self.num_features == 0 and any(t is not None for t in (self.weight, self.running_mean))):
@@ -212,37 +187,49 @@ class _LazyNorm(LazyModuleMixin):
             self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyConv1d(_LazyOrdinaryConv, Conv1d, becomes=Conv1d):
+    """A Conv1d whose in_channels are those of its first input."""
+
+
+class LazyConv2d(_LazyOrdinaryConv, Conv2d, becomes=Conv2d):
+    """A Conv2d whose in_channels are those of its first input."""
+
+
+class LazyConv3d(_LazyOrdinaryConv, Conv3d, becomes=Conv3d):
+    """A Conv3d whose in_channels are those of its first input."""
+
+
+class LazyConvTranspose1d(_LazyTransposedConv, ConvTranspose1d, becomes=ConvTranspose1d):
+    """A ConvTranspose1d whose in_channels are those of its first input."""
+
+
+class LazyConvTranspose2d(_LazyTransposedConv, ConvTranspose2d, becomes=ConvTranspose2d):
+    """A ConvTranspose2d whose in_channels are those of its first input."""
+
+
+class LazyConvTranspose3d(_LazyTransposedConv, ConvTranspose3d, becomes=ConvTranspose3d):
+    """A ConvTranspose3d whose in_channels are those of its first input."""
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, becomes=BatchNorm1d):
     """A BatchNorm1d whose num_features are those of its first input."""
 
-    cls_to_become = BatchNorm1d
 
-
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
     """A BatchNorm2d whose num_features are those of its first input."""
 
-    cls_to_become = BatchNorm2d
 
-
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
     """A BatchNorm3d whose num_features are those of its first input."""
 
-    cls_to_become = BatchNorm3d
 
-
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, becomes=InstanceNorm1d):
     """An InstanceNorm1d whose num_features are those of its first input."""
 
-    cls_to_become = InstanceNorm1d
 
-
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, becomes=InstanceNorm2d):
     """An InstanceNorm2d whose num_features are those of its first input."""
 
-    cls_to_become = InstanceNorm2d
 
-
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, becomes=InstanceNorm3d):
     """An InstanceNorm3d whose num_features are those of its first input."""
-
-    cls_to_become = InstanceNorm3d

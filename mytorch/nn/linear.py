@@ -1,10 +1,14 @@
 """Linear maps, and the layers that only change a shape."""
 
 import math
+from typing import Any
 
 from ..ops.creation import empty
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
+from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
@@ -12,10 +16,10 @@ from .parameter import Parameter
 class Identity(Module):
     """Returns its input; takes any arguments, so that it can stand in for another layer."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input
 
 
@@ -30,11 +34,16 @@ class Linear(Module):
         fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (…, in_features) to (…, out_features). Weight: (out_features, in_features).
+
+    Example:
+        >>> nn.Linear(3, 5)(mytorch.ones(2, 3)).shape
+        mytorch.Size([2, 5])
     """
 
     def __init__(
-        self, in_features, out_features, bias=True, device=None, dtype=None, *, act_func=None, auto=False, fused=None
-    ):
+        self, in_features: int, out_features: int, bias: bool = True, device: Device = None, dtype: DType = None, *,
+        act_func: str | None = None, auto: bool = False, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if act_func is not None:
             F.activation_named(act_func)
@@ -44,27 +53,24 @@ class Linear(Module):
         self.auto = auto
         self.fused = fused
         self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in ±1/sqrt(in_features), weight and bias, as PyTorch."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         if self.auto:
             out = input @ self.weight.T
             out = out if self.bias is None else out + self.bias
             return out if self.act_func is None else F.activation_named(self.act_func)(out)
         return F.linear(input, self.weight, self.bias, act_func=self.act_func, fused=self.fused)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
@@ -78,7 +84,10 @@ class Bilinear(Module):
     Shape: (…, in1_features) and (…, in2_features) to (…, out_features).
     """
 
-    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Device = None,
+        dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
@@ -86,54 +95,37 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in ±1/sqrt(in1_features)."""
         bound = 1 / math.sqrt(self.in1_features)
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        for p in self.parameters():
+            init.uniform_(p, -bound, bound)
 
-    def forward(self, input1, input2):
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
 
-    def extra_repr(self):
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
+    def extra_repr(self) -> str:
+        sizes = ", ".join(f"{n}={getattr(self, n)}" for n in ("in1_features", "in2_features", "out_features"))
+        return f"{sizes}, bias={self.bias is not None}"
 
 
-class Flatten(Module):
-    """The axes from start_dim to end_dim as one."""
+class Flatten(Layer, start_dim=1, end_dim=-1):
+    """The axes from start_dim to end_dim as one.
 
-    def __init__(self, start_dim=1, end_dim=-1):
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+    Example:
+        >>> nn.Flatten()(mytorch.zeros(2, 3, 4)).shape
+        mytorch.Size([2, 12])
+    """
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self):
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
+class Unflatten(Layer, dim=..., unflattened_size=...):
+    """Axis `dim` split into several, of the sizes `unflattened_size`."""
 
-class Unflatten(Module):
-    """One axis split into several."""
-
-    def __init__(self, dim, unflattened_size):
-        super().__init__()
-        self.dim = dim
-        self.unflattened_size = unflattened_size
-
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self):
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -1,218 +1,230 @@
 """Loss layers: each calls the function of its name in `nn.functional`."""
 
-import inspect
 import math
 import warnings
 
 from ..kernels.registry import Kernels
 from ..ops.loss import _legacy
+from ..tensor import Tensor
 from . import functional as F
+from .common_types import Device, DType
+from .layer import Layer
 from .linear import Linear
+from .linear_cross_entropy import LinearCrossEntropyOptions
 from .module import Module
 
 
-class _Loss(Module):
+class _Loss(Layer, shown="", size_average=None, reduce=None, reduction="mean"):
     """What losses share: the reduction, which PyTorch's older size_average and reduce may name too."""
 
-    def __init__(self, size_average=None, reduce=None, reduction="mean"):
-        super().__init__()
-        self.reduction = _legacy(reduction, size_average, reduce)
+    _tensors = ("weight", "pos_weight")
+    _unused = ("auto", "size_average", "reduce")
+    _ignored = ("auto", "fused")
+
+    def __init_subclass__(cls, function=None, shown="", **options):
+        super().__init_subclass__(function, shown=shown, **options)
+
+    def __post_init__(self) -> None:
+        older = (self.__dict__.pop(name, None) for name in ("size_average", "reduce"))
+        self.reduction = _legacy(self.reduction, *older)
+        if "fused" not in self._options and self.__dict__.pop("fused", None) is True:
+            Kernels(self._function.__name__).warn("there is no kernel for it")
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return self._compute(input, target)
 
 
-class _WeightedLoss(_Loss):
+class _WeightedLoss(_Loss, weight=None, size_average=None, reduce=None, reduction="mean"):
     """A loss with a weight for each class, which is a buffer."""
 
-    def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean"):
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+
+class _PairLoss(_Loss):
+    """A loss of two inputs and a target."""
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return self._compute(input1, input2, target)
 
 
-class CrossEntropyLoss(_WeightedLoss):
-    """The negative log-likelihood of class targets under softmax(logits); see `F.cross_entropy`."""
+class _TripletLoss(_Loss):
+    """A loss of an anchor, one that should be near to it, and one that should be far."""
 
-    def __init__(
-        self,
-        weight=None,
-        size_average=None,
-        ignore_index=-100,
-        reduce=None,
-        reduction="mean",
-        label_smoothing=0.0,
-        *,
-        softcap=None,
-        auto=False,
-        fused=None,
-    ):
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-        self.softcap = softcap
-        self.auto = auto
-        self.fused = fused
-
-    def forward(self, input, target):
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            softcap=self.softcap,
-            fused=False if self.auto else self.fused,
-        )
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return self._compute(anchor, positive, negative)
 
 
-def _loss(name, function, order, inputs=("input", "target"), buffers=(), by_name=False):
-    """A loss layer from a function.
+class CrossEntropyLoss(
+    _WeightedLoss, function=F.cross_entropy, named="softcap auto fused", weight=None, size_average=None, ignore_index=-100,
+    reduce=None, reduction="mean", label_smoothing=0.0, softcap=None, auto=False, fused=None,
+):  # fmt: skip
+    """The negative log-likelihood of class targets under softmax(logits); see `F.cross_entropy`.
 
     Args:
-        order: the constructor's arguments in PyTorch's order: names, or (name, default) pairs. `size_average`,
-            `reduce` and `reduction` become one setting; what is in `buffers` is kept as a tensor; all others are
-            kept and passed on.
-        inputs: the names of forward's arguments.
-        by_name: whether the constructor's arguments are given by name only.
+        weight: (C,), of each class. ignore_index: a target that does not count.
+        reduction: "mean", "sum" or "none". label_smoothing: how much of the target is spread over all classes.
+        softcap: squash the logits to ±softcap by tanh first. fused: use a fused kernel; see `mytorch.fused`.
+
+    Shape: logits (N, C, …) and targets (N, …) of class indices, or (N, C, …) of probabilities.
+
+    Example:
+        >>> round(nn.CrossEntropyLoss()(mytorch.zeros(3, 4), tensor([0, 1, 2])).item(), 4)
+        1.3863
     """
-    usual = {"size_average": None, "reduce": None, "reduction": "mean", "weight": None, "pos_weight": None}
-    defaults = dict((item, usual[item]) if isinstance(item, str) else item for item in order)
-    kept = [n for n in defaults if n not in ("size_average", "reduce", "reduction")]
 
-    def __init__(self, *args, **kwargs):
-        most = 0 if by_name else len(defaults)
-        if len(args) > most:
-            raise TypeError(f"{name}() takes at most {most} positional arguments, got {len(args)}.")
-        given = {**defaults, **dict(zip(defaults, args, strict=False))}
-        for n, value in kwargs.items():
-            if n not in defaults and n not in ("auto", "fused"):
-                raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
-            given[n] = value
-        if given.get("fused") is True:
-            Kernels(function).warn("there is no kernel for it")
-        _Loss.__init__(self, given.get("size_average"), given.get("reduce"), given["reduction"])
-        for n in kept:
-            self.register_buffer(n, given[n]) if n in buffers else setattr(self, n, given[n])
-
-    def forward(self, *args, **kwargs):
-        if len(args) + len(kwargs) != len(inputs) or any(n not in inputs[len(args) :] for n in kwargs):
-            raise TypeError(f"{name}: expected {', '.join(inputs)}, got {len(args)} arguments and {sorted(kwargs)}.")
-        args = (*args, *(kwargs[n] for n in inputs[len(args) :]))
-        return getattr(F, function)(*args, reduction=self.reduction, **{n: getattr(self, n) for n in kept})
-
-    either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    made = [inspect.Parameter(n, named if by_name else either, default=d) for n, d in defaults.items()]
-    forward.__signature__ = inspect.Signature([inspect.Parameter(n, either) for n in ("self", *inputs)])
-    body = {
-        "__init__": __init__, "forward": forward, "__doc__": f"The loss `F.{function}` as a layer.", "__module__": __name__,
-        "__signature__": inspect.Signature(made),
-    }  # fmt: skip
-    return type(name, (_WeightedLoss if "weight" in buffers else _Loss,), body)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.fused = False if self.auto else self.fused
 
 
-_OLD = ("size_average", "reduce", "reduction")
-_MARGIN = ("margin", 1.0)
-
-NLLLoss = _loss(
-    "NLLLoss", "nll_loss", ["weight", "size_average", ("ignore_index", -100), "reduce", "reduction"], buffers=["weight"]
-)
+class NLLLoss(
+    _WeightedLoss, function=F.nll_loss, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
+):
+    """The mean of -input[target]: the negative log-likelihood of log-probabilities (N, C, …)."""
 
 
 class NLLLoss2d(NLLLoss):
     """The older name of NLLLoss for images."""
 
-    def __init__(self, *args, **kwargs):
-        warnings.warn(
-            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        super().__init__(*args, **kwargs)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        text = "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement."
+        warnings.warn(text, FutureWarning, stacklevel=3)
 
 
-MSELoss = _loss("MSELoss", "mse_loss", _OLD)
-L1Loss = _loss("L1Loss", "l1_loss", _OLD)
-BCELoss = _loss("BCELoss", "binary_cross_entropy", ["weight", *_OLD], buffers=["weight"])
-BCEWithLogitsLoss = _loss(
-    "BCEWithLogitsLoss",
-    "binary_cross_entropy_with_logits",
-    ["weight", *_OLD, "pos_weight"],
-    buffers=["weight", "pos_weight"],
-)
-SmoothL1Loss = _loss("SmoothL1Loss", "smooth_l1_loss", [*_OLD, ("beta", 1.0)])
-HuberLoss = _loss("HuberLoss", "huber_loss", ["reduction", ("delta", 1.0)])
-KLDivLoss = _loss("KLDivLoss", "kl_div", [*_OLD, ("log_target", False)])
-PoissonNLLLoss = _loss(
-    "PoissonNLLLoss", "poisson_nll_loss",
-    [("log_input", True), ("full", False), "size_average", ("eps", 1e-8), "reduce", "reduction"], ("log_input", "target"),
-)  # fmt: skip
-GaussianNLLLoss = _loss(
-    "GaussianNLLLoss",
-    "gaussian_nll_loss",
-    [("full", False), ("eps", 1e-6), "reduction"],
-    ("input", "target", "var"),
-    by_name=True,
-)
-HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", "hinge_embedding_loss", [_MARGIN, *_OLD])
-SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss", _OLD)
-MarginRankingLoss = _loss(
-    "MarginRankingLoss", "margin_ranking_loss", [("margin", 0.0), *_OLD], ("input1", "input2", "target")
-)
-CosineEmbeddingLoss = _loss(
-    "CosineEmbeddingLoss", "cosine_embedding_loss", [("margin", 0.0), *_OLD], ("input1", "input2", "target")
-)
-TripletMarginLoss = _loss(
-    "TripletMarginLoss", "triplet_margin_loss", [_MARGIN, ("p", 2.0), ("eps", 1e-6), ("swap", False), *_OLD],
-    ("anchor", "positive", "negative"),
-)  # fmt: skip
-TripletMarginWithDistanceLoss = _loss(
-    "TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss",
-    [("distance_function", None), _MARGIN, ("swap", False), "reduction"], ("anchor", "positive", "negative"), by_name=True,
-)  # fmt: skip
-MultiMarginLoss = _loss(
-    "MultiMarginLoss", "multi_margin_loss", [("p", 1), _MARGIN, "weight", *_OLD], buffers=["weight"]
-)
-MultiLabelSoftMarginLoss = _loss(
-    "MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", ["weight", *_OLD], buffers=["weight"]
-)
-MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", "multilabel_margin_loss", _OLD)
+class MSELoss(_Loss, function=F.mse_loss):
+    """The mean of (input - target)².
+
+    Example:
+        >>> nn.MSELoss()(tensor([1.0, 2.0]), tensor([1.0, 4.0])).item()
+        2.0
+    """
 
 
-class CTCLoss(_Loss):
-    """Connectionist temporal classification; see `F.ctc_loss`."""
-
-    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
-        super().__init__()
-        self.blank = blank
-        self.reduction = reduction
-        self.zero_infinity = zero_infinity
-
-    def forward(self, log_probs, targets, input_lengths, target_lengths):
-        return F.ctc_loss(
-            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
-        )
+class L1Loss(_Loss, function=F.l1_loss):
+    """The mean of |input - target|."""
 
 
-class CosineSimilarity(Module):
-    """cos of the angle between two tensors along `dim`."""
+class BCELoss(_WeightedLoss, function=F.binary_cross_entropy):
+    """The mean of -(t log p + (1 - t) log(1 - p)) for probabilities p and targets t."""
 
-    def __init__(self, dim=1, eps=1e-8):
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
 
-    def forward(self, x1, x2):
+class BCEWithLogitsLoss(
+    _WeightedLoss, function=F.binary_cross_entropy_with_logits, weight=None, size_average=None, reduce=None,
+    reduction="mean", pos_weight=None,
+):  # fmt: skip
+    """BCELoss of sigmoid(input), computed without overflow; `pos_weight` weighs the positive targets.
+
+    Example:
+        >>> round(nn.BCEWithLogitsLoss()(tensor([0.0]), tensor([1.0])).item(), 4)
+        0.6931
+    """
+
+
+class SmoothL1Loss(_Loss, function=F.smooth_l1_loss, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """The mean of d² / (2 beta) where d = |input - target| is below beta, of d - beta / 2 elsewhere."""
+
+
+class HuberLoss(_Loss, function=F.huber_loss, reduction="mean", delta=1.0):
+    """The mean of d² / 2 where d = |input - target| is below delta, of delta (d - delta / 2) elsewhere."""
+
+
+class KLDivLoss(_Loss, function=F.kl_div, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """The mean of target (log(target) - input), for log-probabilities input."""
+
+
+class PoissonNLLLoss(
+    _Loss, function=F.poisson_nll_loss, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """The negative log-likelihood of counts under Poisson distributions of (log) rates `log_input`."""
+
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
+        return self._compute(log_input, target)
+
+
+class GaussianNLLLoss(
+    _Loss, function=F.gaussian_nll_loss, named="full eps reduction", full=False, eps=1e-6, reduction="mean"
+):
+    """The negative log-likelihood of targets under normal distributions of mean `input` and variance `var`."""
+
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
+        return self._compute(input, target, var)
+
+
+class HingeEmbeddingLoss(
+    _Loss, function=F.hinge_embedding_loss, margin=1.0, size_average=None, reduce=None, reduction="mean"
+):
+    """The mean of input where target is 1, of max(margin - input, 0) where it is -1."""
+
+
+class SoftMarginLoss(_Loss, function=F.soft_margin_loss):
+    """The mean of log(1 + exp(-target * input))."""
+
+
+class MarginRankingLoss(
+    _PairLoss, function=F.margin_ranking_loss, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """The mean of max(margin - target (input1 - input2), 0)."""
+
+
+class CosineEmbeddingLoss(
+    _PairLoss, function=F.cosine_embedding_loss, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """The mean of 1 - cos(input1, input2) where target is 1, of max(cos - margin, 0) where it is -1."""
+
+
+class TripletMarginLoss(
+    _TripletLoss, function=F.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """The mean of max(|anchor - positive| - |anchor - negative| + margin, 0)."""
+
+
+class TripletMarginWithDistanceLoss(
+    _TripletLoss, function=F.triplet_margin_with_distance_loss, named="distance_function margin swap reduction",
+    distance_function=None, margin=1.0, swap=False, reduction="mean",
+):  # fmt: skip
+    """TripletMarginLoss with a distance of one's own."""
+
+
+class MultiMarginLoss(
+    _WeightedLoss, function=F.multi_margin_loss, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """The mean of sum over other classes of max(margin - input[target] + input[i], 0)ᵖ / C."""
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss, function=F.multilabel_soft_margin_loss):
+    """BCEWithLogitsLoss, averaged over the classes of each sample."""
+
+
+class MultiLabelMarginLoss(_Loss, function=F.multilabel_margin_loss):
+    """The mean over pairs of a target class and another of max(1 - (input[target] - input[other]), 0)."""
+
+
+class CTCLoss(_Loss, function=F.ctc_loss, blank=0, reduction="mean", zero_infinity=False):
+    """Connectionist temporal classification; see `F.ctc_loss`. Source: Graves et al., 2006."""
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+        return self._compute(log_probs, targets, input_lengths, target_lengths)
+
+
+class CosineSimilarity(Layer, shown="", dim=1, eps=1e-8):
+    """The cosine of the angle between two tensors along `dim`."""
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
 class PairwiseDistance(Module):
     """The p-norm of differences along the last axis."""
 
-    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
         self.norm = p
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1, x2):
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
@@ -224,28 +236,18 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         out_features: further axes of the output, each place of which has its own classes and target.
         bias: whether the layer has one.
         weight, reduction, ignore_index, label_smoothing: as CrossEntropyLoss's.
-        options: a LinearCrossEntropyOptions, to go through the batch in pieces.
+        options: a LinearCrossEntropyOptions, to go through the batch in chunks.
         fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (N, in_features) or (in_features,), and targets (N, *out_features) or ().
     """
 
     def __init__(
-        self,
-        in_features,
-        num_classes,
-        *,
-        out_features=(),
-        bias=False,
-        device=None,
-        dtype=None,
-        reduction="mean",
-        weight=None,
-        ignore_index=None,
-        label_smoothing=0.0,
-        options=None,
-        fused=None,
-    ):
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False,
+        device: Device = None, dtype: DType = None, reduction: str = "mean", weight: Tensor | None = None,
+        ignore_index: int | None = None, label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
+        fused: bool | None = None,
+    ) -> None:  # fmt: skip
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
         if not 0 <= label_smoothing <= 1:
@@ -255,28 +257,20 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.out_features = out_features
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
-        self.linear = Linear(
-            in_features, math.prod(out_features, start=num_classes), bias=bias, device=device, dtype=dtype
-        )
+        outs = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, outs, bias=bias, device=device, dtype=dtype)
         self.options = options
         self.fused = fused
 
-    def forward(self, input, target):
-        bias = self.linear.bias
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
         return F.linear_cross_entropy(
-            input,
-            self.linear.weight.reshape(self.num_classes, *self.out_features, self.linear.in_features),
-            target,
-            linear_bias=None if bias is None else bias.reshape(self.num_classes, *self.out_features),
-            weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-            options=self.options,
-            fused=self.fused,
-        )
+            input, self.linear.weight.reshape(*shape, self.linear.in_features), target,
+            linear_bias=None if bias is None else bias.reshape(*shape), weight=self.weight, reduction=self.reduction,
+            ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, options=self.options, fused=self.fused,
+        )  # fmt: skip
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
             f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "

@@ -1,14 +1,38 @@
 """Normalisation layers."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from ..base.dtypes import finfo, float32, int64, promote_types
 from ..ops.creation import ones, zeros
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
+from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """What the norms share: a weight that starts at 1 and a bias that starts at 0, either of which may be None."""
+
+    def _add_affine(self, shape, weight, bias, device, dtype):
+        for name, wanted, make in (("weight", weight, ones), ("bias", bias, zeros)):
+            self.register_parameter(name, Parameter(make(*shape, device=device, dtype=dtype)) if wanted else None)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0."""
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            if self._parameters.get(name) is not None:
+                fill(self._parameters[name])
+
+
+def _sizes(normalized_shape):
+    return tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+
+
+class LayerNorm(_Affine):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes.
 
     Args:
@@ -18,63 +42,37 @@ class LayerNorm(Module):
         auto: compose it of means and products, for autograd to differentiate; the result is the same.
         fused: use a fused kernel; see `mytorch.fused`.
 
+    Shape: any that ends in normalized_shape.
+
     Source: Ba, Kiros and Hinton, 2016.
+
+    Example:
+        >>> nn.LayerNorm(2, eps=0.0)(tensor([1.0, 3.0])).tolist()
+        [-1.0, 1.0]
     """
 
     def __init__(
-        self,
-        normalized_shape,
-        eps=1e-5,
-        elementwise_affine=True,
-        bias=True,
-        device=None,
-        dtype=None,
-        *,
-        weight=True,
-        auto=False,
-        fused=None,
-    ):
+        self, normalized_shape: int | Iterable[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+        device: Device = None, dtype: DType = None, *, weight: bool = True, auto: bool = False, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = (
-            tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
-        )
+        self.normalized_shape = _sizes(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine and weight
         self.auto = auto
         self.fused = fused
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter(
-            "weight", Parameter(ones(*self.normalized_shape, **made)) if self.elementwise_affine else None
-        )
-        self.register_parameter(
-            "bias", Parameter(zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
-        )
+        self._add_affine(self.normalized_shape, self.elementwise_affine, elementwise_affine and bias, device, dtype)
 
-    def reset_parameters(self):
-        """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
-    def forward(self, input, residual=None, *, dtype=None):
+    def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
         """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`."""
-        if residual is not None and not self.auto:
-            return F.add_layer_norm(
-                input, residual, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
-            )
-        if residual is not None:
-            total = input + residual
-            return total, self(total, dtype=dtype)
         if self.auto:
-            dims = tuple(range(-len(self.normalized_shape), 0))
-            centred = input - input.mean(dims, keepdim=True)
-            out = centred * (centred.square().mean(dims, keepdim=True) + self.eps).rsqrt()
-            out = out if self.weight is None else out * self.weight
-            out = out if self.bias is None else out + self.bias
-            return out if dtype is None else out.to(dtype)
-        return F.layer_norm(
-            input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
+            return _composed(self, input, residual, dtype)
+        if residual is None:
+            return F.layer_norm(
+                input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
+            )
+        return F.add_layer_norm(
+            input, residual, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
         )
 
     def extra_repr(self):
@@ -84,19 +82,27 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """x / sqrt(mean(x^2) + eps) * weight over the last axes.
 
+    Args:
+        normalized_shape: the sizes of those axes, or one int.
+        eps: keeps the root from zero; by default that of the dtype.
+        auto, fused: as LayerNorm's.
+
     Source: Zhang and Sennrich, 2019.
+
+    Example:
+        >>> nn.RMSNorm(2, eps=0.0)(tensor([3.0, 3.0])).tolist()
+        [1.0, 1.0]
     """
 
     def __init__(
-        self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None, *, auto=False, fused=None
-    ):
+        self, normalized_shape: int | Iterable[int], eps: float | None = None, elementwise_affine: bool = True,
+        device: Device = None, dtype: DType = None, *, auto: bool = False, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = (
-            tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
-        )
+        self.normalized_shape = _sizes(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self.auto = auto
@@ -104,33 +110,34 @@ class RMSNorm(Module):
         weight = Parameter(ones(*self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", weight)
 
-    def reset_parameters(self):
-        """Weight 1."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-
-    def forward(self, input, residual=None, *, dtype=None):
+    def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
         """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`."""
-        if residual is not None and not self.auto:
-            return F.add_rms_norm(
-                input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused
-            )
-        if residual is not None:
-            total = input + residual
-            return total, self(total, dtype=dtype)
         if self.auto:
-            dims = tuple(range(-len(self.normalized_shape), 0))
-            eps = finfo(promote_types(input.dtype, float32)).eps if self.eps is None else self.eps
-            out = input * (input.square().mean(dims, keepdim=True) + eps).rsqrt()
-            out = out if self.weight is None else out * self.weight
-            return out if dtype is None else out.to(dtype)
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
+            return _composed(self, input, residual, dtype)
+        if residual is None:
+            return F.rms_norm(input, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
+        return F.add_rms_norm(
+            input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused
+        )
 
     def extra_repr(self):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class _NormBase(Module):
+def _composed(norm, input, residual, dtype):
+    """LayerNorm and RMSNorm with auto=True: of means and products, each of which autograd differentiates."""
+    x = input if residual is None else input + residual
+    dims = tuple(range(-len(norm.normalized_shape), 0))
+    centred = x - x.mean(dims, keepdim=True) if isinstance(norm, LayerNorm) else x
+    eps = finfo(promote_types(x.dtype, float32)).eps if norm.eps is None else norm.eps
+    out = centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+    out = out if norm.weight is None else out * norm.weight
+    out = out if getattr(norm, "bias", None) is None else out + norm.bias
+    out = out if dtype is None else out.to(dtype)
+    return out if residual is None else (x, out)
+
+
+class _NormBase(_Affine):
     """What batch and instance norms share: affine parameters and running statistics.
 
     Args:
@@ -144,45 +151,33 @@ class _NormBase(Module):
     _version = 2  # since when num_batches_tracked is part of the state
 
     def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, device: Device = None, dtype: DType = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(num_features, **made)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, **made)) if affine and bias else None)
-        self.register_buffer("running_mean", zeros(num_features, **made) if track_running_stats else None)
-        self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
+        self._add_affine((num_features,), affine, affine and bias, device, dtype)
+        options = {"device": device, "dtype": dtype}
+        self.register_buffer("running_mean", zeros(num_features, **options) if track_running_stats else None)
+        self.register_buffer("running_var", ones(num_features, **options) if track_running_stats else None)
         count = zeros((), dtype=int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
 
-    def reset_running_stats(self):
+    def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Weight 1, bias 0, running statistics as new."""
         self.reset_running_stats()
-        if self.affine:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
         version = local_metadata.get("version", None)
@@ -197,7 +192,7 @@ class _NormBase(Module):
             words = " or ".join(f"{d}D" for d in self.dims)
             raise ValueError(f"expected {words} input (got {input.ndim}D input)")
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
@@ -210,7 +205,7 @@ class _BatchNorm(_NormBase):
     Source: Ioffe and Szegedy, 2015.
     """
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats:
@@ -219,16 +214,8 @@ class _BatchNorm(_NormBase):
                 momentum = 1.0 / self.num_batches_tracked.item()
         own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(
-            input,
-            self.running_mean if keep else None,
-            self.running_var if keep else None,
-            self.weight,
-            self.bias,
-            own,
-            momentum,
-            self.eps,
-        )
+        running = (self.running_mean, self.running_var) if keep else (None, None)
+        return F.batch_norm(input, *running, self.weight, self.bias, own, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -236,7 +223,12 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W)."""
+    """Batch normalisation of (N, C, H, W).
+
+    Example:
+        >>> nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8)).shape
+        mytorch.Size([4, 3, 8, 8])
+    """
 
     dims = (4,)
 
@@ -247,12 +239,13 @@ class BatchNorm3d(_BatchNorm):
     dims = (5,)
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Normalises each sample's channels in groups. Source: Wu and He, 2018."""
 
     def __init__(
-        self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True, fused=None
-    ):
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Device = None,
+        dtype: DType = None, *, bias: bool = True, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
@@ -261,21 +254,12 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         self.fused = fused
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(num_channels, **made)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_channels, **made)) if affine and bias else None)
+        self._add_affine((num_channels,), affine, affine and bias, device, dtype)
 
-    def reset_parameters(self):
-        """Weight 1, bias 0."""
-        if self.affine:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps, fused=self.fused)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
@@ -283,13 +267,14 @@ class _InstanceNorm(_NormBase):
     """Normalises each channel of each sample. Source: Ulyanov et al., 2016."""
 
     def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None, *, bias=True,
-        fused=None,
-    ):  # fmt: skip
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
+        track_running_stats: bool = False, device: Device = None, dtype: DType = None, *, bias: bool = True,
+        fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.fused = fused
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         single = input.ndim == self.dims[0]
         x = input.unsqueeze(0) if single else input
@@ -316,25 +301,12 @@ class InstanceNorm3d(_InstanceNorm):
     dims = (4, 5)
 
 
-class LocalResponseNorm(Module):
+class LocalResponseNorm(
+    Layer, function=F.local_response_norm, shown="{size}, alpha={alpha}, beta={beta}, k={k}", size=..., alpha=1e-4,
+    beta=0.75, k=1.0,
+):  # fmt: skip
     """Divides by a power of the squares of neighbouring channels. Source: Krizhevsky et al., 2012."""
 
-    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
 
-    def forward(self, input):
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
-    def extra_repr(self):
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-
-
-class CrossMapLRN2d(LocalResponseNorm):
+class CrossMapLRN2d(LocalResponseNorm, shown=LocalResponseNorm._shown, size=..., alpha=1e-4, beta=0.75, k=1):
     """The older name of LocalResponseNorm."""
-
-    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
-        super().__init__(size, alpha, beta, k)

@@ -1,52 +1,38 @@
 """Padding layers; see `F.pad`."""
 
+from ..tensor import Tensor
 from . import functional as F
-from .module import Module
+from .layer import Layer
 
 
-class _Pad(Module):
-    mode = "constant"
+class _Pad(Layer, shown="{padding}", padding=...):
+    """`padding`: one width for every side, or (left, right, top, bottom, …), the last axis first."""
+
     dims = 2
-    value = None
+    mode = "constant"
+    value: float | None = None
 
-    def __init__(self, padding):
-        super().__init__()
-        self.padding = (padding,) * (2 * self.dims) if isinstance(padding, int) else tuple(padding)
+    def __post_init__(self) -> None:
+        one = isinstance(self.padding, int)
+        self.padding = (self.padding,) * (2 * self.dims) if one else tuple(self.padding)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self.mode, self.value)
 
-    def extra_repr(self):
-        return f"{self.padding}"
+
+class _ConstantPad(_Pad, shown="padding={padding}, value={value}", padding=..., value=...):
+    pass
 
 
-def _layer(prefix, mode, d, value=None):
-    doc = f"Pads the last {d} axes{' with zeros' if prefix == 'Zero' else ''} (mode {mode!r})."
-    return type(
-        f"{prefix}Pad{d}d", (_Pad,), {"mode": mode, "dims": d, "value": value, "__doc__": doc, "__module__": __name__}
-    )
+def _of_each_size(prefix, what, base=_Pad, **constants):
+    """The layers of one, two and three axes."""
+    for d in (1, 2, 3):
+        body = {"__doc__": f"Pads the last {d} axes {what}.", "__module__": __name__, "dims": d, **constants}
+        yield type(f"{prefix}Pad{d}d", (base,), body)
 
 
-ZeroPad1d, ZeroPad2d, ZeroPad3d = (_layer("Zero", "constant", d, 0.0) for d in (1, 2, 3))
-ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = (_layer("Reflection", "reflect", d) for d in (1, 2, 3))
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = (_layer("Replication", "replicate", d) for d in (1, 2, 3))
-CircularPad1d, CircularPad2d, CircularPad3d = (_layer("Circular", "circular", d) for d in (1, 2, 3))
-
-
-class _ConstantPad(_Pad):
-    def __init__(self, padding, value):
-        super().__init__(padding)
-        self.value = value
-
-    def extra_repr(self):
-        return f"padding={self.padding}, value={self.value}"
-
-
-ConstantPad1d, ConstantPad2d, ConstantPad3d = (
-    type(
-        f"ConstantPad{d}d",
-        (_ConstantPad,),
-        {"dims": d, "__doc__": f"Pads the last {d} axes with a value.", "__module__": __name__},
-    )
-    for d in (1, 2, 3)
-)
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _of_each_size("Constant", "with a value", _ConstantPad)
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _of_each_size("Zero", "with zeros", value=0.0)
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_each_size("Reflection", "by reflection", mode="reflect")
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_each_size("Replication", "by the edges", mode="replicate")
+CircularPad1d, CircularPad2d, CircularPad3d = _of_each_size("Circular", "by the other end", mode="circular")

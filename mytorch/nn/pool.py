@@ -1,253 +1,190 @@
 """Pooling layers; each calls the function of its name."""
 
-from ..ops.conv import several as sizes
+from collections.abc import Sequence
+
+from ..ops.conv import several
+from ..tensor import Tensor
 from . import functional as F
-from .module import Module
+from .layer import Layer
 
 
-class _MaxPool(Module):
+class _Pool(Layer):
+    """Windows, which by default follow one another without overlap."""
+
+    def __post_init__(self) -> None:
+        self.stride = self.kernel_size if self.stride is None else self.stride
+
+
+class _MaxPool(
+    _Pool, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}",
+    kernel_size=..., stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False,
+):  # fmt: skip
     """The maximum of each window; see `F.max_pool2d`."""
 
-    dims = 2
 
-    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
-
-    def forward(self, input):
-        pool = getattr(F, f"max_pool{self.dims}d")
-        return pool(
-            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-
-
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPool, function=F.max_pool1d):
     """Maxima over windows of the last axis."""
 
-    dims = 1
+
+class MaxPool2d(_MaxPool, function=F.max_pool2d):
+    """Maxima over windows of the last two axes.
+
+    Args:
+        kernel_size, stride, padding, dilation: of the windows, a number or one for each axis; stride is by default
+            kernel_size.
+        return_indices: also return where the maxima are. ceil_mode: keep windows that reach over the edge.
+
+    Shape: (N, C, H, W) or (C, H, W).
+
+    Example:
+        >>> nn.MaxPool2d(2)(mytorch.arange(16.0).reshape(1, 4, 4)).tolist()
+        [[[5.0, 7.0], [13.0, 15.0]]]
+    """
 
 
-class MaxPool2d(_MaxPool):
-    """Maxima over windows of the last two axes."""
-
-
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPool, function=F.max_pool3d):
     """Maxima over windows of the last three axes."""
 
-    dims = 3
 
-
-class _AvgPool(Module):
+class _AvgPool(
+    _Pool, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}", kernel_size=..., stride=None, padding=0,
+    ceil_mode=False, count_include_pad=True, divisor_override=None,
+):  # fmt: skip
     """The mean of each window; see `F.avg_pool2d`."""
 
-    dims = 2
 
-    def __init__(
-        self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-    ):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
-
-    def forward(self, input):
-        pool = getattr(F, f"avg_pool{self.dims}d")
-        return pool(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-class AvgPool1d(_AvgPool):
+class AvgPool1d(
+    _AvgPool, function=F.avg_pool1d, shown=_AvgPool._shown, kernel_size=..., stride=None, padding=0, ceil_mode=False,
+    count_include_pad=True,
+):  # fmt: skip
     """Means over windows of the last axis."""
 
-    dims = 1
-
-    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-        super().__init__(
-            *(tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (kernel_size,)),
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-        )
-        self.stride = self.kernel_size if stride is None else (stride,) if isinstance(stride, int) else tuple(stride)
-        self.padding = (padding,) if isinstance(padding, int) else tuple(padding)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("kernel_size", "stride", "padding"):
+            value = getattr(self, name)
+            setattr(self, name, tuple(value) if isinstance(value, (tuple, list)) else (value,))
 
 
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPool, function=F.avg_pool2d):
     """Means over windows of the last two axes."""
 
 
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPool, function=F.avg_pool3d):
     """Means over windows of the last three axes."""
 
-    dims = 3
 
-
-class _Adaptive(Module):
+class _Adaptive(Layer, output_size=...):
     """As many windows as `output_size` says; None keeps an axis."""
 
-    function = ""
 
-    def __init__(self, output_size):
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input):
-        return getattr(F, self.function)(input, self.output_size)
-
-    def extra_repr(self):
-        return f"output_size={self.output_size}"
+class _AdaptiveMax(_Adaptive, shown="output_size={output_size!r}", output_size=..., return_indices=False):
+    """Maxima; `return_indices` also says where they are."""
 
 
-class _AdaptiveMax(_Adaptive):
-    def __init__(self, output_size, return_indices=False):
-        super().__init__(output_size)
-        self.return_indices = return_indices
-
-    def forward(self, input):
-        return getattr(F, self.function)(input, self.output_size, self.return_indices)
+class AdaptiveAvgPool1d(_Adaptive, function=F.adaptive_avg_pool1d):
+    """Means of output_size windows of the last axis."""
 
 
-def _adaptive(kind, d):
-    name = f"Adaptive{kind}Pool{d}d"
-    function = f"adaptive_{kind.lower()}_pool{d}d"
-    doc = f"{'Means' if kind == 'Avg' else 'Maxima'} of adaptive windows of the last {d} axes; see `F.{function}`."
-    return type(
-        name,
-        (_Adaptive if kind == "Avg" else _AdaptiveMax,),
-        {"function": function, "__doc__": doc, "__module__": __name__},
-    )
+class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
+    """Means of output_size windows of the last two axes; None keeps an axis.
+
+    Example:
+        >>> nn.AdaptiveAvgPool2d(1)(mytorch.arange(4.0).reshape(1, 2, 2)).tolist()
+        [[[1.5]]]
+    """
 
 
-AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (_adaptive("Avg", d) for d in (1, 2, 3))
-AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = (_adaptive("Max", d) for d in (1, 2, 3))
+class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
+    """Means of output_size windows of the last three axes."""
 
 
-class _LPPool(Module):
-    dims = 2
-
-    def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def forward(self, input):
-        return getattr(F, f"lp_pool{self.dims}d")(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
-
-    def extra_repr(self):
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
+    """Maxima of output_size windows of the last axis."""
 
 
-class LPPool1d(_LPPool):
+class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
+    """Maxima of output_size windows of the last two axes."""
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
+    """Maxima of output_size windows of the last three axes."""
+
+
+class _LPPool(Layer, norm_type=..., kernel_size=..., stride=None, ceil_mode=False):
+    """The norm_type-norm of each window."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool1d(_LPPool, function=F.lp_pool1d):
     """Norms over windows of the last axis."""
 
-    dims = 1
 
-
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPool, function=F.lp_pool2d):
     """Norms over windows of the last two axes."""
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPool, function=F.lp_pool3d):
     """Norms over windows of the last three axes."""
 
-    dims = 3
 
+class _MaxUnpool(_Pool, kernel_size=..., stride=None, padding=0):
+    """The values put back where a max pool found them, zeros elsewhere."""
 
-class _MaxUnpool(Module):
     dims = 2
 
-    def __init__(self, kernel_size, stride=None, padding=0):
-        super().__init__()
-        several = sizes
-        name = type(self).__name__
-        self.kernel_size = several(kernel_size, self.dims, name)
-        self.stride = several(kernel_size if stride is None else stride, self.dims, name)
-        self.padding = several(padding, self.dims, name)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("kernel_size", "stride", "padding"):
+            setattr(self, name, several(getattr(self, name), self.dims, type(self).__name__))
 
-    def forward(self, input, indices, output_size=None):
-        return getattr(F, f"max_unpool{self.dims}d")(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, function=F.max_unpool1d):
     """The partial inverse of MaxPool1d."""
 
     dims = 1
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, function=F.max_unpool2d):
     """The partial inverse of MaxPool2d."""
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, function=F.max_unpool3d):
     """The partial inverse of MaxPool3d."""
 
     dims = 3
 
 
-class _FractionalMaxPool(Module):
+class _FractionalMaxPool(
+    Layer, shown="", kernel_size=..., output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+):
     dims = 2
+    _tensors = ("_random_samples",)
 
-    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
-        super().__init__()
-        d, name = self.dims, type(self).__name__
-
-        def each(value):
-            return tuple(value) if isinstance(value, (tuple, list)) else (value,) * d
-
-        self.kernel_size = each(kernel_size)
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else each(output_size)
-        self.output_ratio = None if output_ratio is None else each(output_ratio)
-        if output_size is None and output_ratio is None:
-            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
-        if output_size is not None and output_ratio is not None:
+    def __post_init__(self) -> None:
+        if self.output_size is None and self.output_ratio is None:
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
+        if self.output_size is not None and self.output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        if output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+        given = self.output_ratio
+        for name in ("kernel_size", "output_size", "output_ratio"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.dims)
+        if given is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {given})")
 
-    def forward(self, input):
-        return getattr(F, f"fractional_max_pool{self.dims}d")(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
-        )
 
-
-class FractionalMaxPool2d(_FractionalMaxPool):
+class FractionalMaxPool2d(_FractionalMaxPool, function=F.fractional_max_pool2d):
     """Maxima of windows of the last two axes at pseudo-random places. Source: Graham, 2014."""
 
 
-class FractionalMaxPool3d(_FractionalMaxPool):
+class FractionalMaxPool3d(_FractionalMaxPool, function=F.fractional_max_pool3d):
     """Maxima of windows of the last three axes at pseudo-random places. Source: Graham, 2014."""
 
     dims = 3

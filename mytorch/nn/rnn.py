@@ -1,13 +1,16 @@
 """Recurrent layers and cells: RNN, LSTM, GRU, as PyTorch's, packed sequences included."""
 
 import math
+from typing import Any
 
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
 from ..ops.precision import in_precision
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence, pad_packed_sequence, repack
@@ -29,9 +32,10 @@ class RNNBase(Module):
     gates = 1
 
     def __init__(
-        self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-        bidirectional=False, proj_size=0, device=None, dtype=None,
-    ):  # fmt: skip
+        self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
+        device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if not 0 <= dropout <= 1:
             raise ValueError(
@@ -54,43 +58,36 @@ class RNNBase(Module):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
-        made = {"device": device, "dtype": dtype}
         rows, out = self.gates * hidden_size, proj_size or hidden_size
-        for layer in range(num_layers):
-            for direction in range(2 if bidirectional else 1):
-                suffix = f"l{layer}" + ("_reverse" if direction else "")
-                width = input_size if layer == 0 else out * (2 if bidirectional else 1)
-                self.register_parameter(f"weight_ih_{suffix}", Parameter(empty(rows, width, **made)))
-                self.register_parameter(f"weight_hh_{suffix}", Parameter(empty(rows, out, **made)))
-                if bias:
-                    self.register_parameter(f"bias_ih_{suffix}", Parameter(empty(rows, **made)))
-                    self.register_parameter(f"bias_hh_{suffix}", Parameter(empty(rows, **made)))
-                if proj_size:
-                    self.register_parameter(f"weight_hr_{suffix}", Parameter(empty(proj_size, hidden_size, **made)))
+        for layer, suffix in self._suffixes():
+            columns = input_size if layer == 0 else out * (2 if bidirectional else 1)
+            shapes = {"weight_ih": (rows, columns), "weight_hh": (rows, out)}
+            shapes.update({"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {})
+            shapes.update({"weight_hr": (proj_size, hidden_size)} if proj_size else {})
+            for name, shape in shapes.items():
+                self.register_parameter(f"{name}_{suffix}", Parameter(empty(*shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in ±1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
-    def flatten_parameters(self):
+    def flatten_parameters(self) -> None:
         """Nothing to do: weights need no special layout here."""
 
+    def _suffixes(self):
+        """(layer, end of its parameters' names) for each layer and direction."""
+        directions = ("", "_reverse") if self.bidirectional else ("",)
+        return [(layer, f"l{layer}{direction}") for layer in range(self.num_layers) for direction in directions]
+
     @property
-    def all_weights(self):
+    def all_weights(self) -> list[list[Parameter]]:
         """The weights of each layer and direction."""
-        suffixes = [
-            f"l{i}{d}" for i in range(self.num_layers) for d in (("", "_reverse") if self.bidirectional else ("",))
-        ]
-        names = [
-            "weight_ih",
-            "weight_hh",
-            *(["bias_ih", "bias_hh"] if self.bias else []),
-            *(["weight_hr"] if self.proj_size else []),
-        ]
-        return [[getattr(self, f"{n}_{s}") for n in names] for s in suffixes]
+        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        names += ["weight_hr"] if self.proj_size else []
+        return [[getattr(self, f"{name}_{suffix}") for name in names] for _, suffix in self._suffixes()]
 
     def _get(self, name, suffix):
         return getattr(self, f"{name}_{suffix}") if self.bias or not name.startswith("bias") else None
@@ -118,7 +115,7 @@ class RNNBase(Module):
         out, h = rnn_layer(gates, *state, w_hh, sizes=sizes, reverse=reverse, relu=self.mode == "RNN_RELU")
         return out, (h,)
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """(output, final state): output (T, N, D * H) of the last layer, states (layers * D, N, H).
 
         Raises:
@@ -170,20 +167,12 @@ class RNNBase(Module):
             output = x.transpose(0, 1) if self.batch_first else x
         return output, states if self.mode == "LSTM" else states[0]
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
-        for name, default in (
-            ("proj_size", 0),
-            ("num_layers", 1),
-            ("bias", True),
-            ("batch_first", False),
-            ("dropout", 0),
-            ("bidirectional", False),
-        ):
-            value = getattr(self, name)
-            if value != default:
-                text += f", {name}={value}"
-        return text
+        usual = {
+            "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False,
+        }  # fmt: skip
+        return text + "".join(f", {n}={v}" for n, d in usual.items() if (v := getattr(self, n)) != d)
 
 
 def _reorder(hx, order):
@@ -198,89 +187,64 @@ class RNN(RNNBase):
     """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu". Source: Elman, 1990."""
 
     def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        nonlinearity="tanh",
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        device=None,
-        dtype=None,
-    ):
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, device: Device = None,
+        dtype: DType = None,
+    ) -> None:  # fmt: skip
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(
-            f"RNN_{nonlinearity.upper()}",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            0,
-            device,
-            dtype,
-        )
+        mode = f"RNN_{nonlinearity.upper()}"
+        options = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(mode, input_size, hidden_size, *options)
         self.nonlinearity = nonlinearity
 
 
 class LSTM(RNNBase):
-    """Long short-term memory. Source: Hochreiter and Schmidhuber, 1997."""
+    """Long short-term memory: c = f c + i tanh(g), h = o tanh(c), with gates i, f, o = sigmoid(…) of x and h.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as RNNBase's.
+        proj_size: project the hidden state to this size.
+
+    Shape: (T, N, input_size) to (T, N, hidden_size), and states (h, c), each (num_layers, N, hidden_size).
+
+    Source: Hochreiter and Schmidhuber, 1997.
+
+    Example:
+        >>> out, (h, c) = nn.LSTM(4, 6, num_layers=2)(mytorch.zeros(5, 3, 4))
+        >>> tuple(out.shape), tuple(h.shape), tuple(c.shape)
+        ((5, 3, 6), (2, 3, 6), (2, 3, 6))
+    """
 
     gates = 4
 
     def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        proj_size=0,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            "LSTM",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device,
-            dtype,
-        )
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0, device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
+        options = (num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+        super().__init__("LSTM", input_size, hidden_size, *options)
 
 
 class GRU(RNNBase):
-    """Gated recurrent units. Source: Cho et al., 2014."""
+    """Gated recurrent units: h = n + z (h - n), with n = tanh(W x + r (U h)) and gates r, z = sigmoid(…) of x and h.
+
+    Source: Cho et al., 2014.
+
+    Example:
+        >>> out, h = nn.GRU(4, 6, bidirectional=True)(mytorch.zeros(5, 3, 4))
+        >>> tuple(out.shape), tuple(h.shape)
+        ((5, 3, 12), (2, 3, 6))
+    """
 
     gates = 3
 
     def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
+        options = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__("GRU", input_size, hidden_size, *options)
 
 
 class RNNCellBase(Module):
@@ -288,20 +252,26 @@ class RNNCellBase(Module):
 
     gates = 1
 
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Device = None, dtype: DType = None
+    ) -> None:
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        made = {"device": device, "dtype": dtype}
         rows = self.gates * hidden_size
-        self.weight_ih = Parameter(empty(rows, input_size, **made))
-        self.weight_hh = Parameter(empty(rows, hidden_size, **made))
-        self.register_parameter("bias_ih", Parameter(empty(rows, **made)) if bias else None)
-        self.register_parameter("bias_hh", Parameter(empty(rows, **made)) if bias else None)
+        shapes = {
+            "weight_ih": (rows, input_size),
+            "weight_hh": (rows, hidden_size),
+            "bias_ih": (rows,),
+            "bias_hh": (rows,),
+        }
+        for name, shape in shapes.items():
+            wanted = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(empty(*shape, device=device, dtype=dtype)) if wanted else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in ±1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size else 0
         for p in self.parameters():
@@ -315,25 +285,28 @@ class RNNCellBase(Module):
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
         return F.linear(input, self.weight_ih, self.bias_ih), F.linear(h, self.weight_hh, self.bias_hh)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
 class RNNCell(RNNCellBase):
     """One step of an RNN."""
 
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Device = None,
+        dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, device, dtype)
         if nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}")
         self.nonlinearity = nonlinearity
 
     @in_precision("half", inside=True)
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         a, b = self._gates(input, self._zeros(input) if hx is None else hx)
         return (a + b).tanh() if self.nonlinearity == "tanh" else (a + b).relu()
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return super().extra_repr() + (f", nonlinearity={self.nonlinearity}" if self.nonlinearity != "tanh" else "")
 
 
@@ -343,7 +316,7 @@ class LSTMCell(RNNCellBase):
     gates = 4
 
     @in_precision("half", inside=True)
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
         a, b = self._gates(input, h)
         i, f, g, o = (a + b).chunk(4, -1)
@@ -357,7 +330,7 @@ class GRUCell(RNNCellBase):
     gates = 3
 
     @in_precision("half", inside=True)
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         h = self._zeros(input) if hx is None else hx
         a, b = self._gates(input, h)
         (ar, az, an), (br, bz, bn) = a.chunk(3, -1), b.chunk(3, -1)
