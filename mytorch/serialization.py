@@ -15,18 +15,22 @@ import math
 import os
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ._array import Array, Size
-from .backend import CPU, as_device, to_device
+from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
 from .files import TENSOR_CLASSES, archive, kind_of
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .tensor import Tensor
 
+PathOrFile = str | os.PathLike | BinaryIO
+MapLocation = DeviceLike | dict[str, str] | Callable | None
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -43,7 +47,7 @@ _CODES = {d: code for code, d in _NAMES.items()}
 
 
 @contextlib.contextmanager
-def atomic_file(path):
+def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """A binary file to write to, which takes the name `path` when the block ends without an error."""
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -59,13 +63,13 @@ def atomic_file(path):
     sync_directory(path.parent)
 
 
-def atomic_write(path, content):
+def atomic_write(path: str | os.PathLike, content: bytes) -> None:
     """Write bytes to `path`; a crash leaves what was there before or all of it."""
     with atomic_file(path) as file:
         file.write(content)
 
 
-def sync_directory(path):
+def sync_directory(path: str | os.PathLike) -> None:
     """Make a rename in this directory survive a power cut, where the system can."""
     if os.name != "posix":
         return
@@ -90,7 +94,9 @@ def _host(value, name):
     return raw if raw.dtype.byteorder != ">" else raw.astype(raw.dtype.newbyteorder("<"))
 
 
-def save_safetensors(tensors, path, metadata=None):
+def save_safetensors(
+    tensors: Mapping[str, Tensor], path: PathOrFile, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a dict of named tensors as a safetensors file, atomically.
 
     Args:
@@ -144,7 +150,7 @@ def _read_header(content, name):
     return header, 8 + size
 
 
-def read_safetensors(content, name="the file"):
+def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of safetensors content by name, and its metadata.
 
     Args:
@@ -171,7 +177,7 @@ def read_safetensors(content, name="the file"):
     return arrays, metadata
 
 
-def load_safetensors(path, device=None):
+def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file: a state dict.
 
     Raises:
@@ -190,7 +196,9 @@ def _with_aliases(tensors, metadata):
     return tensors
 
 
-def save_state_dict(state, path, metadata=None):
+def save_state_dict(
+    state: Mapping[str, Tensor], path: str | os.PathLike, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a state dict as safetensors, each tied tensor once; its other names go into the metadata."""
     kept, aliases, names = {}, {}, {}
     for name, tensor in state.items():
@@ -312,7 +320,7 @@ def _build(x, take):
     return plain[mark](value)
 
 
-def save_tree(obj, f):
+def save_tree(obj: Any, f: PathOrFile) -> None:
     """Write an object as safetensors, with its containers as JSON in the metadata: no pickle, whatever the name; for `load`.
 
     Args:
@@ -327,7 +335,13 @@ def save_tree(obj, f):
     save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
 
 
-def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True):
+def save(
+    obj: Any,
+    f: PathOrFile,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write an object to a file, atomically, in PyTorch's format: `torch.load(f, weights_only=True)` reads it.
 
     Tensors are kept with their dtype, class (Parameter or Buffer), requires_grad and device; those that lie in
@@ -359,7 +373,15 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
             archive.write(obj, file, archive.root_name(f))
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+def load(
+    f: PathOrFile,
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool = True,
+    mmap: bool | None = None,
+    **pickle_load_args,
+) -> Any:
     """Read what `save` or PyTorch wrote, or a safetensors file (a state dict).
 
     Args:
@@ -425,7 +447,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
     return _build(json.loads(metadata["tree"]), take)
 
 
-def write_json(path, values):
+def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
     """Write a dict as an indented JSON file, atomically."""
     atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
 

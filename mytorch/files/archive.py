@@ -17,6 +17,7 @@ import pickle
 import struct
 import zipfile
 from collections import Counter, OrderedDict, namedtuple
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +38,9 @@ _STORAGES = {
 }  # fmt: skip
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
+SafeGlobal = (
+    Callable | tuple[Callable, str]
+)  # a class or function, with the name that files know it by if it is another
 
 # -- classes that the user trusts ------------------------------------------------------------------
 
@@ -52,7 +56,7 @@ def _named(values):
     return {(v[1] if isinstance(v, tuple) else _full_name(v)): v[0] if isinstance(v, tuple) else v for v in values}
 
 
-def add_safe_globals(safe_globals):
+def add_safe_globals(safe_globals: Iterable[SafeGlobal]) -> None:
     """Allow `save` and `load` to write and to make objects of these classes, and to call these functions.
 
     Args:
@@ -61,18 +65,18 @@ def add_safe_globals(safe_globals):
     _safe.update(_named(safe_globals))
 
 
-def get_safe_globals():
+def get_safe_globals() -> list:
     """The list of classes and functions that were allowed."""
     return list(_safe.values())
 
 
-def clear_safe_globals():
+def clear_safe_globals() -> None:
     """Forget what was allowed."""
     _safe.clear()
 
 
 @contextmanager
-def safe_globals(safe_globals):
+def safe_globals(safe_globals: Iterable[SafeGlobal]) -> Iterator[None]:
     """Allow these classes and functions within a block; see `add_safe_globals`."""
     before = dict(_safe)
     _safe.update(_named(safe_globals))

@@ -5,6 +5,8 @@ and its batch is the i-th that is handed out, whichever worker is faster. Each w
 of its own, so one that dies is noticed at its end.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import math
@@ -15,9 +17,11 @@ import socket
 import time
 import warnings
 import weakref
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from ...backend import cuda_available
+from ...ops.random import Generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.pin_memory import pin_memory
 from ._utils.resume import Progress
@@ -31,7 +35,7 @@ from ._utils.worker import (
     _worker_loop,
     get_worker_info,
 )
-from .dataset import IterableDataset
+from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
@@ -83,24 +87,24 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset,
-        batch_size=1,
-        shuffle=None,
-        sampler=None,
-        batch_sampler=None,
-        num_workers=0,
-        collate_fn=None,
-        pin_memory=False,
-        drop_last=False,
-        timeout=0,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        generator=None,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable | None = None,
+        batch_sampler: Iterable[Sequence] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
         *,
-        prefetch_factor=None,
-        persistent_workers=False,
-        pin_memory_device="",
-        in_order=True,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ):
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset = dataset
@@ -189,7 +193,7 @@ class DataLoader(Generic[T_co]):
             )
         return context
 
-    def check_worker_number_rationality(self):
+    def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than this process has cores."""
         if hasattr(os, "sched_getaffinity"):
             cores, note = len(os.sched_getaffinity(0)), ""
@@ -213,7 +217,7 @@ class DataLoader(Generic[T_co]):
     def _index_sampler(self):
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self._is_stream:
             return len(self._index_sampler)
         length = self._IterableDataset_len_called = len(self.dataset)
@@ -221,7 +225,7 @@ class DataLoader(Generic[T_co]):
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
         if self._iterator is None or self._iterator._closed:
@@ -238,7 +242,7 @@ class DataLoader(Generic[T_co]):
 
     # -- resuming ---------------------------------------------------------------------------------
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """Where the iteration that last began or gave a batch is; plain data.
 
         It holds the random states that the epoch's order was drawn from and which batches were
@@ -249,7 +253,7 @@ class DataLoader(Generic[T_co]):
             return self._resume
         return (self._progress or Progress(self)).state_dict()
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict) -> None:
         """Let the next iteration continue where the state was taken.
 
         The global generators are left as they are. Workers of a map-style dataset don't repeat the

@@ -1,13 +1,16 @@
 """Datasets: what has items, by index or in a stream."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ...ops.random import randperm
+from ...ops.random import Generator, randperm
+from ...tensor import Tensor
 from .sampler import drawn_on
 
 __all__ = [
@@ -30,10 +33,10 @@ class Dataset(Generic[T_co]):
     Where there is a `__getitems__(indices)`, it returns the items of a whole batch as a list.
     """
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other):
+    def __add__(self, other: Dataset) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
 
 
@@ -43,7 +46,7 @@ class IterableDataset(Dataset[T_co], Iterable):
     Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
     """
 
-    def __add__(self, other):
+    def __add__(self, other: Dataset) -> ChainDataset:
         return ChainDataset([self, other])
 
 
@@ -54,15 +57,15 @@ class TensorDataset(Dataset[tuple]):
         AssertionError: the lengths differ.
     """
 
-    def __init__(self, *tensors):
+    def __init__(self, *tensors: Tensor):
         if any(len(t) != len(tensors[0]) for t in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(t[index] for t in self.tensors)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.tensors[0])
 
 
@@ -73,7 +76,7 @@ class StackDataset(Dataset):
         ValueError: the lengths differ, or there are both kinds of arguments, or none.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Dataset, **kwargs: Dataset):
         if args and kwargs:
             raise ValueError(
                 "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
@@ -96,17 +99,17 @@ class StackDataset(Dataset):
             return dict(zip(self.datasets, parts, strict=True))
         return tuple(parts)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> tuple | dict:
         return self._join([dataset[index] for dataset in self._parts()])
 
-    def __getitems__(self, indices):
+    def __getitems__(self, indices: Sequence[int]) -> list:
         columns = [_items(dataset, indices) for dataset in self._parts()]
         for column in columns:
             if len(column) != len(indices):
                 raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
         return [self._join(parts) for parts in zip(*columns, strict=True)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._length
 
 
@@ -124,7 +127,7 @@ class ConcatDataset(Dataset[T_co]):
         AssertionError: there is none, or one of them is a stream.
     """
 
-    def __init__(self, datasets):
+    def __init__(self, datasets: Iterable[Dataset[T_co]]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
@@ -133,14 +136,14 @@ class ConcatDataset(Dataset[T_co]):
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     @staticmethod
-    def cumsum(sequence):
+    def cumsum(sequence: Iterable[Sized]) -> list[int]:
         """The lengths of the first, of the first two, and so on."""
         return list(accumulate(len(d) for d in sequence))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> T_co:
         if index < 0:
             if -index > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
@@ -158,7 +161,7 @@ class ChainDataset(IterableDataset):
         AssertionError: one of them is no IterableDataset; noticed when it is read or counted.
     """
 
-    def __init__(self, datasets):
+    def __init__(self, datasets: Iterable[IterableDataset]):
         super().__init__()
         self.datasets = datasets
 
@@ -168,11 +171,11 @@ class ChainDataset(IterableDataset):
                 raise AssertionError("ChainDataset only supports IterableDataset")
             yield dataset
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         for dataset in self._streams():
             yield from dataset
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(len(dataset) for dataset in self._streams())
 
 
@@ -183,7 +186,7 @@ class Subset(Dataset[T_co]):
         NotImplementedError: of a subclass that overrides `__getitem__` and not `__getitems__`.
     """
 
-    def __init__(self, dataset, indices):
+    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]):
         self.dataset = dataset
         self.indices = indices
         kind = type(self)
@@ -197,19 +200,21 @@ class Subset(Dataset[T_co]):
                 "[self.__getitem__(idx) for idx in indices]"
             )
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> T_co:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
-    def __getitems__(self, indices):
+    def __getitems__(self, indices: Sequence[int]) -> list:
         return _items(self.dataset, [self.indices[i] for i in indices])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indices)
 
 
-def random_split(dataset, lengths, generator=None):
+def random_split(
+    dataset: Dataset[T_co], lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[T_co]]:
     """Subsets of a dataset, drawn at random without overlap.
 
     Args:

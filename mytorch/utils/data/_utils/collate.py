@@ -6,7 +6,8 @@ batches.
 """
 
 import copy
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from ....ops.creation import as_tensor, tensor
 from ....ops.movement import stack
 from ....tensor import Tensor
 
+CollateMap = Mapping[type | tuple[type, ...], Callable]
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
 
 
-def default_convert(data):
+def default_convert(data: Any) -> Any:
     """NumPy arrays and numbers in a nested structure as tensors; everything else as it is."""
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype in dtypes._BY_NUMPY:
         return as_tensor(data)
@@ -34,7 +36,7 @@ def default_convert(data):
     return data
 
 
-def collate(batch, *, collate_fn_map=None):
+def collate(batch: Sequence, *, collate_fn_map: CollateMap | None = None) -> Any:
     """A list of items as one batch, by the functions of `collate_fn_map`, through containers.
 
     Args:
@@ -143,7 +145,7 @@ default_collate_fn_map = {
 }
 
 
-def default_collate(batch):
+def default_collate(batch: Sequence) -> Any:
     """A list of items as one batch: tensors, arrays and numbers stacked, containers gone through.
 
     Raises:

@@ -1,11 +1,12 @@
 """Pinning the tensors of a batch, through containers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .collate import _refill
 
 
-def pin_memory(data, device=None):
+def pin_memory(data: Any, device: Any = None) -> Any:
     """A batch with `pin_memory()` called on everything that has it; containers keep their types."""
     if hasattr(data, "pin_memory"):
         return data.pin_memory()

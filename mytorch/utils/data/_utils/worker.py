@@ -42,7 +42,7 @@ class WorkerInfo:
 _worker_info = None
 
 
-def get_worker_info():
+def get_worker_info() -> WorkerInfo | None:
     """The WorkerInfo of this process; None in the main process."""
     return _worker_info
 
