@@ -357,6 +357,11 @@ def save(
         TypeError: something in obj is of another kind; the message says where. Nothing is written.
         ValueError: another pickle_module than Python's, another pickle_protocol than 2, or the format of before
             PyTorch 1.6 is asked for.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> mytorch.save({"weight": tensor([1.0, 2.0]), "epoch": 3}, file)
     """
     if pickle_module not in (None, pickle):
         raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported: the pickle is written here.")
@@ -397,6 +402,14 @@ def load(
         ValueError: the file is damaged, foreign, or cut short; mmap of a file object; another pickle_module.
         RuntimeError: it holds something that is neither tensor nor plain container; the message names it. Or the
             tensors' device is not here.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> mytorch.save({"weight": tensor([1.0, 2.0]), "epoch": 3}, file)
+        >>> state = mytorch.load(io.BytesIO(file.getvalue()))
+        >>> state["weight"].tolist(), state["epoch"]
+        ([1.0, 2.0], 3)
     """
     if pickle_module not in (None, pickle) or pickle_load_args.keys() - {"encoding"}:
         raise ValueError(

@@ -32,7 +32,11 @@ from .streams import Event, Stream, current_stream, default_stream, set_stream, 
 
 
 def is_available() -> bool:
-    """Whether CuPy is installed and sees a GPU."""
+    """Whether CuPy is installed and sees a GPU.
+
+    Example:
+        >>> device = "cuda" if mytorch.cuda.is_available() else "cpu"
+    """
     return backend.cuda_available()
 
 

@@ -132,7 +132,12 @@ def _say_once(rank, sentence):
 
 
 def is_available() -> bool:
-    """True: the package is there; what a backend needs is looked for when it is asked for."""
+    """True: the package is there; what a backend needs is looked for when it is asked for.
+
+    Example:
+        >>> mytorch.distributed.is_available(), mytorch.distributed.is_initialized()
+        (True, False)
+    """
     return True
 
 

@@ -81,6 +81,13 @@ class DataLoader(Generic[T_co]):
 
     Raises:
         ValueError: arguments that exclude each other.
+
+    Example:
+        >>> data = mytorch.utils.data.TensorDataset(mytorch.arange(10.0).reshape(5, 2), mytorch.arange(5))
+        >>> for x, label in mytorch.utils.data.DataLoader(data, batch_size=2, drop_last=True):
+        ...     print(tuple(x.shape), label.tolist())
+        (2, 2) [0, 1]
+        (2, 2) [2, 3]
     """
 
     _initialized = False

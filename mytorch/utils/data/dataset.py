@@ -31,6 +31,15 @@ class Dataset(Generic[T_co]):
     """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`.
 
     Where there is a `__getitems__(indices)`, it returns the items of a whole batch as a list.
+
+    Example:
+        >>> class Squares(mytorch.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 4
+        ...     def __getitem__(self, i):
+        ...         return i * i
+        >>> [batch.tolist() for batch in mytorch.utils.data.DataLoader(Squares(), batch_size=3)]
+        [[0, 1, 4], [9]]
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -44,6 +53,13 @@ class IterableDataset(Dataset[T_co], Iterable):
     """A stream of items: subclasses define `__iter__`.
 
     Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
+
+    Example:
+        >>> class Countdown(mytorch.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([3, 2, 1])
+        >>> [batch.tolist() for batch in mytorch.utils.data.DataLoader(Countdown(), batch_size=2)]
+        [[3, 2], [1]]
     """
 
     def __add__(self, other: Dataset) -> ChainDataset:
@@ -55,6 +71,12 @@ class TensorDataset(Dataset[tuple]):
 
     Raises:
         AssertionError: the lengths differ.
+
+    Example:
+        >>> data = mytorch.utils.data.TensorDataset(tensor([[1.0], [2.0]]), tensor([0, 1]))
+        >>> x, label = data[1]
+        >>> x.tolist(), label.item(), len(data)
+        ([2.0], 1, 2)
     """
 
     def __init__(self, *tensors: Tensor):
@@ -125,6 +147,11 @@ class ConcatDataset(Dataset[T_co]):
 
     Raises:
         AssertionError: there is none, or one of them is a stream.
+
+    Example:
+        >>> both = mytorch.utils.data.ConcatDataset(["ab", "cde"])
+        >>> len(both), both[2]
+        (5, 'c')
     """
 
     def __init__(self, datasets: Iterable[Dataset[T_co]]):
@@ -184,6 +211,10 @@ class Subset(Dataset[T_co]):
 
     Raises:
         NotImplementedError: of a subclass that overrides `__getitem__` and not `__getitems__`.
+
+    Example:
+        >>> list(mytorch.utils.data.Subset("abcde", [0, 4]))
+        ['a', 'e']
     """
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]):
@@ -223,6 +254,11 @@ def random_split(
 
     Raises:
         ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
+
+    Example:
+        >>> train, test = mytorch.utils.data.random_split(range(10), [0.8, 0.2])
+        >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
+        (8, 2, True)
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

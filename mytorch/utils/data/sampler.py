@@ -64,6 +64,10 @@ class RandomSampler(Sampler):
         replacement: draw each index anew, so that some repeat.
         num_samples: how many to draw; the dataset's length by default.
         generator: where the draws come from; by default one seeded from the default generator.
+
+    Example:
+        >>> sorted(mytorch.utils.data.RandomSampler("abc"))
+        [0, 1, 2]
     """
 
     def __init__(
@@ -125,7 +129,12 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """Indices drawn with probabilities proportional to weights."""
+    """Indices drawn with probabilities proportional to weights.
+
+    Example:
+        >>> list(mytorch.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+        [1, 1, 1]
+    """
 
     def __init__(
         self,

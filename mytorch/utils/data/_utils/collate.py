@@ -151,5 +151,9 @@ def default_collate(batch: Sequence) -> Any:
     Raises:
         TypeError: items of a kind that can't be stacked.
         RuntimeError: tensors or sequences of different sizes.
+
+    Example:
+        >>> mytorch.utils.data.default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])["x"].tolist()
+        [1, 2]
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
