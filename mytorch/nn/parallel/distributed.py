@@ -15,9 +15,8 @@ from ..module import Module
 class DistributedDataParallel(Module):
     """A module whose gradients are averaged over the processes of a group during backward.
 
-    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are
-    given to all. Afterwards each process works on its own part of the data; equal gradients keep the
-    parameters equal.
+    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are given to
+    all. Afterwards each process works on its own part of the data; equal gradients keep the parameters equal.
 
     Args:
         module: the model, on its device.

@@ -75,9 +75,8 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers between epochs.
         in_order: with workers, hand batches out in the sampler's order; else as they come.
 
-    A loader can be resumed: `state_dict()` says where it is in the epoch, and after
-    `load_state_dict` the next iteration continues there, in the same order, without loading what
-    was already handed out.
+    A loader can be resumed: `state_dict()` says where it is in the epoch, and after `load_state_dict` the next
+    iteration continues there, in the same order, without loading what was already handed out.
 
     Raises:
         ValueError: arguments that exclude each other.

@@ -13,8 +13,7 @@ class DistributedSampler(Sampler):
     """Every num_replicas-th index of a common order, beginning at `rank`.
 
     Args:
-        num_replicas, rank: how many processes there are and which this is; by default the process
-            group's.
+        num_replicas, rank: how many processes there are and which this is; by default the process group's.
         shuffle: a new common order for each epoch; call `set_epoch(epoch)` before each.
         seed: of that order, the same in all processes.
         drop_last: leave out the tail that does not divide evenly; else some indices are repeated.

@@ -1,8 +1,7 @@
 """Making one batch of several items.
 
-`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it.
-Containers are gone through, whatever their type: a clone of the first one is filled with the
-batches.
+`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it. Containers are gone
+through, whatever their type: a clone of the first one is filled with the batches.
 """
 
 import copy

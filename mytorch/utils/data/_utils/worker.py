@@ -1,8 +1,7 @@
 """What runs in a worker process of the DataLoader.
 
-The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread
-listens, so that the parent never waits to send, and so that the worker notices when the parent has
-gone.
+The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread listens, so that the
+parent never waits to send, and so that the worker notices when the parent has gone.
 """
 
 import multiprocessing
