@@ -222,41 +222,24 @@ class _Writer:
         self.kept = []
 
     def tree(self, x, path):
-        if x is None or type(x) in (bool, int, str):
+        if x is None or type(x) in (bool, int, str) or (type(x) is float and math.isfinite(x)):
             return x
-        if type(x) is float:
-            return x if math.isfinite(x) else {"$float": repr(x)}
         if isinstance(x, Tensor):
-            kind = kind_of(x)
-            mark = {"$tensor": self.name_of(x._data, path)}
-            if kind:
-                mark["kind"] = kind
-            if x.requires_grad and x.is_leaf:
-                mark["requires_grad"] = True
-            return mark
-        if isinstance(x, Array):
-            return {"$tensor": self.name_of(x, path), "kind": "array"}
-        if isinstance(x, np.ndarray):
-            return {"$tensor": self.name_of(x, path), "kind": "numpy"}
-        if isinstance(x, np.generic):
-            return {"$number": [x.dtype.name, x.item()]}
-        if isinstance(x, Size):
-            return {"$size": list(x)}
+            mark = {"$tensor": self.name_of(x._data, path), "kind": kind_of(x)}
+            mark["requires_grad"] = x.requires_grad and x.is_leaf
+            return {key: value for key, value in mark.items() if value}
+        if isinstance(x, (Array, np.ndarray)):
+            return {"$tensor": self.name_of(x, path), "kind": "array" if isinstance(x, Array) else "numpy"}
+        for mark, (kinds, encode, _) in _VALUES.items():
+            if isinstance(x, kinds):
+                return {mark: encode(x)}
         if isinstance(x, dict):
             return self.tree_of_dict(x, path)
         if isinstance(x, (list, tuple, set, frozenset)):
             items = [self.tree(item, f"{path}{i}.") for i, item in enumerate(x)]
-            if type(x) is list:
-                return items
-            return {"$" + next(n for n, t in _SEQUENCES.items() if isinstance(x, t)): items}
-        if type(x) is complex:
-            return {"$complex": [x.real, x.imag]}
-        if isinstance(x, (bytes, bytearray)):
-            return {"$bytes": x.hex()}
-        if isinstance(x, dtypes.dtype):
-            return {"$dtype": x.name}
-        if isinstance(x, device_class):
-            return {"$device": str(x)}
+            return (
+                items if type(x) is list else {next(m for m, kind in _SEQUENCES.items() if isinstance(x, kind)): items}
+            )
         if isinstance(x, os.PathLike):
             return os.fspath(x)
         where = path.rstrip(".") or "the object"
@@ -286,7 +269,16 @@ class _Writer:
         return self.names[id(array)]
 
 
-_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_SEQUENCES = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+_VALUES = {  # mark -> (classes, how they become JSON, how it becomes them)
+    "$number": (np.generic, lambda x: [x.dtype.name, x.item()], lambda v: np.dtype(v[0]).type(v[1])),
+    "$float": (float, repr, float),  # inf and nan, which JSON lacks
+    "$complex": (complex, lambda x: [x.real, x.imag], lambda v: complex(*v)),
+    "$bytes": ((bytes, bytearray), lambda x: x.hex(), bytes.fromhex),
+    "$size": (Size, list, Size),
+    "$dtype": (dtypes.dtype, lambda x: x.name, dtypes.as_dtype),
+    "$device": (device_class, str, device_class),
+}
 
 
 def _build(x, take):
@@ -304,20 +296,11 @@ def _build(x, take):
     if mark in ("$dict", "$ordered"):
         pairs = [(_build(k, take), _build(v, take)) for k, v in value]
         return OrderedDict(pairs) if mark == "$ordered" else dict(pairs)
-    if mark[1:] in _SEQUENCES:
-        return _SEQUENCES[mark[1:]](_build(item, take) for item in value)
-    plain = {
-        "$float": float,
-        "$complex": lambda v: complex(*v),
-        "$bytes": bytes.fromhex,
-        "$number": lambda v: np.dtype(v[0]).type(v[1]),
-        "$size": Size,
-        "$dtype": dtypes.as_dtype,
-        "$device": device_class,
-    }
-    if mark not in plain:
+    if mark in _SEQUENCES:
+        return _SEQUENCES[mark](_build(item, take) for item in value)
+    if mark not in _VALUES:
         raise ValueError(f"load: the file holds a {mark!r}, which this version doesn't know.")
-    return plain[mark](value)
+    return _VALUES[mark][2](value)
 
 
 def save_tree(obj: Any, f: PathOrFile) -> None:
@@ -439,22 +422,22 @@ def load(
     arrays, metadata = read_safetensors(content, name)
     if metadata.get("format") != FORMAT or "tree" not in metadata:
         return _with_aliases({key: place(raw) for key, raw in arrays.items()}, metadata)
-    made = {}
+    placed = {}
 
     def take(key, kind, requires_grad):
         if key not in arrays:
             raise ValueError(f"load: {name} is damaged: it mentions {key!r}, which it doesn't hold.")
         if kind == "numpy":
             return arrays[key].copy()
-        if key not in made:
-            made[key] = place(arrays[key])._data
-        array = made[key]
+        if key not in placed:
+            placed[key] = place(arrays[key])._data
         if kind == "array":
-            return array
-        tensor = Tensor._of(array)
-        if kind is not None:
-            cls = TENSOR_CLASSES[kind]
-            return cls(tensor) if kind == "buffer" else cls(tensor, requires_grad)
+            return placed[key]
+        tensor = Tensor._of(placed[key])
+        if kind == "parameter":
+            return TENSOR_CLASSES[kind](tensor, requires_grad)
+        if kind == "buffer":
+            return TENSOR_CLASSES[kind](tensor)
         return tensor.requires_grad_() if requires_grad else tensor
 
     return _build(json.loads(metadata["tree"]), take)
