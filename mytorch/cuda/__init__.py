@@ -28,7 +28,7 @@ from .memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from .streams import Event, Stream, current_stream, default_stream, set_stream, stream
+from .streams import Event, Stream, current_stream, default_stream, index_of, set_stream, stream
 
 
 def is_available() -> bool:
@@ -45,7 +45,7 @@ device_count = backend.device_count
 
 def current_device() -> int:
     """The number of the current GPU."""
-    return backend.cupy_ns().cuda.runtime.getDevice()
+    return index_of(None)
 
 
 def set_device(device: DeviceLike) -> None:
@@ -60,21 +60,18 @@ def device(device: DeviceLike) -> AbstractContextManager:
 
 def get_device_name(device: DeviceLike | None = None) -> str:
     """The name of a GPU."""
-    index = current_device() if device is None else backend.as_device(device).index
-    return backend.cupy_ns().cuda.runtime.getDeviceProperties(index)["name"].decode()
+    return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
     """(major, minor) compute capability of a GPU."""
-    index = current_device() if device is None else backend.as_device(device).index
-    capability = backend.cupy_ns().cuda.Device(index).compute_capability
+    capability = backend.cupy_ns().cuda.Device(index_of(device)).compute_capability
     return int(capability[:-1]), int(capability[-1])
 
 
 def get_device_properties(device: DeviceLike | None = None) -> SimpleNamespace:
     """A GPU's name, memory and number of multiprocessors, with PyTorch's attribute names."""
-    index = current_device() if device is None else backend.as_device(device).index
-    found = backend.cupy_ns().cuda.runtime.getDeviceProperties(index)
+    found = backend.cupy_ns().cuda.runtime.getDeviceProperties(index_of(device))
     major, minor = get_device_capability(device)
     return SimpleNamespace(
         name=found["name"].decode(), total_memory=found["totalGlobalMem"], multi_processor_count=found["multiProcessorCount"],

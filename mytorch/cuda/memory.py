@@ -9,6 +9,7 @@ from collections import defaultdict
 
 from .. import backend
 from ..backend import DeviceLike
+from .streams import index_of
 
 _peak = defaultdict(int)  # device number -> most bytes seen in use
 _now = defaultdict(int)  # device number -> bytes in use, counted by the hook
@@ -21,17 +22,12 @@ def _pool():
     return backend.cupy_ns().get_default_memory_pool()
 
 
-def _number(device):
-    cuda = backend.cupy_ns().cuda
-    return cuda.runtime.getDevice() if device is None else backend.as_device(device).index
-
-
 def _of(device, count):
     """A count of the pool's, for one device (the pool answers for the current one), with all that CUDA graphs hold."""
     if not backend.cuda_available():
         return 0
     pools = {id(pool): pool for pool in (graph.pool() for graph in graphs) if pool is not None}
-    with backend.cupy_ns().cuda.Device(_number(device)):
+    with backend.cupy_ns().cuda.Device(index_of(device)):
         return getattr(_pool(), count)() + sum(pool.total_bytes() for pool in pools.values())
 
 
@@ -39,7 +35,7 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
     """Bytes of GPU memory in use by arrays and captured graphs."""
     used = _of(device, "used_bytes")
     if backend.cuda_available():
-        number = _number(device)
+        number = index_of(device)
         _peak[number] = max(_peak[number], used)
     return used
 
@@ -83,27 +79,27 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
     Before that it is the most that a call of `memory_allocated` or of this function has seen.
     """
     used = memory_allocated(device)
-    return max(_peak[_number(device)], used) if backend.cuda_available() else 0
+    return max(_peak[index_of(device)], used) if backend.cuda_available() else 0
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Forget the peak, and watch this thread's allocations from now on."""
     if backend.cuda_available():
         _watch()
-        number = _number(device)
+        number = index_of(device)
         _peak[number] = _now[number] = _of(device, "used_bytes")
         _most_held[number] = 0
 
 
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """The most bytes that the pool held since `reset_peak_memory_stats`: it only grows until `empty_cache`."""
-    return max(_most_held[_number(device)], memory_reserved(device)) if backend.cuda_available() else 0
+    return max(_most_held[index_of(device)], memory_reserved(device)) if backend.cuda_available() else 0
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
     """(free, total) bytes of a GPU, as CUDA sees it."""
     cuda = backend.cupy_ns().cuda
-    with cuda.Device(_number(device)):
+    with cuda.Device(index_of(device)):
         return cuda.runtime.memGetInfo()
 
 
@@ -140,7 +136,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    with backend.cupy_ns().cuda.Device(_number(device)):
+    with backend.cupy_ns().cuda.Device(index_of(device)):
         _pool().set_limit(fraction=fraction)
 
 

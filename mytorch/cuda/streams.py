@@ -15,7 +15,8 @@ def _cuda():
     return backend.cupy_ns().cuda
 
 
-def _index(device):
+def index_of(device: DeviceLike | None) -> int:
+    """The number of a GPU; of the current one for None."""
     return _cuda().runtime.getDevice() if device is None else backend.as_device(device).index
 
 
@@ -75,7 +76,7 @@ class Stream:
     """
 
     def __init__(self, device: DeviceLike | None = None, priority: int = 0, *, stream: Any = None):
-        self._number = _index(device)
+        self._number = index_of(device)
         if stream is None:
             with _cuda().Device(self._number):
                 stream = _cuda().Stream(non_blocking=True, priority=priority)
@@ -145,7 +146,7 @@ class Stream:
 
 def current_stream(device: DeviceLike | None = None) -> Stream:
     """The stream that a GPU's work goes to now."""
-    number = _index(device)
+    number = index_of(device)
     return Stream(f"cuda:{number}", stream=_cuda().get_current_stream(number))
 
 

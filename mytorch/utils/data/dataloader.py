@@ -127,13 +127,10 @@ class DataLoader(Generic[T_co]):
         _check_order(self._is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
-        if sampler is None:
-            if self._is_stream:
-                sampler = _InfiniteConstantSampler()
-            elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
-            else:
-                sampler = SequentialSampler(dataset)
+        if sampler is None and self._is_stream:
+            sampler = _InfiniteConstantSampler()
+        elif sampler is None:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -277,38 +274,34 @@ class DataLoader(Generic[T_co]):
 
 def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
     """Raise ValueError for options that make no sense with so many workers."""
-    if num_workers < 0:
-        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
-    if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
-    if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
+    for wrong, message in (
+        (num_workers < 0, "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."),
+        (timeout < 0, "timeout option should be non-negative"),
+        (
+            num_workers == 0 and prefetch_factor is not None,
             "prefetch_factor option could only be specified in multiprocessing."
-            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
-        )
-    if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError("prefetch_factor option should be non-negative")
-    if persistent_workers and num_workers == 0:
-        raise ValueError("persistent_workers option needs num_workers > 0")
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None.",
+        ),
+        ((prefetch_factor or 0) < 0, "prefetch_factor option should be non-negative"),
+        (persistent_workers and num_workers == 0, "persistent_workers option needs num_workers > 0"),
+    ):
+        if wrong:
+            raise ValueError(message)
 
 
 def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last):
     """Raise ValueError for ways to say the order that exclude each other."""
     if is_stream:
-        given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-        for name, value in given.items():
+        for name, value in {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}.items():
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
                 )
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
-    if batch_sampler is not None:
-        if batch_size != 1 or shuffle or sampler is not None or drop_last:
-            raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-            )
-    elif batch_size is None and drop_last:
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+    if batch_sampler is None and batch_size is None and drop_last:
         raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
 
 
@@ -316,8 +309,7 @@ class _BaseDataLoaderIter:
     """One epoch of a loader (or, with persistent workers, one after another)."""
 
     def __init__(self, loader):
-        self._dataset = loader.dataset
-        self._is_stream = loader._is_stream
+        self._dataset, self._is_stream = loader.dataset, loader._is_stream
         self._index_sampler = loader._index_sampler
         self._generator = loader.generator
         self._timeout = loader.timeout
@@ -412,10 +404,7 @@ class _BaseDataLoaderIter:
         return self._progress.state_dict()
 
     def _finish(self):
-        if self._persistent_workers:  # the next epoch draws no seed
-            self._progress.base_seed = self._base_seed
-        else:
-            self._progress.base_seed = None
+        self._progress.base_seed = self._base_seed if self._persistent_workers else None  # as the next epoch's
         self._progress.finish()
 
 

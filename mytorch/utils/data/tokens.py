@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 
 import numpy as np
+
+from ...serialization import atomic_file
 
 MAGIC = b"MYTOKENS"
 VERSION = 1
@@ -39,11 +40,11 @@ class TokenWriter:
         self.vocab_size = int(vocab_size)
         self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
         self.count = 0
-        self._temporary = f"{self.path}.{os.getpid()}.tmp"
 
     def __enter__(self) -> TokenWriter:
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
-        self._file = open(self._temporary, "wb")
+        self._context = atomic_file(self.path)
+        self._file = self._context.__enter__()
         self._file.write(b"\0" * HEADER_BYTES)
         return self
 
@@ -65,14 +66,7 @@ class TokenWriter:
         if kind is None:
             self._file.seek(0)
             self._file.write(_HEADER.pack(MAGIC, VERSION, self.dtype.itemsize, self.count, self.vocab_size))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(self._temporary, self.path)
-        else:
-            self._file.close()
-            with suppress(FileNotFoundError):
-                os.remove(self._temporary)
+        return self._context.__exit__(kind, error, trace)
 
 
 def write_tokens(path: str | os.PathLike, tokens: Sequence[int] | np.ndarray, vocab_size: int) -> None:

@@ -22,17 +22,23 @@ default_collate_err_msg_format = (
 )
 
 
+def map_container(function, data, as_tuple=tuple):
+    """A container of the same type, of `function` of each item; anything else as it is."""
+    if isinstance(data, Mapping):
+        return _refill(data, {key: function(data[key]) for key in data})
+    if isinstance(data, tuple):
+        items = [function(item) for item in data]
+        return type(data)(*items) if hasattr(data, "_fields") else as_tuple(items)
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _refill(data, [function(item) for item in data])
+    return data
+
+
 def default_convert(data: Any) -> Any:
     """NumPy arrays and numbers in a nested structure as tensors; everything else as it is."""
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype in dtypes._BY_NUMPY:
         return as_tensor(data)
-    if isinstance(data, Mapping):
-        return _refill(data, {key: default_convert(data[key]) for key in data})
-    if isinstance(data, tuple):
-        return _retuple(data, [default_convert(item) for item in data])
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _refill(data, [default_convert(item) for item in data])
-    return data
+    return map_container(default_convert, data, as_tuple=list)  # lists for tuples, as in PyTorch
 
 
 def collate(batch: Sequence, *, collate_fn_map: CollateMap | None = None) -> Any:
@@ -84,11 +90,6 @@ def _refill(container, items):
         return type(container)(items)
     except TypeError:
         return items
-
-
-def _retuple(data, items):
-    """Named tuples keep their type, others become lists, as in PyTorch."""
-    return type(data)(*items) if hasattr(data, "_fields") else items
 
 
 def collate_tensor_fn(batch, *, collate_fn_map=None):
