@@ -15,18 +15,22 @@ import math
 import os
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ._array import Array, Size
-from .backend import CPU, as_device, to_device
+from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
 from .files import TENSOR_CLASSES, archive, kind_of
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .tensor import Tensor
 
+PathOrFile = str | os.PathLike | BinaryIO
+MapLocation = DeviceLike | dict[str, str] | Callable | None
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -43,7 +47,7 @@ _CODES = {d: code for code, d in _NAMES.items()}
 
 
 @contextlib.contextmanager
-def atomic_file(path):
+def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """A binary file to write to, which takes the name `path` when the block ends without an error."""
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -59,13 +63,13 @@ def atomic_file(path):
     sync_directory(path.parent)
 
 
-def atomic_write(path, content):
+def atomic_write(path: str | os.PathLike, content: bytes) -> None:
     """Write bytes to `path`; a crash leaves what was there before or all of it."""
     with atomic_file(path) as file:
         file.write(content)
 
 
-def sync_directory(path):
+def sync_directory(path: str | os.PathLike) -> None:
     """Make a rename in this directory survive a power cut, where the system can."""
     if os.name != "posix":
         return
@@ -90,7 +94,9 @@ def _host(value, name):
     return raw if raw.dtype.byteorder != ">" else raw.astype(raw.dtype.newbyteorder("<"))
 
 
-def save_safetensors(tensors, path, metadata=None):
+def save_safetensors(
+    tensors: Mapping[str, Tensor], path: PathOrFile, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a dict of named tensors as a safetensors file, atomically.
 
     Args:
@@ -144,7 +150,7 @@ def _read_header(content, name):
     return header, 8 + size
 
 
-def read_safetensors(content, name="the file"):
+def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of safetensors content by name, and its metadata.
 
     Args:
@@ -171,7 +177,7 @@ def read_safetensors(content, name="the file"):
     return arrays, metadata
 
 
-def load_safetensors(path, device=None):
+def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file: a state dict.
 
     Raises:
@@ -190,7 +196,9 @@ def _with_aliases(tensors, metadata):
     return tensors
 
 
-def save_state_dict(state, path, metadata=None):
+def save_state_dict(
+    state: Mapping[str, Tensor], path: str | os.PathLike, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a state dict as safetensors, each tied tensor once; its other names go into the metadata."""
     kept, aliases, names = {}, {}, {}
     for name, tensor in state.items():
@@ -214,41 +222,24 @@ class _Writer:
         self.kept = []
 
     def tree(self, x, path):
-        if x is None or type(x) in (bool, int, str):
+        if x is None or type(x) in (bool, int, str) or (type(x) is float and math.isfinite(x)):
             return x
-        if type(x) is float:
-            return x if math.isfinite(x) else {"$float": repr(x)}
         if isinstance(x, Tensor):
-            kind = kind_of(x)
-            mark = {"$tensor": self.name_of(x._data, path)}
-            if kind:
-                mark["kind"] = kind
-            if x.requires_grad and x.is_leaf:
-                mark["requires_grad"] = True
-            return mark
-        if isinstance(x, Array):
-            return {"$tensor": self.name_of(x, path), "kind": "array"}
-        if isinstance(x, np.ndarray):
-            return {"$tensor": self.name_of(x, path), "kind": "numpy"}
-        if isinstance(x, np.generic):
-            return {"$number": [x.dtype.name, x.item()]}
-        if isinstance(x, Size):
-            return {"$size": list(x)}
+            mark = {"$tensor": self.name_of(x._data, path), "kind": kind_of(x)}
+            mark["requires_grad"] = x.requires_grad and x.is_leaf
+            return {key: value for key, value in mark.items() if value}
+        if isinstance(x, (Array, np.ndarray)):
+            return {"$tensor": self.name_of(x, path), "kind": "array" if isinstance(x, Array) else "numpy"}
+        for mark, (kinds, encode, _) in _VALUES.items():
+            if isinstance(x, kinds):
+                return {mark: encode(x)}
         if isinstance(x, dict):
             return self.tree_of_dict(x, path)
         if isinstance(x, (list, tuple, set, frozenset)):
             items = [self.tree(item, f"{path}{i}.") for i, item in enumerate(x)]
-            if type(x) is list:
-                return items
-            return {"$" + next(n for n, t in _SEQUENCES.items() if isinstance(x, t)): items}
-        if type(x) is complex:
-            return {"$complex": [x.real, x.imag]}
-        if isinstance(x, (bytes, bytearray)):
-            return {"$bytes": x.hex()}
-        if isinstance(x, dtypes.dtype):
-            return {"$dtype": x.name}
-        if isinstance(x, device_class):
-            return {"$device": str(x)}
+            return (
+                items if type(x) is list else {next(m for m, kind in _SEQUENCES.items() if isinstance(x, kind)): items}
+            )
         if isinstance(x, os.PathLike):
             return os.fspath(x)
         where = path.rstrip(".") or "the object"
@@ -278,7 +269,16 @@ class _Writer:
         return self.names[id(array)]
 
 
-_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_SEQUENCES = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+_VALUES = {  # mark -> (classes, how they become JSON, how it becomes them)
+    "$number": (np.generic, lambda x: [x.dtype.name, x.item()], lambda v: np.dtype(v[0]).type(v[1])),
+    "$float": (float, repr, float),  # inf and nan, which JSON lacks
+    "$complex": (complex, lambda x: [x.real, x.imag], lambda v: complex(*v)),
+    "$bytes": ((bytes, bytearray), lambda x: x.hex(), bytes.fromhex),
+    "$size": (Size, list, Size),
+    "$dtype": (dtypes.dtype, lambda x: x.name, dtypes.as_dtype),
+    "$device": (device_class, str, device_class),
+}
 
 
 def _build(x, take):
@@ -296,23 +296,14 @@ def _build(x, take):
     if mark in ("$dict", "$ordered"):
         pairs = [(_build(k, take), _build(v, take)) for k, v in value]
         return OrderedDict(pairs) if mark == "$ordered" else dict(pairs)
-    if mark[1:] in _SEQUENCES:
-        return _SEQUENCES[mark[1:]](_build(item, take) for item in value)
-    plain = {
-        "$float": float,
-        "$complex": lambda v: complex(*v),
-        "$bytes": bytes.fromhex,
-        "$number": lambda v: np.dtype(v[0]).type(v[1]),
-        "$size": Size,
-        "$dtype": dtypes.as_dtype,
-        "$device": device_class,
-    }
-    if mark not in plain:
+    if mark in _SEQUENCES:
+        return _SEQUENCES[mark](_build(item, take) for item in value)
+    if mark not in _VALUES:
         raise ValueError(f"load: the file holds a {mark!r}, which this version doesn't know.")
-    return plain[mark](value)
+    return _VALUES[mark][2](value)
 
 
-def save_tree(obj, f):
+def save_tree(obj: Any, f: PathOrFile) -> None:
     """Write an object as safetensors, with its containers as JSON in the metadata: no pickle, whatever the name; for `load`.
 
     Args:
@@ -327,7 +318,13 @@ def save_tree(obj, f):
     save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
 
 
-def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True):
+def save(
+    obj: Any,
+    f: PathOrFile,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write an object to a file, atomically, in PyTorch's format: `torch.load(f, weights_only=True)` reads it.
 
     Tensors are kept with their dtype, class (Parameter or Buffer), requires_grad and device; those that lie in
@@ -343,6 +340,11 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
         TypeError: something in obj is of another kind; the message says where. Nothing is written.
         ValueError: another pickle_module than Python's, another pickle_protocol than 2, or the format of before
             PyTorch 1.6 is asked for.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> mytorch.save({"weight": tensor([1.0, 2.0]), "epoch": 3}, file)
     """
     if pickle_module not in (None, pickle):
         raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported: the pickle is written here.")
@@ -359,7 +361,15 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
             archive.write(obj, file, archive.root_name(f))
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+def load(
+    f: PathOrFile,
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool = True,
+    mmap: bool | None = None,
+    **pickle_load_args,
+) -> Any:
     """Read what `save` or PyTorch wrote, or a safetensors file (a state dict).
 
     Args:
@@ -375,6 +385,14 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
         ValueError: the file is damaged, foreign, or cut short; mmap of a file object; another pickle_module.
         RuntimeError: it holds something that is neither tensor nor plain container; the message names it. Or the
             tensors' device is not here.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> mytorch.save({"weight": tensor([1.0, 2.0]), "epoch": 3}, file)
+        >>> state = mytorch.load(io.BytesIO(file.getvalue()))
+        >>> state["weight"].tolist(), state["epoch"]
+        ([1.0, 2.0], 3)
     """
     if pickle_module not in (None, pickle) or pickle_load_args.keys() - {"encoding"}:
         raise ValueError(
@@ -404,28 +422,28 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
     arrays, metadata = read_safetensors(content, name)
     if metadata.get("format") != FORMAT or "tree" not in metadata:
         return _with_aliases({key: place(raw) for key, raw in arrays.items()}, metadata)
-    made = {}
+    placed = {}
 
     def take(key, kind, requires_grad):
         if key not in arrays:
             raise ValueError(f"load: {name} is damaged: it mentions {key!r}, which it doesn't hold.")
         if kind == "numpy":
             return arrays[key].copy()
-        if key not in made:
-            made[key] = place(arrays[key])._data
-        array = made[key]
+        if key not in placed:
+            placed[key] = place(arrays[key])._data
         if kind == "array":
-            return array
-        tensor = Tensor._of(array)
-        if kind is not None:
-            cls = TENSOR_CLASSES[kind]
-            return cls(tensor) if kind == "buffer" else cls(tensor, requires_grad)
+            return placed[key]
+        tensor = Tensor._of(placed[key])
+        if kind == "parameter":
+            return TENSOR_CLASSES[kind](tensor, requires_grad)
+        if kind == "buffer":
+            return TENSOR_CLASSES[kind](tensor)
         return tensor.requires_grad_() if requires_grad else tensor
 
     return _build(json.loads(metadata["tree"]), take)
 
 
-def write_json(path, values):
+def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
     """Write a dict as an indented JSON file, atomically."""
     atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
 

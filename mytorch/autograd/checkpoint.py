@@ -3,11 +3,10 @@
 Memory for the part's activations is spent only while its backward runs, for the price of one more forward.
 Random numbers are drawn again as they were, so dropout masks agree.
 
-There are two ways. The one that PyTorch recommends, use_reentrant=False, records the graph as always, but what
-ops save is dropped, and found again, when backward asks for the first of it, by running the function once more
-under hooks that collect what it saves. The reentrant one records nothing in forward and runs a backward of its
-own inside backward, so it adds to `.grad` of the parameters that the function reaches by itself, whatever way
-the outer backward was started.
+There are two ways. The one that PyTorch recommends, use_reentrant=False, records the graph as always, but what ops save
+is dropped, and found again, when backward asks for the first of it, by running the function once more under hooks that
+collect what it saves. The reentrant one records nothing in forward and runs a backward of its own inside backward, so
+it adds to `.grad` of the parameters that the function reaches by itself, whatever way the outer backward was started.
 
 Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """

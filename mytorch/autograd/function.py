@@ -174,9 +174,8 @@ class _Meta(type):
 class Function(metaclass=_Meta):
     """Base of custom differentiable functions; see the module's docstring.
 
-    A subclass defines static methods: `forward(ctx, *args)`, or `forward(*args)` with
-    `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient (or None) for
-    each argument of forward.
+    A subclass defines static methods: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs,
+    output)`; and `backward(ctx, *grads)`, which returns a gradient (or None) for each argument of forward.
     """
 
     generate_vmap_rule = False

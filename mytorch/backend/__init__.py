@@ -7,6 +7,7 @@ philox.py hold functions and random bits that neither library has; printing.py s
 from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, to_device
 from .devices import (
     CPU,
+    DeviceLike,
     as_device,
     assign,
     device,

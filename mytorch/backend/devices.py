@@ -55,6 +55,7 @@ class device:
 
 
 CPU = device("cpu")
+DeviceLike = device | str | int  # what names a device
 
 
 _cuda_devices = {}

@@ -3,14 +3,14 @@
 import argparse
 import sys
 
+from ..backend import device_count
 from ..distributed.environment import DEFAULT_ADDRESS, DEFAULT_PORT
-from ..distributed.run import gpus
 from .configuration import AUTOTUNE, FUSED, PRECISIONS, Configuration, default_path
 
 
 def found():
     """What this machine suggests: a process for each GPU, or one on the CPU."""
-    n = gpus()
+    n = device_count()
     return Configuration(
         device="gpu" if n else "cpu",
         num_processes=max(n, 1),
@@ -93,7 +93,7 @@ def address(answer):
 
 def questions(suggested):
     """Ask everything; returns a Configuration."""
-    there = gpus()
+    there = device_count()
     c = suggested
     if there:
         c.device = ask("Train on GPUs or on the CPU? (gpu/cpu)", c.device, one_of(("gpu", "cpu")))

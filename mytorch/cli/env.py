@@ -7,10 +7,9 @@ import subprocess
 import sys
 from importlib import metadata
 
-from ..backend import cuda_available, cupy_ns, gpu
+from ..backend import cuda_available, cupy_ns, device_count, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
-from ..distributed.run import gpus
 from .configuration import Configuration, default_path
 
 PACKAGES = (
@@ -67,7 +66,7 @@ def _gpus():
     except (ImportError, RuntimeError):
         version = "missing"
     yield "NCCL", version
-    for i in range(gpus()):
+    for i in range(device_count()):
         p = runtime.getDeviceProperties(i)
         yield (
             f"GPU {i}",

@@ -13,6 +13,8 @@ nobody else allocates from.
 import functools
 import gc
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +32,12 @@ from . import streams
 from .memory import empty_cache, graphs
 
 
-def is_current_stream_capturing():
+def is_current_stream_capturing() -> bool:
     """Whether the current stream's work goes into a graph now; False without a GPU."""
     return backend.cuda_available() and bool(backend.cupy_ns().cuda.get_current_stream().is_capturing())
 
 
-def graph_pool_handle():
+def graph_pool_handle() -> Any:
     """A memory pool that several graphs may share (if they are replayed in the order of their capture)."""
     return backend.cupy_ns().cuda.MemoryPool()
 
@@ -47,12 +49,12 @@ class CUDAGraph:
     differ from replay to replay.
     """
 
-    def __init__(self, keep_graph=False):
+    def __init__(self, keep_graph: bool = False):
         self._graph = self._capture = self._pool = None
         self._device = None
         self._end = None
 
-    def capture_begin(self, pool=None, capture_error_mode="relaxed"):
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
         """Note from here on what the current stream is given, instead of running it.
 
         Args:
@@ -95,7 +97,7 @@ class CUDAGraph:
         self._end = end
         graphs.add(self)
 
-    def capture_end(self):
+    def capture_end(self) -> None:
         """Stop noting; the graph can be replayed.
 
         Raises:
@@ -120,7 +122,7 @@ class CUDAGraph:
             except Exception:  # the capture is invalid already; the error that made it so is on its way
                 return
 
-    def replay(self):
+    def replay(self) -> None:
         """Run what was captured, on the current stream, without waiting.
 
         Raises:
@@ -134,15 +136,15 @@ class CUDAGraph:
                 update()
             self._graph.launch()
 
-    def reset(self):
+    def reset(self) -> None:
         """Forget what was captured."""
         self._graph = self._capture = self._pool = None
 
-    def pool(self):
+    def pool(self) -> Any:
         """The memory pool, for another graph."""
         return self._pool
 
-    def debug_dump(self, debug_path):
+    def debug_dump(self, debug_path: str) -> None:
         """Write the graph as a DOT file.
 
         Raises:
@@ -162,7 +164,13 @@ class graph:
         stream: where to capture; by default a stream that all captures on this GPU share.
     """
 
-    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="relaxed"):
+    def __init__(
+        self,
+        cuda_graph: CUDAGraph,
+        pool: Any = None,
+        stream: streams.Stream | None = None,
+        capture_error_mode: str = "relaxed",
+    ):
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.mode = capture_error_mode
@@ -192,7 +200,7 @@ class graph:
             raise told from error
 
 
-def capture_stream():
+def capture_stream() -> streams.Stream:
     """The stream of the current GPU that captures take by default."""
     return _capture_stream_of(backend.cupy_ns().cuda.runtime.getDevice())
 
@@ -259,7 +267,7 @@ class CompiledStep:
             self._capture(form, leaves, spec, where)
             return self._replay(form, leaves)
 
-    def reset(self):
+    def reset(self) -> None:
         """Forget all graphs; the next calls prepare and capture anew."""
         self._forms.clear()
 
@@ -332,7 +340,7 @@ class CompiledStep:
         return tree_map(lambda x: type(x)._wrap(raw_of(x).copy()) if is_tensor(x) else x, form.outputs)
 
 
-def compile_step(function=None, *, warmup=3):
+def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callable:
     """A function that runs a whole training step (forward, backward, clipping, optimizer, scaler) as one CUDA graph.
 
         @mytorch.compile_step

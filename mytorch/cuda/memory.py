@@ -1,11 +1,15 @@
 """What of a GPU's memory is in use."""
 
+from __future__ import annotations
+
 import threading
 import warnings
 import weakref
 from collections import defaultdict
 
 from .. import backend
+from ..backend import DeviceLike
+from .streams import index_of
 
 _peak = defaultdict(int)  # device number -> most bytes seen in use
 _now = defaultdict(int)  # device number -> bytes in use, counted by the hook
@@ -18,30 +22,25 @@ def _pool():
     return backend.cupy_ns().get_default_memory_pool()
 
 
-def _number(device):
-    cuda = backend.cupy_ns().cuda
-    return cuda.runtime.getDevice() if device is None else backend.as_device(device).index
-
-
 def _of(device, count):
     """A count of the pool's, for one device (the pool answers for the current one), with all that CUDA graphs hold."""
     if not backend.cuda_available():
         return 0
     pools = {id(pool): pool for pool in (graph.pool() for graph in graphs) if pool is not None}
-    with backend.cupy_ns().cuda.Device(_number(device)):
+    with backend.cupy_ns().cuda.Device(index_of(device)):
         return getattr(_pool(), count)() + sum(pool.total_bytes() for pool in pools.values())
 
 
-def memory_allocated(device=None):
+def memory_allocated(device: DeviceLike | None = None) -> int:
     """Bytes of GPU memory in use by arrays and captured graphs."""
     used = _of(device, "used_bytes")
     if backend.cuda_available():
-        number = _number(device)
+        number = index_of(device)
         _peak[number] = max(_peak[number], used)
     return used
 
 
-def memory_reserved(device=None):
+def memory_reserved(device: DeviceLike | None = None) -> int:
     """Bytes of GPU memory held by the pool, in use or free, and by captured graphs."""
     return _of(device, "total_bytes")
 
@@ -74,37 +73,37 @@ def _watch():
     _hooked.here = True
 
 
-def max_memory_allocated(device=None):
+def max_memory_allocated(device: DeviceLike | None = None) -> int:
     """The most bytes in use since `reset_peak_memory_stats`, which starts the watch (each allocation is then looked at).
 
     Before that it is the most that a call of `memory_allocated` or of this function has seen.
     """
     used = memory_allocated(device)
-    return max(_peak[_number(device)], used) if backend.cuda_available() else 0
+    return max(_peak[index_of(device)], used) if backend.cuda_available() else 0
 
 
-def reset_peak_memory_stats(device=None):
+def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
     """Forget the peak, and watch this thread's allocations from now on."""
     if backend.cuda_available():
         _watch()
-        number = _number(device)
+        number = index_of(device)
         _peak[number] = _now[number] = _of(device, "used_bytes")
         _most_held[number] = 0
 
 
-def max_memory_reserved(device=None):
+def max_memory_reserved(device: DeviceLike | None = None) -> int:
     """The most bytes that the pool held since `reset_peak_memory_stats`: it only grows until `empty_cache`."""
-    return max(_most_held[_number(device)], memory_reserved(device)) if backend.cuda_available() else 0
+    return max(_most_held[index_of(device)], memory_reserved(device)) if backend.cuda_available() else 0
 
 
-def mem_get_info(device=None):
+def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
     """(free, total) bytes of a GPU, as CUDA sees it."""
     cuda = backend.cupy_ns().cuda
-    with cuda.Device(_number(device)):
+    with cuda.Device(index_of(device)):
         return cuda.runtime.memGetInfo()
 
 
-def memory_stats(device=None):
+def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
     """The figures that there are, under PyTorch's names."""
     return {
         "allocated_bytes.all.current": memory_allocated(device),
@@ -114,12 +113,12 @@ def memory_stats(device=None):
     }
 
 
-def memory_summary(device=None, abbreviated=False):
+def memory_summary(device: DeviceLike | None = None, abbreviated: bool = False) -> str:
     """The figures of `memory_stats` as lines of text."""
     return "\n".join(f"{name:32} {value / 2**20:12.1f} MiB" for name, value in memory_stats(device).items())
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Give freed GPU memory back to the system; nothing to give without a GPU."""
     if backend.cuda_available():
         for number in range(backend.device_count()):
@@ -129,7 +128,7 @@ def empty_cache():
         backend.cupy_ns().get_default_pinned_memory_pool().free_all_blocks()
 
 
-def set_per_process_memory_fraction(fraction, device=None):
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None = None) -> None:
     """Let the pool take at most this share of a GPU's memory.
 
     Raises:
@@ -137,11 +136,11 @@ def set_per_process_memory_fraction(fraction, device=None):
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    with backend.cupy_ns().cuda.Device(_number(device)):
+    with backend.cupy_ns().cuda.Device(index_of(device)):
         _pool().set_limit(fraction=fraction)
 
 
-def reset_max_memory_allocated(device=None):
+def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
     """The older name of `reset_peak_memory_stats`."""
     warnings.warn(
         "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",

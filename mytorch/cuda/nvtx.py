@@ -1,6 +1,7 @@
 """Names for stretches of a program, as NVIDIA's profilers show them: `torch.cuda.nvtx`, by CuPy's NVTX."""
 
 import importlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .. import backend
@@ -13,7 +14,7 @@ def _nvtx():
     return found
 
 
-def range_push(msg):
+def range_push(msg: str) -> None:
     """Begin a range within those that are open.
 
     Raises:
@@ -22,18 +23,18 @@ def range_push(msg):
     _nvtx().RangePush(msg)
 
 
-def range_pop():
+def range_pop() -> None:
     """End the range that was begun last."""
     _nvtx().RangePop()
 
 
-def mark(msg):
+def mark(msg: str) -> None:
     """Mark a moment."""
     _nvtx().Mark(msg)
 
 
 @contextmanager
-def range(msg, *args, **kwargs):
+def range(msg: str, *args, **kwargs) -> Iterator[None]:
     """A context (or decorator) that is a range; the message is formatted with the other arguments."""
     range_push(msg.format(*args, **kwargs))
     try:

@@ -1,15 +1,22 @@
 """Streams and events: CuPy's, under PyTorch's names."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from .. import backend
+from ..backend import DeviceLike
+from ..backend import device as Device
 
 
 def _cuda():
     return backend.cupy_ns().cuda
 
 
-def _index(device):
+def index_of(device: DeviceLike | None) -> int:
+    """The number of a GPU; of the current one for None."""
     return _cuda().runtime.getDevice() if device is None else backend.as_device(device).index
 
 
@@ -21,12 +28,12 @@ class Event:
         blocking: whether `synchronize` sleeps instead of spinning.
     """
 
-    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
         self._event = None  # made on the GPU of the stream that it is first recorded in
         self._timed = enable_timing
 
-    def record(self, stream=None):
+    def record(self, stream: Stream | None = None) -> None:
         """Mark what a stream (the current one by default) has been given so far."""
         stream = current_stream() if stream is None else stream
         with stream._guard():
@@ -34,20 +41,20 @@ class Event:
                 self._event = _cuda().Event(**self._options)
             self._event.record(stream._stream)
 
-    def wait(self, stream=None):
+    def wait(self, stream: Stream | None = None) -> None:
         """Let a stream wait here, without the CPU, until this event has come."""
         (current_stream() if stream is None else stream).wait_event(self)
 
-    def query(self):
+    def query(self) -> bool:
         """Whether everything before the mark is done."""
         return self._event is None or bool(self._event.done)
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait on the CPU for it."""
         if self._event is not None:
             self._event.synchronize()
 
-    def elapsed_time(self, end_event):
+    def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another.
 
         Raises:
@@ -68,8 +75,8 @@ class Stream:
         stream: a CuPy stream to take over.
     """
 
-    def __init__(self, device=None, priority=0, *, stream=None):
-        self._number = _index(device)
+    def __init__(self, device: DeviceLike | None = None, priority: int = 0, *, stream: Any = None):
+        self._number = index_of(device)
         if stream is None:
             with _cuda().Device(self._number):
                 stream = _cuda().Stream(non_blocking=True, priority=priority)
@@ -77,32 +84,32 @@ class Stream:
         self._before = []  # what was current where it was entered
 
     @property
-    def device(self):
+    def device(self) -> Device:
         """The GPU that it belongs to."""
         return backend.as_device(f"cuda:{self._number}")
 
     @property
-    def cuda_stream(self):
+    def cuda_stream(self) -> int:
         """The address that CUDA's own functions take."""
         return self._stream.ptr
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait on the CPU until all its work is done."""
         with self._guard():
             self._stream.synchronize()
 
-    def query(self):
+    def query(self) -> bool:
         """Whether all its work is done."""
         with self._guard():
             return bool(self._stream.done)
 
-    def record_event(self, event=None):
+    def record_event(self, event: Event | None = None) -> Event:
         """A mark after what it has been given so far."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
-    def wait_event(self, event):
+    def wait_event(self, event: Event) -> None:
         """Go on only after an event; one that was not recorded has come."""
         if event._event is not None:
             with self._guard():
@@ -111,7 +118,7 @@ class Stream:
     def _guard(self):
         return _cuda().Device(self._number)
 
-    def wait_stream(self, stream):
+    def wait_stream(self, stream: Stream) -> None:
         """Go on only after what another stream has been given so far."""
         self.wait_event(stream.record_event())
 
@@ -124,7 +131,7 @@ class Stream:
     def __repr__(self):
         return f"<mytorch.cuda.Stream device=cuda:{self._number} cuda_stream={self.cuda_stream:#x}>"
 
-    def __enter__(self):
+    def __enter__(self) -> Stream:
         self._before.append((_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number)))
         _cuda().Device(self._number).use()
         self._stream.use()
@@ -137,18 +144,18 @@ class Stream:
         _cuda().Device(number).use()
 
 
-def current_stream(device=None):
+def current_stream(device: DeviceLike | None = None) -> Stream:
     """The stream that a GPU's work goes to now."""
-    number = _index(device)
+    number = index_of(device)
     return Stream(f"cuda:{number}", stream=_cuda().get_current_stream(number))
 
 
-def default_stream(device=None):
+def default_stream(device: DeviceLike | None = None) -> Stream:
     """A GPU's null stream."""
     return Stream(device, stream=_cuda().Stream.null)
 
 
-def set_stream(stream):
+def set_stream(stream: Stream | None) -> None:
     """Make a stream the current one; None changes nothing."""
     if stream is not None:
         _cuda().Device(stream._number).use()
@@ -156,7 +163,7 @@ def set_stream(stream):
 
 
 @contextmanager
-def stream(stream):
+def stream(stream: Stream | None) -> Iterator[None]:
     """A context in which a stream is the current one; None changes nothing."""
     if stream is None:
         yield

@@ -438,7 +438,15 @@ def recv(
 class P2POp:
     """A send or receive for `batch_isend_irecv`: op is `isend` or `irecv`."""
 
-    def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):
+    def __init__(
+        self,
+        op: Callable,
+        tensor: Tensor,
+        peer: int | None = None,
+        group: Group | None = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ):
         if op not in (isend, irecv):
             raise ValueError(f"P2POp: op must be isend or irecv, got {op!r}.")
         self.op, self.tensor, self.peer = op, tensor, peer

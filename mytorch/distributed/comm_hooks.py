@@ -1,11 +1,18 @@
 """Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` sends half the bytes."""
 
+from collections.abc import Callable
+from typing import Any
+
 from ..base import dtypes
 from .collectives import ReduceOp, all_reduce
-from .process_group import resolve
+from .process_group import Group, resolve
+from .reducer import GradBucket
+from .work import Future
+
+Hook = Callable[[Any, GradBucket], Future]
 
 
-def allreduce_hook(process_group, bucket):
+def allreduce_hook(process_group: Group, bucket: GradBucket) -> Future:
     """The average of the buckets; what happens without a hook."""
     work = all_reduce(bucket.buffer(), ReduceOp.AVG, process_group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
@@ -18,22 +25,22 @@ def _compressed(process_group, bucket, dtype):
     return work.get_future().then(lambda future: future.value()[0].to(buffer.dtype))
 
 
-def fp16_compress_hook(process_group, bucket):
+def fp16_compress_hook(process_group: Group, bucket: GradBucket) -> Future:
     """Gradients travel in float16 and come back in their own dtype."""
     return _compressed(process_group, bucket, dtypes.float16)
 
 
-def bf16_compress_hook(process_group, bucket):
+def bf16_compress_hook(process_group: Group, bucket: GradBucket) -> Future:
     """Gradients travel in bfloat16 and come back in their own dtype."""
     return _compressed(process_group, bucket, dtypes.bfloat16)
 
 
-def fp16_compress_wrapper(hook):
+def fp16_compress_wrapper(hook: Hook) -> Hook:
     """A hook that runs another one on the bucket in float16."""
     return _wrapper(hook, dtypes.float16)
 
 
-def bf16_compress_wrapper(hook):
+def bf16_compress_wrapper(hook: Hook) -> Hook:
     """A hook that runs another one on the bucket in bfloat16."""
     return _wrapper(hook, dtypes.bfloat16)
 

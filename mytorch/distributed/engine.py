@@ -4,6 +4,8 @@ An engine works on raw contiguous arrays of its own device; everything about Ten
 `collectives.py`. MPI's is in `mpi.py`, NCCL's in `nccl.py`; neither contains an algorithm for a collective.
 """
 
+from __future__ import annotations
+
 from enum import Enum
 
 from ..backend import xp_of
@@ -23,7 +25,7 @@ class ReduceOp(Enum):
     BXOR = "bxor"
 
     @classmethod
-    def of(cls, op):
+    def of(cls, op: ReduceOp | str) -> ReduceOp:
         """The ReduceOp that `op`, one or its name, means.
 
         Raises:

@@ -1,10 +1,15 @@
 """Process groups: beginning and ending them, and asking who is in them."""
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
 import warnings
+from collections.abc import Sequence
+from datetime import timedelta
 from importlib.util import find_spec
+from typing import Any
 
 from .. import cuda
 from ..backend import cuda_available
@@ -27,7 +32,7 @@ class ProcessGroup:
         timeout: seconds that a collective may take.
     """
 
-    def __init__(self, engine, ranks, backend, timeout, log_path=None):
+    def __init__(self, engine: Engine, ranks: Sequence[int], backend: str, timeout: float, log_path: str | None = None):
         self.engine = engine
         self.ranks = list(ranks)
         self.backend = backend
@@ -35,19 +40,19 @@ class ProcessGroup:
         self.log = CollectiveLog(log_path, engine.rank, self.ranks)
         engine.explain = self.log.missing
 
-    def rank(self):
+    def rank(self) -> int:
         """This process's number within the group."""
         return self.engine.rank
 
-    def size(self):
+    def size(self) -> int:
         """How many processes it has."""
         return self.engine.size
 
-    def name(self):
+    def name(self) -> str:
         """The backend's name."""
         return self.backend
 
-    def enter(self, what):
+    def enter(self, what: str) -> str:
         """Note a collective in the log; its name for messages.
 
         Raises:
@@ -58,7 +63,7 @@ class ProcessGroup:
         except ValueError as error:
             raise DistBackendError(str(error)) from None
 
-    def number_of(self, rank):
+    def number_of(self, rank: int) -> int:
         """The number within the group of a rank of the default group.
 
         Raises:
@@ -111,7 +116,7 @@ class GroupMember:
     NON_GROUP_MEMBER = NON_MEMBER
 
     @property
-    def WORLD(self):
+    def WORLD(self) -> ProcessGroup | None:
         return _World.group
 
 
@@ -126,12 +131,17 @@ def _say_once(rank, sentence):
         print(f"mytorch.distributed: {sentence}", file=sys.stderr, flush=True)
 
 
-def is_available():
-    """True: the package is there; what a backend needs is looked for when it is asked for."""
+def is_available() -> bool:
+    """True: the package is there; what a backend needs is looked for when it is asked for.
+
+    Example:
+        >>> mytorch.distributed.is_available(), mytorch.distributed.is_initialized()
+        (True, False)
+    """
     return True
 
 
-def is_nccl_available():
+def is_nccl_available() -> bool:
     """Whether CuPy, a GPU and NCCL are there."""
     if not cuda_available():
         return False
@@ -142,28 +152,28 @@ def is_nccl_available():
     return True
 
 
-def is_mpi_available():
+def is_mpi_available() -> bool:
     """Whether mpi4py and an MPI library are installed."""
     return find_spec("mpi4py") is not None
 
 
-def is_gloo_available():
+def is_gloo_available() -> bool:
     """Whether backend="gloo" is accepted: where MPI is, which it runs over."""
     return is_mpi_available()
 
 
-def is_backend_available(backend):
+def is_backend_available(backend: str) -> bool:
     """Whether `init_process_group(backend)` would find what it needs."""
     checks = {"nccl": is_nccl_available, "mpi": is_mpi_available, "gloo": is_gloo_available}
     return checks.get(str(backend).lower(), lambda: False)()
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Whether `init_process_group` was called."""
     return _World.group is not None
 
 
-def is_torchelastic_launched():
+def is_torchelastic_launched() -> bool:
     """Whether this process was started by `mytorchrun launch` or `python -m mytorch.distributed.run`."""
     return "MYTORCHRUN_CONTROL" in os.environ
 
@@ -186,16 +196,16 @@ def _backend_of(name):
 
 
 def init_process_group(
-    backend=None,
-    init_method=None,
-    timeout=None,
-    world_size=-1,
-    rank=-1,
-    store=None,
-    group_name="",
-    pg_options=None,
-    device_id=None,
-):
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | float | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
     """Join the other processes of this program; every process calls it once.
 
     Args:
@@ -303,7 +313,7 @@ def _share_log(engine):
     return path if same else None
 
 
-def destroy_process_group(group=None):
+def destroy_process_group(group: Group = None) -> None:
     """Leave a group; without one, all of them.
 
     Raises:
@@ -320,7 +330,7 @@ def destroy_process_group(group=None):
         group.engine.close()
 
 
-def default_group():
+def default_group() -> ProcessGroup:
     """The default group.
 
     Raises:
@@ -331,26 +341,26 @@ def default_group():
     return _World.group
 
 
-def resolve(group):
+def resolve(group: Group) -> ProcessGroup | None:
     """The ProcessGroup that an argument `group` means; None if this process is not in it."""
     if group is None or isinstance(group, GroupMember):
         return default_group()
     return None if group is NON_MEMBER else group
 
 
-def get_rank(group=None):
+def get_rank(group: Group = None) -> int:
     """This process's number in the group; -1 if it is not in it."""
     found = resolve(group)
     return -1 if found is None else found.rank()
 
 
-def get_world_size(group=None):
+def get_world_size(group: Group = None) -> int:
     """How many processes the group has; -1 if this one is not in it."""
     found = resolve(group)
     return -1 if found is None else found.size()
 
 
-def get_backend(group=None):
+def get_backend(group: Group = None) -> str:
     """The name of the group's backend."""
     found = resolve(group)
     if found is None:
@@ -358,23 +368,23 @@ def get_backend(group=None):
     return found.backend
 
 
-def get_process_group_ranks(group=None):
+def get_process_group_ranks(group: Group = None) -> list[int]:
     """The group's ranks, by their numbers in the default group."""
     found = resolve(group)
     return [] if found is None else list(found.ranks)
 
 
-def get_global_rank(group, group_rank):
+def get_global_rank(group: Group, group_rank: int) -> int:
     """The number in the default group of the process that `group` calls `group_rank`."""
     return resolve(group).ranks[group_rank]
 
 
-def get_group_rank(group, global_rank):
+def get_group_rank(group: Group, global_rank: int) -> int:
     """The number in `group` of a process of the default group."""
     return resolve(group).number_of(global_rank)
 
 
-def get_node_local_rank(fallback_rank=None):
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """This process's number on its machine."""
     if "LOCAL_RANK" not in os.environ and fallback_rank is not None:
         return int(fallback_rank)
@@ -382,14 +392,14 @@ def get_node_local_rank(fallback_rank=None):
 
 
 def new_group(
-    ranks=None,
-    timeout=None,
-    backend=None,
-    pg_options=None,
-    use_local_synchronization=False,
-    group_desc=None,
-    device_id=None,
-):
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> ProcessGroup | NonMember:
     """A group of some of the processes. All processes call it, in the same order, also those outside.
 
     Args:

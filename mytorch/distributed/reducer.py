@@ -8,7 +8,10 @@ Buckets are started in the same order in all processes, whatever order their gra
 Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020.
 """
 
+from __future__ import annotations
+
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from ..tensor import Tensor
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode
-from .process_group import resolve
+from .process_group import Group, resolve
 from .work import Future
 
 MB = 1 << 20
@@ -32,32 +35,32 @@ BROADCAST_CHUNK = 250 * MB
 class GradBucket:
     """What a communication hook is given: a bucket of gradients that are complete in this process."""
 
-    def __init__(self, bucket, index, is_last):
+    def __init__(self, bucket: _Bucket, index: int, is_last: bool):
         self._bucket = bucket
         self._index = index
         self._is_last = is_last
 
-    def index(self):
+    def index(self) -> int:
         """The bucket's number, in the order of communication."""
         return self._index
 
-    def buffer(self):
+    def buffer(self) -> Tensor:
         """All its gradients as one flat tensor."""
         return self._bucket.tensor
 
-    def set_buffer(self, buffer):
+    def set_buffer(self, buffer: Tensor) -> None:
         """Replace the contents of the flat tensor."""
         self._bucket.flat[...] = buffer._data._array
 
-    def gradients(self):
+    def gradients(self) -> list[Tensor]:
         """Its gradients, as views of the flat tensor."""
         return [Tensor._of(view) for view in self._bucket.views]
 
-    def parameters(self):
+    def parameters(self) -> list[Tensor]:
         """The parameters they belong to."""
         return list(self._bucket.params)
 
-    def is_last(self):
+    def is_last(self) -> bool:
         """Whether it is the last bucket of the step."""
         return self._is_last
 
@@ -347,7 +350,7 @@ def _told(entry):
     return f"{name} of shape {tuple(shape)}, {dtype}{'' if grad else ', without gradient'}"
 
 
-def broadcast_coalesced(tensors, src, group=None):
+def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None) -> None:
     """Give process src's (a number within the group) tensors to all, in place, many at a time."""
     group = resolve(group)
     if group.size() == 1:

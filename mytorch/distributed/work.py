@@ -4,7 +4,12 @@ A Work is made when its collective has been started. `wait` returns when the res
 the group's timeout with the collective's name and, where it can be known, the ranks that did not come.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 SPIN = 2e-4  # seconds of asking without a pause: most small collectives end within them
 LONGEST_PAUSE = 1e-3
@@ -29,7 +34,7 @@ class Work:
     A subclass defines `poll`. `on_done` are called once, in order, by whoever sees the end first.
     """
 
-    def __init__(self, label="", timeout=None, explain=None):
+    def __init__(self, label: str = "", timeout: float | None = None, explain: Callable[[], str] | None = None):
         self.label = label
         self.timeout = timeout
         self.explain = explain
@@ -39,16 +44,16 @@ class Work:
         self._done = False
         self._future = None
 
-    def poll(self):
+    def poll(self) -> bool:
         """Whether the transfer has ended."""
         return True
 
-    def finish(self, action):
+    def finish(self, action: Callable[[], Any]) -> Work:
         """Call `action()` at the end, before anyone is told of it."""
         self._on_done.append(action)
         return self
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         """Whether the result is there."""
         if not self._done and self.poll():
             self._complete()
@@ -62,15 +67,15 @@ class Work:
         if self._future is not None:
             self._future.set_result(self.outputs)
 
-    def is_success(self):
+    def is_success(self) -> bool:
         """Whether it ended without an error."""
         return self._done and self.error is None
 
-    def exception(self):
+    def exception(self) -> Exception | None:
         """The error that it ended with, or None."""
         return self.error
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: timedelta | float | None = None) -> bool:
         """Return True when the result is there.
 
         Args:
@@ -98,11 +103,11 @@ class Work:
 
     synchronize = wait
 
-    def result(self):
+    def result(self) -> list:
         """The output tensors."""
         return self.outputs
 
-    def get_future(self):
+    def get_future(self) -> Future:
         """A Future whose value is the list of output tensors."""
         if self._future is None:
             self._future = Future(self)
@@ -118,14 +123,14 @@ class Future:
         work: what to wait for; None for a future that somebody sets.
     """
 
-    def __init__(self, work=None, *, devices=None):
+    def __init__(self, work: Work | None = None, *, devices: Any = None):
         self._work = work
         self._value = None
         self._set = False
         self._callbacks = []
         self._source = None
 
-    def done(self):
+    def done(self) -> bool:
         """Whether the value is there."""
         if not self._set and self._work is not None:
             self._work.is_completed()
@@ -133,14 +138,14 @@ class Future:
             self._source.done()
         return self._set
 
-    def set_result(self, value):
+    def set_result(self, value: Any) -> None:
         """Give it its value, and call what waits for it."""
         self._value, self._set = value, True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
 
-    def wait(self):
+    def wait(self) -> Any:
         """The value, when it is there.
 
         Raises:
@@ -155,7 +160,7 @@ class Future:
             raise RuntimeError("Future.wait: nothing is under way that would set its value.")
         return self._value
 
-    def value(self):
+    def value(self) -> Any:
         """The value that is there.
 
         Raises:
@@ -165,7 +170,7 @@ class Future:
             raise RuntimeError("Future.value: the value is not there yet; call wait().")
         return self._value
 
-    def then(self, callback):
+    def then(self, callback: Callable[[Future], Any]) -> Future:
         """A Future of `callback(this future)`, called when this one's value is there."""
         out = Future()
         out._source = self
@@ -175,6 +180,6 @@ class Future:
             self._callbacks.append(lambda future: out.set_result(callback(future)))
         return out
 
-    def add_done_callback(self, callback):
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call `callback(this future)` when the value is there."""
         self.then(callback)

@@ -12,13 +12,16 @@ all uncompressed, each entry's bytes at a multiple of 64.
 import copyreg
 import functools
 import io
+import itertools
 import os
 import pickle
 import struct
 import zipfile
-from collections import Counter, OrderedDict, namedtuple
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +40,9 @@ _STORAGES = {
 }  # fmt: skip
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
+SafeGlobal = (
+    Callable | tuple[Callable, str]
+)  # a class or function, with the name that files know it by if it is another
 
 # -- classes that the user trusts ------------------------------------------------------------------
 
@@ -52,7 +58,7 @@ def _named(values):
     return {(v[1] if isinstance(v, tuple) else _full_name(v)): v[0] if isinstance(v, tuple) else v for v in values}
 
 
-def add_safe_globals(safe_globals):
+def add_safe_globals(safe_globals: Iterable[SafeGlobal]) -> None:
     """Allow `save` and `load` to write and to make objects of these classes, and to call these functions.
 
     Args:
@@ -61,18 +67,18 @@ def add_safe_globals(safe_globals):
     _safe.update(_named(safe_globals))
 
 
-def get_safe_globals():
+def get_safe_globals() -> list:
     """The list of classes and functions that were allowed."""
     return list(_safe.values())
 
 
-def clear_safe_globals():
+def clear_safe_globals() -> None:
     """Forget what was allowed."""
     _safe.clear()
 
 
 @contextmanager
-def safe_globals(safe_globals):
+def safe_globals(safe_globals: Iterable[SafeGlobal]) -> Iterator[None]:
     """Allow these classes and functions within a block; see `add_safe_globals`."""
     before = dict(_safe)
     _safe.update(_named(safe_globals))
@@ -86,239 +92,148 @@ def safe_globals(safe_globals):
 # -- writing -----------------------------------------------------------------------------------------
 
 
-_Named = namedtuple("_Named", "module name")
+class _Global(NamedTuple):
+    """A function or class that the pickle refers to by its name."""
+
+    module: str
+    name: str
+
+    def __call__(self):
+        """The pickle module wants functions to be callable."""
 
 
-@functools.cache
-def _name(module, name):
-    """A name that the pickle refers to, always as one object."""
-    return _Named(module, name)
+_global = functools.cache(_Global)  # one object for each name, so that the pickle names it once
 
 
-_REBUILD = _name("torch._utils", "_rebuild_tensor_v2")
-_REBUILD_UNTYPED = _name("torch._utils", "_rebuild_tensor_v3")
-_REBUILD_PARAMETER = _name("torch._utils", "_rebuild_parameter")
-_REBUILD_TYPE = _name("torch._tensor", "_rebuild_from_type_v2")
-_ENCODE = _name("_codecs", "encode")
+class _Storage(NamedTuple):
+    """The memory of tensors, as the pickle refers to it."""
+
+    kind: str
+    cls: _Global
+    key: str
+    location: str
+    size: int
+
+
+_REBUILD = _global("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_UNTYPED = _global("torch._utils", "_rebuild_tensor_v3")
+_REBUILD_PARAMETER = _global("torch._utils", "_rebuild_parameter")
+_REBUILD_TYPE = _global("torch._tensor", "_rebuild_from_type_v2")
 _NUMPY = "numpy._core.multiarray"
+_PLAIN = {type(None), bool, int, float, str, dict, list, tuple, _Global}
+_NAMED = (Size, OrderedDict, Counter, _Storage, _Global)  # kinds of dicts and tuples that keep their class
 
 
-class _Pickler:
-    """Emits a pickle of protocol 2, and collects the storages that it refers to."""
+class _Pickler(pickle._Pickler):
+    """Writes a pickle of protocol 2, and collects the storages that it refers to.
 
-    def __init__(self):
-        self.out = bytearray(b"\x80\x02")
-        self.memo = {}  # id -> number
-        self.kept = []  # what the memo's ids belong to
-        self.storages = []  # (raw array, flat and contiguous)
+    Python's own pickler in Python, told (by `reducer_override`) what every object but plain values and containers is
+    made of; it is never left to find that out by itself.
+    """
+
+    def __init__(self, file):
+        super().__init__(file, protocol=2)
+        self.path = []  # from the whole object to the one being saved
+        self.storages = []  # raw arrays, flat and contiguous
         self.keys = {}  # (address of the memory, dtype) -> key
 
-    def dump(self, x):
-        """The pickle of x.
+    def save(self, x, save_persistent_id=True):
+        """Save one object.
 
         Raises:
-            TypeError: something in x can't be saved; the message says where.
+            TypeError: it can't be saved; the message says where it is.
         """
-        self.save(x, "")
-        return bytes(self.out + b".")
+        self.path.append(x)
+        if type(x) is int and x.bit_length() > 2040:
+            raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
+        x = _stand_in(x)
+        base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
+        if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
+            super().save(x, save_persistent_id)
+        elif id(x) in self.memo:
+            self.write(self.get(self.memo[id(x)][0]))
+        else:  # of a class that a file can't name: as the plain container
+            self.dispatch[base](self, x)
+        self.path.pop()
 
-    # -- plain values
+    def save_global_name(self, x):
+        """Write a name, without looking whether it exists here."""
+        self.write(f"c{x.module}\n{x.name}\n".encode())
+        self.memoize(x)
 
-    def save(self, x, path):
-        kind = type(x)
-        if x is None or kind is bool:
-            self.out += {None: b"N", True: b"\x88", False: b"\x89"}[x]
-        elif kind is int:
-            self._int(x)
-        elif kind is float:
-            self.out += b"G" + struct.pack(">d", x)
-        elif kind is str:
-            text = x.encode("utf-8", "surrogatepass")
-            self.out += b"X" + struct.pack("<I", len(text)) + text
-        elif kind is _Named:
-            self._global(x)
-        elif not self._known(x):
-            self._object(x, path)
+    dispatch = {**pickle._Pickler.dispatch, _Global: save_global_name}
 
-    def _int(self, x):
-        if -(2**31) <= x < 2**31:
-            self.out += b"J" + struct.pack("<i", x)
-        else:
-            digits = pickle.encode_long(x)
-            if len(digits) > 255:
-                raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
-            self.out += b"\x8a" + bytes([len(digits)]) + digits
+    def persistent_id(self, x):
+        """What a storage is known by."""
+        return tuple(x) if type(x) is _Storage else None
 
-    def _global(self, x):
-        if not self._known(x):
-            self.out += f"c{x.module}\n{x.name}\n".encode()
-            self._remember(x)
-
-    def _known(self, x):
-        """Refer to an object that was written before, if it was."""
-        number = self.memo.get(id(x))
-        if number is None:
-            return False
-        self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
-        return True
-
-    def _remember(self, x):
-        number = self.memo[id(x)] = len(self.memo)
-        self.kept.append(x)
-        self.out += b"q" + bytes([number]) if number < 256 else b"r" + struct.pack("<I", number)
-
-    def _tuple(self, items, path):
-        self.out += b"("
-        for i, item in enumerate(items):
-            self.save(item, f"{path}{i}.")
-        self.out += b"t"
-
-    def _reduce(self, function, args, path):
-        self.save(function, path)
-        self._tuple(args, path)
-        self.out += b"R"
-
-    def _build(self, state, path):
-        self.save(state, path)
-        self.out += b"b"
-
-    # -- objects
-
-    def _object(self, x, path):
+    def reducer_override(self, x):
+        """What an object is made of: (function, arguments, state, items of a list, items of a dict)."""
+        if type(x) in _PLAIN:
+            return NotImplemented
         if isinstance(x, Tensor):
-            self._tensor(x, path)
-        elif isinstance(x, Array):
-            self._strided(x._array, False, path)
-        elif isinstance(x, Size):
-            self._reduce(_name("torch", "Size"), (tuple(x),), path)
-        elif isinstance(x, (bytes, bytearray)):
-            name = _ENCODE if type(x) is bytes else _name("__builtin__", "bytearray")
-            self._reduce(name, (x.decode("latin1"), "latin1"), path)
-        elif type(x) is complex:
-            self._reduce(_name("__builtin__", "complex"), (x.real, x.imag), path)
-        elif isinstance(x, dtypes.dtype):
-            self._global(_name("torch", x.name))
-        elif isinstance(x, device_class):
-            self._reduce(_name("torch", "device"), (str(x),), path)
-        elif isinstance(x, np.ndarray):
-            self._numpy(x, path)
-        elif isinstance(x, np.generic):
-            self._numpy_dtype_of(x, path)
-        elif isinstance(x, os.PathLike):
-            self.save(os.fspath(x), path)
-        elif _is_safe(type(x)):
-            self._reduced(x, path)
-        elif isinstance(x, dict):
-            self._dict(x, path)
-            return
-        elif isinstance(x, list):
-            self._list(x, path)
-            return
-        elif isinstance(x, tuple):
-            self._tuple(x, path)
-        elif isinstance(x, (set, frozenset)):
-            self._reduce(_name("__builtin__", type(x).__name__), (list(x),), path)
-        else:
-            self._refuse(x, path)
-        self._remember(x)
+            return self._tensor(x)
+        for kind, reduce in _REDUCERS.items():
+            if isinstance(x, kind):
+                return reduce(self, x)
+        if _is_safe(type(x)):
+            return self._trusted(x)
+        if isinstance(x, (OrderedDict, Counter)):
+            versions = getattr(x, "__dict__", None) if isinstance(x, OrderedDict) else None  # of a state dict's modules
+            name = "OrderedDict" if isinstance(x, OrderedDict) else "Counter"
+            return _global("collections", name), (), versions or None, None, iter(x.items())
+        if isinstance(x, (set, frozenset)):
+            return _global("__builtin__", type(x).__name__), (list(x),)
+        return self._refuse(x)
 
-    def _refuse(self, x, path):
+    def _refuse(self, x):
         hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
-            f"save: {path.rstrip('.') or 'the object'} is {type(x).__name__}, which can't be saved: only tensors, "
+            f"save: {self._where()} is {type(x).__name__}, which can't be saved: only tensors, "
             f"numbers, strings, and dicts, lists, tuples and sets of them, or classes given to add_safe_globals{hint}."
         )
 
-    def _dict(self, x, path):
-        ordered = isinstance(x, OrderedDict)
-        if ordered or isinstance(x, Counter):
-            self._reduce(_name("collections", "OrderedDict" if ordered else "Counter"), (), path)
-        else:
-            self.out += b"}"
-        self._remember(x)
-        if x:
-            self.out += b"("
-            for key, value in x.items():
-                self.save(key, path + "key.")
-                self.save(value, f"{path}{key}.")
-            self.out += b"u"
-        if ordered and getattr(x, "__dict__", None):  # a state dict's versions of its modules
-            self._build(x.__dict__, path)
+    def _where(self):
+        """Where the object being saved is: keys and indices, with dots between."""
+        names = []
+        for parent, child in itertools.pairwise(self.path):
+            if isinstance(parent, dict):
+                names.append(next((str(key) for key, value in parent.items() if value is child), "key"))
+            elif isinstance(parent, (list, tuple)):
+                names.append(next((str(i) for i, item in enumerate(parent) if item is child), ""))
+        return ".".join(names) or "the object"
 
-    def _list(self, x, path):
-        self.out += b"]"
-        self._remember(x)
-        self.out += b"("
-        for i, item in enumerate(x):
-            self.save(item, f"{path}{i}.")
-        self.out += b"e"
-
-    def _reduced(self, x, path):
+    def _trusted(self, x):
         """An object of a class that the user trusts, by its own __reduce_ex__."""
         function, args, state, *rest = (*x.__reduce_ex__(2), None, None, None)[:5]
-        if any(part is not None for part in rest):
-            self._refuse(x, path)
-        if function is copyreg.__newobj__:
-            self.save(_global_of(args[0]), path)
-            self._tuple(args[1:], path)
-            self.out += b"\x81"
-        elif _is_safe(function):
-            self._reduce(_global_of(function), args, path)
-        else:
-            self._refuse(x, path)
-        if state is not None:
-            self._build(state, path)
+        if any(part is not None for part in rest) or not (function is copyreg.__newobj__ or _is_safe(function)):
+            self._refuse(x)
+        return function, args, state
 
-    # -- tensors
-
-    def _tensor(self, x, path):
-        requires_grad = x.requires_grad and x.is_leaf
+    def _tensor(self, x):
+        requires_grad = bool(x.requires_grad and x.is_leaf)
         kind = kind_of(x)
         if kind == "parameter":
-            self.save(_REBUILD_PARAMETER, path)
-            self.out += b"("
-            self._strided(x._data._array, False, path)
-            self.save(bool(requires_grad), path)
-            self.save(OrderedDict(), path)
-            self.out += b"tR"
-        elif kind == "buffer":
-            self.save(_REBUILD_TYPE, path)
-            self.out += b"("
-            self.save(_REBUILD, path)
-            self.save(_name("torch", "Tensor"), path)
-            self._strided_args(x._data._array, requires_grad, path)
-            self.save({"persistent": getattr(x, "persistent", True), "_is_buffer": True}, path)
-            self.out += b"tR"
-        else:
-            self._strided(x._data._array, requires_grad, path)
+            return _REBUILD_PARAMETER, (x._data, requires_grad, OrderedDict())
+        rebuild, args = self._strided(x._data._array, requires_grad)
+        if kind == "buffer":
+            state = {"persistent": getattr(x, "persistent", True), "_is_buffer": True}
+            return _REBUILD_TYPE, (rebuild, _global("torch", "Tensor"), args, state)
+        return rebuild, args
 
-    def _strided(self, raw, requires_grad, path):
-        typed = dtypes.from_numpy(raw.dtype) in _STORAGE_NAMES
-        self.save(_REBUILD if typed else _REBUILD_UNTYPED, path)
-        self._strided_args(raw, requires_grad, path)
-        self.out += b"R"
-
-    def _strided_args(self, raw, requires_grad, path):
-        """(storage, offset, size, stride, requires_grad, hooks), and the dtype where the storage has none."""
-        kind = dtypes.from_numpy(raw.dtype)
+    def _strided(self, raw, requires_grad=False):
+        """The function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks), and
+        the dtype where the storage has none."""
+        dtype = dtypes.from_numpy(raw.dtype)
         memory, offset, strides = _memory_of(raw)
+        location = "cpu" if device_of(raw) is CPU else str(device_of(raw))
         key = self._key_of(memory, raw.dtype)
-        where = "cpu" if device_of(raw) is CPU else str(device_of(raw))
-        self.out += b"("
-        if kind in _STORAGE_NAMES:
-            storage, count = _name("torch", _STORAGE_NAMES[kind]), memory.size
-        else:
-            storage, count = _name("torch.storage", "UntypedStorage"), memory.size * raw.itemsize
-        self._tuple(("storage", storage, key, where, count), path)
-        self.out += b"Q"
-        self.save(offset, path)
-        self._tuple(raw.shape, path)
-        self._tuple(strides, path)
-        self.save(bool(requires_grad), path)
-        self.save(OrderedDict(), path)
-        if kind not in _STORAGE_NAMES:
-            self.save(kind, path)
-        self.out += b"t"
+        if dtype in _STORAGE_NAMES:
+            storage = _Storage("storage", _global("torch", _STORAGE_NAMES[dtype]), key, location, memory.size)
+            return _REBUILD, (storage, offset, tuple(raw.shape), strides, requires_grad, OrderedDict())
+        untyped = _global("torch.storage", "UntypedStorage")
+        storage = _Storage("storage", untyped, key, location, memory.size * raw.itemsize)
+        return _REBUILD_UNTYPED, (storage, offset, tuple(raw.shape), strides, requires_grad, OrderedDict(), dtype)
 
     def _key_of(self, memory, dtype):
         place = (address(memory), memory.size, dtype) if memory.size else object()
@@ -327,33 +242,36 @@ class _Pickler:
             self.storages.append(memory)
         return self.keys[place]
 
-    # -- NumPy's own
-
-    def _numpy(self, x, path):
+    def _ndarray(self, x):
         if x.dtype.kind not in "biufcSUV" or x.dtype.names:
-            raise TypeError(
-                f"save: {path.rstrip('.') or 'the object'} is an ndarray of dtype {x.dtype}, which can't be saved."
-            )
-        rebuild, cls = _name(_NUMPY, "_reconstruct"), _name("numpy", "ndarray")
-        self._reduce(rebuild, (cls, (0,), b"b"), path)
-        self.out += b"("
-        self.save(1, path)
-        self._tuple(x.shape, path)
-        self._numpy_dtype(x.dtype, path)
-        self.save(False, path)
-        self.save(np.ascontiguousarray(x).tobytes(), path)
-        self.out += b"tb"
+            raise TypeError(f"save: {self._where()} is an ndarray of dtype {x.dtype}, which can't be saved.")
+        state = (1, x.shape, x.dtype, False, np.ascontiguousarray(x).tobytes())
+        return _global(_NUMPY, "_reconstruct"), (_global("numpy", "ndarray"), (0,), b"b"), state
 
-    def _numpy_dtype_of(self, x, path):
-        self.save(_name(_NUMPY, "scalar"), path)
-        self.out += b"("
-        self._numpy_dtype(x.dtype, path)
-        self.save(x.tobytes(), path)
-        self.out += b"tR"
+    def _text(self, x):
+        name = _global("_codecs", "encode") if isinstance(x, bytes) else _global("__builtin__", "bytearray")
+        return name, (x.decode("latin1"), "latin1")
 
-    def _numpy_dtype(self, x, path):
-        name = x.name if x.kind == "V" else x.str  # ml_dtypes' are known by their names
-        self._reduce(_name("numpy", "dtype"), (name, False, True), path)
+
+def _stand_in(x):
+    """What is saved for an object that is known by a name."""
+    if isinstance(x, dtypes.dtype):
+        return _global("torch", x.name)
+    if isinstance(x, os.PathLike):
+        return os.fspath(x)
+    return _global_of(x) if _is_safe(x) else x
+
+
+_REDUCERS = {  # by type: what objects are made of
+    Array: lambda pickler, x: pickler._strided(x._array),
+    Size: lambda _, x: (_global("torch", "Size"), (tuple(x),)),
+    (bytes, bytearray): _Pickler._text,
+    complex: lambda _, x: (_global("__builtin__", "complex"), (x.real, x.imag)),
+    device_class: lambda _, x: (_global("torch", "device"), (str(x),)),
+    np.ndarray: _Pickler._ndarray,
+    np.generic: lambda _, x: (_global(_NUMPY, "scalar"), (x.dtype, x.tobytes())),
+    np.dtype: lambda _, x: (_global("numpy", "dtype"), (x.name if x.kind == "V" else x.str, False, True)),
+}
 
 
 def _is_safe(value):
@@ -365,7 +283,7 @@ def _global_of(value):
     module, _, own = name.rpartition(".")
     if "__qualname__" in dir(value) and name == _full_name(value):
         module, own = value.__module__, value.__qualname__
-    return _name(module, own)
+    return _global(module, own)
 
 
 def _memory_of(raw):
@@ -403,11 +321,12 @@ def write(obj, file, name="archive"):
     Raises:
         TypeError: something in obj can't be saved; the message says where.
     """
-    pickler = _Pickler()
-    content = pickler.dump(obj)
+    content = io.BytesIO()
+    pickler = _Pickler(content)
+    pickler.dump(obj)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         put = _Entries(archive, name)
-        put("data.pkl", content)
+        put("data.pkl", content.getvalue())
         put(".format_version", b"1")
         put(".storage_alignment", str(_ALIGNMENT).encode())
         put("byteorder", b"little")
@@ -643,7 +562,7 @@ class _Bytes(io.RawIOBase):
 
     def __init__(self, content):
         self.view = memoryview(content)
-        self.at = 0
+        self.position = 0
 
     def readable(self):
         return True
@@ -651,18 +570,15 @@ class _Bytes(io.RawIOBase):
     def seekable(self):
         return True
 
-    def tell(self):
-        return self.at
-
     def seek(self, offset, whence=0):
-        self.at = max(0, offset + (0, self.at, len(self.view))[whence])
-        return self.at
+        self.position = max(0, offset + (0, self.position, len(self.view))[whence])
+        return self.position
 
-    def read(self, size=-1):
-        end = len(self.view) if size is None or size < 0 else min(len(self.view), self.at + size)
-        piece = bytes(self.view[self.at : end])
-        self.at += len(piece)
-        return piece
+    def readinto(self, out):
+        part = self.view[self.position : self.position + len(out)]
+        out[: len(part)] = part
+        self.position += len(part)
+        return len(part)
 
 
 def _entry(archive, content, name):

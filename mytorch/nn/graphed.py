@@ -1,5 +1,8 @@
 """make_graphed_callables: functions and modules whose forward and backward are CUDA graphs."""
 
+from collections.abc import Callable
+from typing import Any
+
 from .. import backend, cuda
 from ..autograd import grad
 from ..autograd.function import Function
@@ -11,7 +14,13 @@ from ..tensor import Tensor
 from .module import Module
 
 
-def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
+def make_graphed_callables(
+    callables: Callable | tuple[Callable, ...],
+    sample_args: tuple,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: Any = None,
+) -> Callable | tuple[Callable, ...]:
     """Functions (or modules) whose forward and backward are CUDA graphs, for use in a program that stays eager otherwise.
 
     Args:

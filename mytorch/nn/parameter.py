@@ -1,5 +1,11 @@
 """Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ..backend import DeviceLike
+from ..base.dtypes import dtype
 from ..files import TENSOR_CLASSES
 from ..graph.node import Leaf
 from ..ops.creation import empty
@@ -16,7 +22,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data=None, requires_grad=True):
+    def __init__(self, data: Any = None, requires_grad: bool = True):
         source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
         self._data = source._data
         self._edge = None
@@ -37,7 +43,7 @@ class Buffer(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data=None, *, persistent=True):
+    def __init__(self, data: Any = None, *, persistent: bool = True):
         source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
         self._data = source._data
         self._edge = None
@@ -77,7 +83,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
     __slots__ = ()
     _becomes = Parameter
 
-    def __init__(self, requires_grad=True, device=None, dtype=None):
+    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: dtype | None = None):
         Parameter.__init__(self, empty(0, device=device, dtype=dtype), requires_grad)
 
 
@@ -87,11 +93,17 @@ class UninitializedBuffer(_Uninitialized, Buffer):
     __slots__ = ()
     _becomes = Buffer
 
-    def __init__(self, requires_grad=False, device=None, dtype=None, persistent=True):
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: DeviceLike | None = None,
+        dtype: dtype | None = None,
+        persistent: bool = True,
+    ):
         Buffer.__init__(self, empty(0, device=device, dtype=dtype), persistent=persistent)
 
 
-def is_lazy(x):
+def is_lazy(x: Any) -> bool:
     """Whether x is an uninitialised parameter or buffer."""
     return isinstance(x, _Uninitialized)
 

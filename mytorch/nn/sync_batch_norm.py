@@ -1,12 +1,16 @@
 """Batch normalisation by the statistics of all processes' batches."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..autograd.function import Function
-from ..backend import xp_of
+from ..backend import DeviceLike, xp_of
+from ..base.dtypes import dtype
 from ..distributed.collectives import all_reduce
-from ..distributed.process_group import get_world_size, is_initialized
+from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
 from ..tensor import Tensor
+from .module import Module
 from .normalization import _BatchNorm
 
 
@@ -82,19 +86,19 @@ class SyncBatchNorm(_BatchNorm):
 
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        process_group=None,
-        device=None,
-        dtype=None,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: ProcessGroup = None,
+        device: DeviceLike | None = None,
+        dtype: dtype | None = None,
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
         self.process_group = process_group
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         if not self.training or not is_initialized() or get_world_size(self.process_group) == 1:
             return super().forward(input)
         self._check_input_dim(input)
@@ -108,7 +112,7 @@ class SyncBatchNorm(_BatchNorm):
         )
 
     @classmethod
-    def convert_sync_batchnorm(cls, module, process_group=None):
+    def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup = None) -> Module:
         """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             out = cls(

@@ -1,9 +1,11 @@
 """ZeroRedundancyOptimizer: each process keeps the optimizer state of its share of the parameters, and updates those."""
 
+from collections.abc import Callable, Iterable
 from copy import deepcopy
+from typing import Any
 
 from ..distributed.collectives import gather_object
-from ..distributed.process_group import is_initialized, resolve
+from ..distributed.process_group import ProcessGroup, is_initialized, resolve
 from ..distributed.reducer import broadcast_coalesced
 from .optimizer import Optimizer
 
@@ -28,11 +30,11 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def __init__(
         self,
-        params,
-        optimizer_class,
-        process_group=None,
-        parameters_as_bucket_view=False,
-        overlap_with_ddp=False,
+        params: Iterable,
+        optimizer_class: type[Optimizer],
+        process_group: ProcessGroup = None,
+        parameters_as_bucket_view: bool = False,
+        overlap_with_ddp: bool = False,
         **defaults,
     ):
         if not is_initialized():
@@ -48,7 +50,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         super().__init__(params, defaults)
         self._share_out()
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict) -> None:
         """Add a group, and share its parameters out."""
         super().add_param_group(param_group)
         if self.optim is not None:
@@ -83,7 +85,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         for a, b in zip(source, target, strict=True):
             b.update({k: v for k, v in a.items() if k not in ("params", "param_names")})
 
-    def step(self, closure=None):
+    def step(self, closure: Callable | None = None) -> Any:
         """Update this process's parameters and exchange; returns the closure's value."""
         self._consolidated = None
         self._copy_options(self.param_groups, self.optim.param_groups)
@@ -95,7 +97,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                 broadcast_coalesced(theirs, rank, self.process_group)
         return loss
 
-    def consolidate_state_dict(self, to=0):
+    def consolidate_state_dict(self, to: int = 0) -> None:
         """Gather the whole state in process `to`, for its `state_dict()`; every process calls it."""
         self._copy_options(self.param_groups, self.optim.param_groups)
         number = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
@@ -106,7 +108,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         if here:
             self._consolidated = {int(i): state for part in everyone for i, state in part.items()}
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """The state dict of the whole optimizer, as `optimizer_class` alone would give it.
 
         Raises:
@@ -121,7 +123,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         packed = super().state_dict()
         return {"state": deepcopy(self._consolidated), "param_groups": packed["param_groups"]}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict) -> None:
         """Take over a whole state dict; each process keeps the state of its own parameters."""
         super().load_state_dict(state_dict)
         me = self.process_group.rank()

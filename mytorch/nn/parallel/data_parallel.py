@@ -1,6 +1,8 @@
 """DataParallel: for one device, the module itself."""
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from ..module import Module
 
@@ -21,7 +23,7 @@ class DataParallel(Module):
 
     _told = False
 
-    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+    def __init__(self, module: Module, device_ids: Sequence | None = None, output_device: Any = None, dim: int = 0):
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
             raise NotImplementedError(

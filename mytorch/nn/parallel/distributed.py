@@ -1,7 +1,7 @@
 """DistributedDataParallel: every process computes on its own data, and gradients are averaged while backward runs."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...base.pytree import tree_map_only
@@ -15,9 +15,8 @@ from ..module import Module
 class DistributedDataParallel(Module):
     """A module whose gradients are averaged over the processes of a group during backward.
 
-    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are
-    given to all. Afterwards each process works on its own part of the data; equal gradients keep the
-    parameters equal.
+    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are given to
+    all. Afterwards each process works on its own part of the data; equal gradients keep the parameters equal.
 
     Args:
         module: the model, on its device.
@@ -43,7 +42,7 @@ class DistributedDataParallel(Module):
         dim: int = 0,
         broadcast_buffers: bool = True,
         init_sync: bool = True,
-        process_group: ProcessGroup | None = None,
+        process_group: ProcessGroup = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,
@@ -95,7 +94,7 @@ class DistributedDataParallel(Module):
         return out
 
     @contextlib.contextmanager
-    def no_sync(self):
+    def no_sync(self) -> Iterator[None]:
         """A block whose backward passes add up gradients in this process alone; the next one outside averages."""
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:

@@ -2,39 +2,13 @@
 
 from . import _utils, dataloader, dataset, distributed, sampler
 from ._utils.worker import WorkerInfo
-from .dataloader import DataLoader, _DatasetKind, default_collate, default_convert, get_worker_info
-from .dataset import (
-    ChainDataset,
-    ConcatDataset,
-    Dataset,
-    IterableDataset,
-    StackDataset,
-    Subset,
-    TensorDataset,
-    random_split,
-)
+from .dataloader import *  # noqa: F403
+from .dataloader import _DatasetKind
+from .dataset import *  # noqa: F403
 from .distributed import DistributedSampler
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from .sampler import *  # noqa: F403
 
-__all__ = [
-    "BatchSampler",
-    "ChainDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "DistributedSampler",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "StackDataset",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "WorkerInfo",
-    "default_collate",
-    "default_convert",
-    "get_worker_info",
-    "random_split",
-]
+__all__ = ["DistributedSampler", "WorkerInfo"]
+__all__ += dataloader.__all__
+__all__ += dataset.__all__
+__all__ += sampler.__all__

@@ -5,6 +5,8 @@ and its batch is the i-th that is handed out, whichever worker is faster. Each w
 of its own, so one that dies is noticed at its end.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import math
@@ -15,9 +17,11 @@ import socket
 import time
 import warnings
 import weakref
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from ...backend import cuda_available
+from ...ops.random import Generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.pin_memory import pin_memory
 from ._utils.resume import Progress
@@ -31,7 +35,7 @@ from ._utils.worker import (
     _worker_loop,
     get_worker_info,
 )
-from .dataset import IterableDataset
+from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
@@ -71,36 +75,42 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers between epochs.
         in_order: with workers, hand batches out in the sampler's order; else as they come.
 
-    A loader can be resumed: `state_dict()` says where it is in the epoch, and after
-    `load_state_dict` the next iteration continues there, in the same order, without loading what
-    was already handed out.
+    A loader can be resumed: `state_dict()` says where it is in the epoch, and after `load_state_dict` the next
+    iteration continues there, in the same order, without loading what was already handed out.
 
     Raises:
         ValueError: arguments that exclude each other.
+
+    Example:
+        >>> data = mytorch.utils.data.TensorDataset(mytorch.arange(10.0).reshape(5, 2), mytorch.arange(5))
+        >>> for x, label in mytorch.utils.data.DataLoader(data, batch_size=2, drop_last=True):
+        ...     print(tuple(x.shape), label.tolist())
+        (2, 2) [0, 1]
+        (2, 2) [2, 3]
     """
 
     _initialized = False
 
     def __init__(
         self,
-        dataset,
-        batch_size=1,
-        shuffle=None,
-        sampler=None,
-        batch_sampler=None,
-        num_workers=0,
-        collate_fn=None,
-        pin_memory=False,
-        drop_last=False,
-        timeout=0,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        generator=None,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable | None = None,
+        batch_sampler: Iterable[Sequence] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
         *,
-        prefetch_factor=None,
-        persistent_workers=False,
-        pin_memory_device="",
-        in_order=True,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ):
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset = dataset
@@ -117,13 +127,10 @@ class DataLoader(Generic[T_co]):
         _check_order(self._is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
-        if sampler is None:
-            if self._is_stream:
-                sampler = _InfiniteConstantSampler()
-            elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
-            else:
-                sampler = SequentialSampler(dataset)
+        if sampler is None and self._is_stream:
+            sampler = _InfiniteConstantSampler()
+        elif sampler is None:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -189,7 +196,7 @@ class DataLoader(Generic[T_co]):
             )
         return context
 
-    def check_worker_number_rationality(self):
+    def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than this process has cores."""
         if hasattr(os, "sched_getaffinity"):
             cores, note = len(os.sched_getaffinity(0)), ""
@@ -213,7 +220,7 @@ class DataLoader(Generic[T_co]):
     def _index_sampler(self):
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self._is_stream:
             return len(self._index_sampler)
         length = self._IterableDataset_len_called = len(self.dataset)
@@ -221,7 +228,7 @@ class DataLoader(Generic[T_co]):
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
         if self._iterator is None or self._iterator._closed:
@@ -238,7 +245,7 @@ class DataLoader(Generic[T_co]):
 
     # -- resuming ---------------------------------------------------------------------------------
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """Where the iteration that last began or gave a batch is; plain data.
 
         It holds the random states that the epoch's order was drawn from and which batches were
@@ -249,7 +256,7 @@ class DataLoader(Generic[T_co]):
             return self._resume
         return (self._progress or Progress(self)).state_dict()
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict) -> None:
         """Let the next iteration continue where the state was taken.
 
         The global generators are left as they are. Workers of a map-style dataset don't repeat the
@@ -267,38 +274,34 @@ class DataLoader(Generic[T_co]):
 
 def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
     """Raise ValueError for options that make no sense with so many workers."""
-    if num_workers < 0:
-        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
-    if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
-    if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
+    for wrong, message in (
+        (num_workers < 0, "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."),
+        (timeout < 0, "timeout option should be non-negative"),
+        (
+            num_workers == 0 and prefetch_factor is not None,
             "prefetch_factor option could only be specified in multiprocessing."
-            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
-        )
-    if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError("prefetch_factor option should be non-negative")
-    if persistent_workers and num_workers == 0:
-        raise ValueError("persistent_workers option needs num_workers > 0")
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None.",
+        ),
+        ((prefetch_factor or 0) < 0, "prefetch_factor option should be non-negative"),
+        (persistent_workers and num_workers == 0, "persistent_workers option needs num_workers > 0"),
+    ):
+        if wrong:
+            raise ValueError(message)
 
 
 def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last):
     """Raise ValueError for ways to say the order that exclude each other."""
     if is_stream:
-        given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-        for name, value in given.items():
+        for name, value in {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}.items():
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
                 )
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
-    if batch_sampler is not None:
-        if batch_size != 1 or shuffle or sampler is not None or drop_last:
-            raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-            )
-    elif batch_size is None and drop_last:
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+    if batch_sampler is None and batch_size is None and drop_last:
         raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
 
 
@@ -306,8 +309,7 @@ class _BaseDataLoaderIter:
     """One epoch of a loader (or, with persistent workers, one after another)."""
 
     def __init__(self, loader):
-        self._dataset = loader.dataset
-        self._is_stream = loader._is_stream
+        self._dataset, self._is_stream = loader.dataset, loader._is_stream
         self._index_sampler = loader._index_sampler
         self._generator = loader.generator
         self._timeout = loader.timeout
@@ -402,10 +404,7 @@ class _BaseDataLoaderIter:
         return self._progress.state_dict()
 
     def _finish(self):
-        if self._persistent_workers:  # the next epoch draws no seed
-            self._progress.base_seed = self._base_seed
-        else:
-            self._progress.base_seed = None
+        self._progress.base_seed = self._base_seed if self._persistent_workers else None  # as the next epoch's
         self._progress.finish()
 
 

@@ -1,13 +1,16 @@
 """Datasets: what has items, by index or in a stream."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ...ops.random import randperm
+from ...ops.random import Generator, randperm
+from ...tensor import Tensor
 from .sampler import drawn_on
 
 __all__ = [
@@ -28,12 +31,21 @@ class Dataset(Generic[T_co]):
     """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`.
 
     Where there is a `__getitems__(indices)`, it returns the items of a whole batch as a list.
+
+    Example:
+        >>> class Squares(mytorch.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 4
+        ...     def __getitem__(self, i):
+        ...         return i * i
+        >>> [batch.tolist() for batch in mytorch.utils.data.DataLoader(Squares(), batch_size=3)]
+        [[0, 1, 4], [9]]
     """
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other):
+    def __add__(self, other: Dataset) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
 
 
@@ -41,9 +53,16 @@ class IterableDataset(Dataset[T_co], Iterable):
     """A stream of items: subclasses define `__iter__`.
 
     Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
+
+    Example:
+        >>> class Countdown(mytorch.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([3, 2, 1])
+        >>> [batch.tolist() for batch in mytorch.utils.data.DataLoader(Countdown(), batch_size=2)]
+        [[3, 2], [1]]
     """
 
-    def __add__(self, other):
+    def __add__(self, other: Dataset) -> ChainDataset:
         return ChainDataset([self, other])
 
 
@@ -52,17 +71,23 @@ class TensorDataset(Dataset[tuple]):
 
     Raises:
         AssertionError: the lengths differ.
+
+    Example:
+        >>> data = mytorch.utils.data.TensorDataset(tensor([[1.0], [2.0]]), tensor([0, 1]))
+        >>> x, label = data[1]
+        >>> x.tolist(), label.item(), len(data)
+        ([2.0], 1, 2)
     """
 
-    def __init__(self, *tensors):
+    def __init__(self, *tensors: Tensor):
         if any(len(t) != len(tensors[0]) for t in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(t[index] for t in self.tensors)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.tensors[0])
 
 
@@ -73,7 +98,7 @@ class StackDataset(Dataset):
         ValueError: the lengths differ, or there are both kinds of arguments, or none.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Dataset, **kwargs: Dataset):
         if args and kwargs:
             raise ValueError(
                 "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
@@ -96,17 +121,17 @@ class StackDataset(Dataset):
             return dict(zip(self.datasets, parts, strict=True))
         return tuple(parts)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> tuple | dict:
         return self._join([dataset[index] for dataset in self._parts()])
 
-    def __getitems__(self, indices):
+    def __getitems__(self, indices: Sequence[int]) -> list:
         columns = [_items(dataset, indices) for dataset in self._parts()]
         for column in columns:
             if len(column) != len(indices):
                 raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
         return [self._join(parts) for parts in zip(*columns, strict=True)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._length
 
 
@@ -122,9 +147,14 @@ class ConcatDataset(Dataset[T_co]):
 
     Raises:
         AssertionError: there is none, or one of them is a stream.
+
+    Example:
+        >>> both = mytorch.utils.data.ConcatDataset(["ab", "cde"])
+        >>> len(both), both[2]
+        (5, 'c')
     """
 
-    def __init__(self, datasets):
+    def __init__(self, datasets: Iterable[Dataset[T_co]]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
@@ -133,14 +163,14 @@ class ConcatDataset(Dataset[T_co]):
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     @staticmethod
-    def cumsum(sequence):
+    def cumsum(sequence: Iterable[Sized]) -> list[int]:
         """The lengths of the first, of the first two, and so on."""
         return list(accumulate(len(d) for d in sequence))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> T_co:
         if index < 0:
             if -index > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
@@ -158,7 +188,7 @@ class ChainDataset(IterableDataset):
         AssertionError: one of them is no IterableDataset; noticed when it is read or counted.
     """
 
-    def __init__(self, datasets):
+    def __init__(self, datasets: Iterable[IterableDataset]):
         super().__init__()
         self.datasets = datasets
 
@@ -168,11 +198,11 @@ class ChainDataset(IterableDataset):
                 raise AssertionError("ChainDataset only supports IterableDataset")
             yield dataset
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         for dataset in self._streams():
             yield from dataset
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(len(dataset) for dataset in self._streams())
 
 
@@ -181,9 +211,13 @@ class Subset(Dataset[T_co]):
 
     Raises:
         NotImplementedError: of a subclass that overrides `__getitem__` and not `__getitems__`.
+
+    Example:
+        >>> list(mytorch.utils.data.Subset("abcde", [0, 4]))
+        ['a', 'e']
     """
 
-    def __init__(self, dataset, indices):
+    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]):
         self.dataset = dataset
         self.indices = indices
         kind = type(self)
@@ -197,19 +231,21 @@ class Subset(Dataset[T_co]):
                 "[self.__getitem__(idx) for idx in indices]"
             )
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> T_co:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
-    def __getitems__(self, indices):
+    def __getitems__(self, indices: Sequence[int]) -> list:
         return _items(self.dataset, [self.indices[i] for i in indices])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indices)
 
 
-def random_split(dataset, lengths, generator=None):
+def random_split(
+    dataset: Dataset[T_co], lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[T_co]]:
     """Subsets of a dataset, drawn at random without overlap.
 
     Args:
@@ -218,6 +254,11 @@ def random_split(dataset, lengths, generator=None):
 
     Raises:
         ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
+
+    Example:
+        >>> train, test = mytorch.utils.data.random_split(range(10), [0.8, 0.2])
+        >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
+        (8, 2, True)
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -1,6 +1,9 @@
 """Sharing a dataset among processes."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator, Sized
 
 from ...ops.random import Generator, randperm
 from .sampler import Sampler
@@ -10,14 +13,21 @@ class DistributedSampler(Sampler):
     """Every num_replicas-th index of a common order, beginning at `rank`.
 
     Args:
-        num_replicas, rank: how many processes there are and which this is; by default the process
-            group's.
+        num_replicas, rank: how many processes there are and which this is; by default the process group's.
         shuffle: a new common order for each epoch; call `set_epoch(epoch)` before each.
         seed: of that order, the same in all processes.
         drop_last: leave out the tail that does not divide evenly; else some indices are repeated.
     """
 
-    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ):
         if num_replicas is None or rank is None:
             num_replicas, rank = _from_group(num_replicas, rank)
         if not 0 <= rank < num_replicas:
@@ -36,7 +46,7 @@ class DistributedSampler(Sampler):
         self.shuffle = shuffle
         self.seed = seed
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
         if self.shuffle:
             generator = Generator().manual_seed(self.seed + self.epoch)
@@ -50,10 +60,10 @@ class DistributedSampler(Sampler):
             order += (order * math.ceil(short / max(n, 1)))[:short]
         return iter(order[self.rank : self.total_size : self.num_replicas])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.num_samples
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch."""
         self.epoch = epoch
 

@@ -1,11 +1,15 @@
 """Orders in which a dataset is read. Random ones draw as PyTorch's do: equal seeds, equal orders."""
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
 from ...base import dtypes
 from ...ops.creation import as_tensor, empty
 from ...ops.random import Generator, multinomial, randint, randperm
+from ...tensor import Tensor
 
 __all__ = [
     "BatchSampler",
@@ -24,7 +28,7 @@ def drawn_on(generator):
     return "cpu" if generator is None else generator.device
 
 
-def draw_seed(generator=None):
+def draw_seed(generator: Generator | None = None) -> int:
     """A 63-bit seed drawn as PyTorch's samplers and loaders draw theirs."""
     where = drawn_on(generator)
     return int(empty((), dtype=dtypes.int64, device=where).random_(generator=generator).item())
@@ -33,23 +37,23 @@ def draw_seed(generator=None):
 class Sampler(Generic[T_co]):
     """The base: an iterable of indices (or of lists of them, for batch samplers)."""
 
-    def __init__(self, data_source=None):
+    def __init__(self, data_source: Sized | None = None):
         pass
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__.")
 
 
 class SequentialSampler(Sampler):
     """0, 1, 2, …"""
 
-    def __init__(self, data_source):
+    def __init__(self, data_source: Sized):
         self.data_source = data_source
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.data_source)))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.data_source)
 
 
@@ -60,9 +64,19 @@ class RandomSampler(Sampler):
         replacement: draw each index anew, so that some repeat.
         num_samples: how many to draw; the dataset's length by default.
         generator: where the draws come from; by default one seeded from the default generator.
+
+    Example:
+        >>> sorted(mytorch.utils.data.RandomSampler("abc"))
+        [0, 1, 2]
     """
 
-    def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ):
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
         self.data_source = data_source
@@ -73,11 +87,11 @@ class RandomSampler(Sampler):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
 
     @property
-    def num_samples(self):
+    def num_samples(self) -> int:
         """How many indices an iteration gives."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
         generator = self.generator
         if generator is None:
@@ -94,30 +108,41 @@ class RandomSampler(Sampler):
             rest = randperm(n, generator=generator, device=where)
             yield from rest.tolist()[: self.num_samples % n]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.num_samples
 
 
 class SubsetRandomSampler(Sampler):
     """The given indices in random order."""
 
-    def __init__(self, indices, generator=None):
+    def __init__(self, indices: Sequence, generator: Generator | None = None):
         self.indices = indices
         self.generator = generator
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         where = drawn_on(self.generator)
         for i in randperm(len(self.indices), generator=self.generator, device=where).tolist():
             yield self.indices[i]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indices)
 
 
 class WeightedRandomSampler(Sampler):
-    """Indices drawn with probabilities proportional to weights."""
+    """Indices drawn with probabilities proportional to weights.
 
-    def __init__(self, weights, num_samples, replacement=True, generator=None):
+    Example:
+        >>> list(mytorch.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+        [1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        weights: Tensor | Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
+    ):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
@@ -130,17 +155,17 @@ class WeightedRandomSampler(Sampler):
         self.replacement = replacement
         self.generator = generator
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         yield from multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.num_samples
 
 
 class BatchSampler(Sampler):
     """Lists of batch_size indices of another sampler; drop_last leaves out a shorter last one."""
 
-    def __init__(self, sampler, batch_size, drop_last):
+    def __init__(self, sampler: Iterable, batch_size: int, drop_last: bool):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
         if not isinstance(drop_last, bool):
@@ -149,13 +174,13 @@ class BatchSampler(Sampler):
         self.batch_size = batch_size
         self.drop_last = drop_last
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[list[int]]:
         indices = iter(self.sampler)
         while batch := list(itertools.islice(indices, self.batch_size)):
             if self.drop_last and len(batch) < self.batch_size:
                 return
             yield batch
 
-    def __len__(self):
+    def __len__(self) -> int:
         n = len(self.sampler)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)

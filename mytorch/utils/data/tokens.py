@@ -5,11 +5,15 @@ little-endian, uint16 or, for vocabularies above 65536, uint32. Files are writte
 flushed and renamed, so a reader sees a whole file or none.
 """
 
+from __future__ import annotations
+
 import os
 import struct
-from contextlib import suppress
+from collections.abc import Sequence
 
 import numpy as np
+
+from ...serialization import atomic_file
 
 MAGIC = b"MYTOKENS"
 VERSION = 1
@@ -31,20 +35,20 @@ class TokenWriter:
     Nothing is at `path` until the block ends without an exception.
     """
 
-    def __init__(self, path, vocab_size):
+    def __init__(self, path: str | os.PathLike, vocab_size: int):
         self.path = os.fspath(path)
         self.vocab_size = int(vocab_size)
         self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
         self.count = 0
-        self._temporary = f"{self.path}.{os.getpid()}.tmp"
 
-    def __enter__(self):
+    def __enter__(self) -> TokenWriter:
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
-        self._file = open(self._temporary, "wb")
+        self._context = atomic_file(self.path)
+        self._file = self._context.__enter__()
         self._file.write(b"\0" * HEADER_BYTES)
         return self
 
-    def write(self, tokens):
+    def write(self, tokens: Sequence[int] | np.ndarray) -> None:
         """Append tokens, a sequence or array of ints.
 
         Raises:
@@ -62,23 +66,16 @@ class TokenWriter:
         if kind is None:
             self._file.seek(0)
             self._file.write(_HEADER.pack(MAGIC, VERSION, self.dtype.itemsize, self.count, self.vocab_size))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(self._temporary, self.path)
-        else:
-            self._file.close()
-            with suppress(FileNotFoundError):
-                os.remove(self._temporary)
+        return self._context.__exit__(kind, error, trace)
 
 
-def write_tokens(path, tokens, vocab_size):
+def write_tokens(path: str | os.PathLike, tokens: Sequence[int] | np.ndarray, vocab_size: int) -> None:
     """Write a whole token file at once."""
     with TokenWriter(path, vocab_size) as writer:
         writer.write(tokens)
 
 
-def read_header(path):
+def read_header(path: str | os.PathLike) -> tuple[np.dtype, int, int]:
     """(dtype, token count, vocabulary size) of a token file.
 
     Raises:
@@ -104,7 +101,7 @@ def read_header(path):
     return np.dtype(f"<u{itemsize}"), count, vocab_size
 
 
-def read_tokens(path):
+def read_tokens(path: str | os.PathLike) -> np.ndarray:
     """The tokens of a file, as a read-only memory map.
 
     Raises:
@@ -129,7 +126,7 @@ class TokenBlocks:
         ValueError: the file has not more than block_size tokens.
     """
 
-    def __init__(self, path, block_size, seed=0):
+    def __init__(self, path: str | os.PathLike, block_size: int, seed: int = 0):
         self.tokens = read_tokens(path)
         self.block_size = int(block_size)
         if len(self.tokens) <= self.block_size:
@@ -140,17 +137,17 @@ class TokenBlocks:
         self.vocab_size = read_header(path)[2]
         self._random = np.random.Generator(np.random.PCG64(seed))
 
-    def batch(self, batch_size):
+    def batch(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         """(inputs, targets), int64 arrays (batch_size, block_size); targets are the inputs one token on."""
         starts = self._random.integers(0, len(self.tokens) - self.block_size, size=batch_size)
         window = np.arange(self.block_size + 1)
         rows = self.tokens[starts[:, None] + window].astype(np.int64)
         return rows[:, :-1], rows[:, 1:]
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """Where the draws are; plain data."""
         return self._random.bit_generator.state
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         """Continue from a state."""
         self._random.bit_generator.state = state

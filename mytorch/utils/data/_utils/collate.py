@@ -1,12 +1,12 @@
 """Making one batch of several items.
 
-`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it.
-Containers are gone through, whatever their type: a clone of the first one is filled with the
-batches.
+`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it. Containers are gone
+through, whatever their type: a clone of the first one is filled with the batches.
 """
 
 import copy
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,25 +16,32 @@ from ....ops.creation import as_tensor, tensor
 from ....ops.movement import stack
 from ....tensor import Tensor
 
+CollateMap = Mapping[type | tuple[type, ...], Callable]
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
 
 
-def default_convert(data):
-    """NumPy arrays and numbers in a nested structure as tensors; everything else as it is."""
-    if isinstance(data, (np.ndarray, np.generic)) and data.dtype in dtypes._BY_NUMPY:
-        return as_tensor(data)
+def map_container(function, data, as_tuple=tuple):
+    """A container of the same type, of `function` of each item; anything else as it is."""
     if isinstance(data, Mapping):
-        return _refill(data, {key: default_convert(data[key]) for key in data})
+        return _refill(data, {key: function(data[key]) for key in data})
     if isinstance(data, tuple):
-        return _retuple(data, [default_convert(item) for item in data])
+        items = [function(item) for item in data]
+        return type(data)(*items) if hasattr(data, "_fields") else as_tuple(items)
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _refill(data, [default_convert(item) for item in data])
+        return _refill(data, [function(item) for item in data])
     return data
 
 
-def collate(batch, *, collate_fn_map=None):
+def default_convert(data: Any) -> Any:
+    """NumPy arrays and numbers in a nested structure as tensors; everything else as it is."""
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype in dtypes._BY_NUMPY:
+        return as_tensor(data)
+    return map_container(default_convert, data, as_tuple=list)  # lists for tuples, as in PyTorch
+
+
+def collate(batch: Sequence, *, collate_fn_map: CollateMap | None = None) -> Any:
     """A list of items as one batch, by the functions of `collate_fn_map`, through containers.
 
     Args:
@@ -83,11 +90,6 @@ def _refill(container, items):
         return type(container)(items)
     except TypeError:
         return items
-
-
-def _retuple(data, items):
-    """Named tuples keep their type, others become lists, as in PyTorch."""
-    return type(data)(*items) if hasattr(data, "_fields") else items
 
 
 def collate_tensor_fn(batch, *, collate_fn_map=None):
@@ -143,11 +145,15 @@ default_collate_fn_map = {
 }
 
 
-def default_collate(batch):
+def default_collate(batch: Sequence) -> Any:
     """A list of items as one batch: tensors, arrays and numbers stacked, containers gone through.
 
     Raises:
         TypeError: items of a kind that can't be stacked.
         RuntimeError: tensors or sequences of different sizes.
+
+    Example:
+        >>> mytorch.utils.data.default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])["x"].tolist()
+        [1, 2]
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -1,10 +1,9 @@
 """How far an iteration of a loader has come, and coming there again.
 
-An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state
-that it had when the iteration began, as many indices as had been drawn are drawn, and those handed
-out are left out. It may be drawn from the global generators (ours, NumPy's, Python's) and from any
-that the loader or its samplers hold. The global ones then go back to where they were, since they
-are the program's.
+An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state that it had when the
+iteration began, as many indices as had been drawn are drawn, and those handed out are left out. It may be drawn from
+the global generators (ours, NumPy's, Python's) and from any that the loader or its samplers hold. The global ones then
+go back to where they were, since they are the program's.
 
 A stream has no indices; whoever reads it reads past the batches that were handed out.
 """

@@ -1,11 +1,10 @@
 """Sending batches from a worker to its parent: through a socket, the large ones in shared memory.
 
-A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one
-frame: the sizes of the parts, the pickle, the arrays. A small frame is sent as it is. A large one
-is written to a segment: an anonymous file in memory, which both sides map. Its descriptor is sent
-with its first frame. The arrays that the parent gets are views of the mapping; when the last of
-them has died, the parent tells the worker, with its next task, that the segment is free, and the
-worker uses it again, which is many times quicker than new memory.
+A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one frame: the sizes of
+the parts, the pickle, the arrays. A small frame is sent as it is. A large one is written to a segment: an anonymous
+file in memory, which both sides map. Its descriptor is sent with its first frame. The arrays that the parent gets are
+views of the mapping; when the last of them has died, the parent tells the worker, with its next task, that the segment
+is free, and the worker uses it again, which is many times quicker than new memory.
 
 A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last
 descriptor and mapping. Where the system has no such files, everything goes through the socket.

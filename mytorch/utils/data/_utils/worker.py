@@ -1,8 +1,7 @@
 """What runs in a worker process of the DataLoader.
 
-The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread
-listens, so that the parent never waits to send, and so that the worker notices when the parent has
-gone.
+The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread listens, so that the
+parent never waits to send, and so that the worker notices when the parent has gone.
 """
 
 import multiprocessing
@@ -42,7 +41,7 @@ class WorkerInfo:
 _worker_info = None
 
 
-def get_worker_info():
+def get_worker_info() -> WorkerInfo | None:
     """The WorkerInfo of this process; None in the main process."""
     return _worker_info
 
