@@ -3,10 +3,12 @@
 from .._array import Size
 from ..graph.mode import no_grad
 from . import constraints
+from .discrete import Categorical
 from .distribution import Distribution
-from .families_discrete import Categorical
 from .transforms import ComposeTransform, Transform
 from .utils import forwarded, size, sum_rightmost
+
+__all__ = "Independent MixtureSameFamily TransformedDistribution".split()
 
 
 class Independent(Distribution):

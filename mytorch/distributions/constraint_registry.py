@@ -4,6 +4,7 @@
 is cheap and well conditioned. Both are registries to which one may add with `register`.
 """
 
+from functools import partial
 from numbers import Number
 
 from . import constraints, transforms
@@ -46,66 +47,34 @@ class ConstraintRegistry:
 biject_to, transform_to = ConstraintRegistry(), ConstraintRegistry()
 
 
-def _both(*kinds):
-    """Register in both registries: a factory of (constraint, registry)."""
-
-    def register(factory):
-        for registry in (biject_to, transform_to):
-            for kind in kinds:
-                registry.register(kind, lambda c, registry=registry: factory(c, registry))
-        return factory
-
-    return register
-
-
-@_both(constraints.real)
-def _real(constraint, registry):
-    return transforms.identity_transform
-
-
-@_both(constraints.independent)
-def _independent(constraint, registry):
-    base = registry(constraint.base_constraint)
-    return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
+def _interval(low, high):
+    if isinstance(low, Number) and isinstance(high, Number) and (low, high) == (0, 1):
+        return transforms.SigmoidTransform()
+    return _shifted(transforms.SigmoidTransform(), low, high - low)
 
 
 def _shifted(first, loc, scale):
     return transforms.ComposeTransform([first, transforms.AffineTransform(loc, scale)])
 
 
-@_both(constraints.greater_than, constraints.greater_than_eq)
-def _greater_than(constraint, registry):
-    return _shifted(transforms.ExpTransform(), constraint.lower_bound, 1)
-
-
-@_both(constraints.less_than)
-def _less_than(constraint, registry):
-    return _shifted(transforms.ExpTransform(), constraint.upper_bound, -1)
-
-
-@_both(constraints.interval, constraints.half_open_interval)
-def _interval(constraint, registry):
-    low, high = constraint.lower_bound, constraint.upper_bound
-    if isinstance(low, Number) and isinstance(high, Number) and (low, high) == (0, 1):
-        return transforms.SigmoidTransform()
-    return _shifted(transforms.SigmoidTransform(), low, high - low)
-
-
-@_both(constraints.corr_cholesky)
-def _corr_cholesky(constraint, registry):
-    return transforms.CorrCholeskyTransform()
-
-
-@_both(constraints.cat)
-def _cat(constraint, registry):
-    parts = [registry(c) for c in constraint.cseq]
-    return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
-
-
-@_both(constraints.stack)
-def _stack(constraint, registry):
-    return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
-
+# By constraint, for both registries: a factory of (constraint, registry).
+_IN_BOTH = {
+    constraints.real: lambda c, registry: transforms.identity_transform,
+    constraints.independent: lambda c, registry: transforms.IndependentTransform(
+        registry(c.base_constraint), c.reinterpreted_batch_ndims
+    ),
+    constraints.greater_than: lambda c, registry: _shifted(transforms.ExpTransform(), c.lower_bound, 1),
+    constraints.greater_than_eq: lambda c, registry: _shifted(transforms.ExpTransform(), c.lower_bound, 1),
+    constraints.less_than: lambda c, registry: _shifted(transforms.ExpTransform(), c.upper_bound, -1),
+    constraints.interval: lambda c, registry: _interval(c.lower_bound, c.upper_bound),
+    constraints.half_open_interval: lambda c, registry: _interval(c.lower_bound, c.upper_bound),
+    constraints.corr_cholesky: lambda c, registry: transforms.CorrCholeskyTransform(),
+    constraints.cat: lambda c, registry: transforms.CatTransform([registry(p) for p in c.cseq], c.dim, c.lengths),
+    constraints.stack: lambda c, registry: transforms.StackTransform([registry(p) for p in c.cseq], c.dim),
+}
+for _registry in (biject_to, transform_to):
+    for _constraint, _factory in _IN_BOTH.items():
+        _registry.register(_constraint, partial(_factory, registry=_registry))
 
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())

@@ -4,49 +4,25 @@
 last axes that make one event, `is_discrete` whether the set is.
 """
 
+import functools
+import itertools
+import operator
+
 import numpy as np
 
 from .. import linalg
 from ..ops.creation import full
-from ..ops.movement import cat as _join
-from ..ops.movement import stack as _pile
+from ..ops.movement import cat as _cat
+from ..ops.movement import stack as _stack
 from ..tensor import Tensor
 from .utils import finfo
 
-__all__ = [
-    "Constraint",
-    "MixtureSameFamilyConstraint",
-    "boolean",
-    "cat",
-    "corr_cholesky",
-    "dependent",
-    "dependent_property",
-    "greater_than",
-    "greater_than_eq",
-    "half_open_interval",
-    "independent",
-    "integer_interval",
-    "interval",
-    "is_dependent",
-    "less_than",
-    "lower_cholesky",
-    "lower_triangular",
-    "multinomial",
-    "nonnegative",
-    "nonnegative_integer",
-    "one_hot",
-    "positive",
-    "positive_definite",
-    "positive_integer",
-    "positive_semidefinite",
-    "real",
-    "real_vector",
-    "simplex",
-    "square",
-    "stack",
-    "symmetric",
-    "unit_interval",
-]
+__all__ = (
+    "Constraint MixtureSameFamilyConstraint boolean cat corr_cholesky dependent dependent_property greater_than "
+    "greater_than_eq half_open_interval independent integer_interval interval is_dependent less_than lower_cholesky "
+    "lower_triangular multinomial nonnegative nonnegative_integer one_hot positive positive_definite positive_integer "
+    "positive_semidefinite real real_vector simplex square stack symmetric unit_interval"
+).split()
 
 
 class Constraint:
@@ -114,6 +90,10 @@ def require(condition, message):
         raise AssertionError(message)
 
 
+def _require_constraint(value):
+    require(isinstance(value, Constraint), f"base_constraint must be a Constraint, got {type(value).__name__}")
+
+
 def _all_of(result, dims):
     """AND over the last axes."""
     return result.reshape(*result.shape[: result.ndim - dims], -1).all(-1) if dims else result
@@ -123,8 +103,7 @@ class _IndependentConstraint(Constraint):
     """All of the last axes' entries satisfy a constraint."""
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
-        kind = type(base_constraint).__name__
-        require(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
+        _require_constraint(base_constraint)
         n = reinterpreted_batch_ndims
         require(isinstance(n, int) and n >= 0, f"reinterpreted_batch_ndims must be >= 0, got {n}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, n
@@ -146,8 +125,7 @@ class MixtureSameFamilyConstraint(Constraint):
     """The values that every component of a mixture allows."""
 
     def __init__(self, base_constraint):
-        kind = type(base_constraint).__name__
-        require(isinstance(base_constraint, Constraint), f"base_constraint must be a Constraint, got {kind}")
+        _require_constraint(base_constraint)
         self.base_constraint = base_constraint
 
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
@@ -178,82 +156,72 @@ class _OneHot(Constraint):
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-class _Lower(Constraint):
-    """Kept: a lower bound."""
+class _Bounded(Constraint):
+    """Numbers within bounds: `_shown` names the bounds, `_compare` how values compare with each."""
 
-    _shown = ("lower_bound",)
+    def check(self, value):
+        within = [compare(value, getattr(self, name)) for name, compare in zip(self._shown, self._compare, strict=True)]
+        if self.is_discrete:
+            within.append(value % 1 == 0)
+        return functools.reduce(operator.and_, within)
+
+
+class _Lower(_Bounded):
+    _shown, _compare = ("lower_bound",), (operator.ge,)
 
     def __init__(self, lower_bound):
         self.lower_bound = lower_bound
 
 
-class _Upper(Constraint):
-    """Kept: an upper bound."""
-
-    _shown = ("upper_bound",)
+class _Upper(_Bounded):
+    _shown, _compare = ("upper_bound",), (operator.le,)
 
     def __init__(self, upper_bound):
         self.upper_bound = upper_bound
 
 
-class _Between(Constraint):
-    """Kept: both bounds."""
-
-    _shown = ("lower_bound", "upper_bound")
+class _Between(_Bounded):
+    _shown, _compare = ("lower_bound", "upper_bound"), (operator.ge, operator.le)
 
     def __init__(self, lower_bound, upper_bound):
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
+class _Interval(_Between):
+    pass
+
+
+class _GreaterThan(_Lower):
+    _compare = (operator.gt,)
+
+
+class _GreaterThanEq(_Lower):
+    pass
+
+
+class _LessThan(_Upper):
+    _compare = (operator.lt,)
+
+
+class _HalfOpenInterval(_Between):
+    _compare = (operator.ge, operator.lt)
+
+
 class _IntegerInterval(_Between):
     is_discrete = True
-
-    def check(self, value):
-        return (value % 1 == 0) & (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
 class _IntegerLessThan(_Upper):
     is_discrete = True
 
-    def check(self, value):
-        return (value % 1 == 0) & (value <= self.upper_bound)
-
 
 class _IntegerGreaterThan(_Lower):
     is_discrete = True
-
-    def check(self, value):
-        return (value % 1 == 0) & (value >= self.lower_bound)
 
 
 class _Real(Constraint):
     def check(self, value):
         return value == value  # not NaN
-
-
-class _GreaterThan(_Lower):
-    def check(self, value):
-        return value > self.lower_bound
-
-
-class _GreaterThanEq(_Lower):
-    def check(self, value):
-        return value >= self.lower_bound
-
-
-class _LessThan(_Upper):
-    def check(self, value):
-        return value < self.upper_bound
-
-
-class _Interval(_Between):
-    def check(self, value):
-        return (value >= self.lower_bound) & (value <= self.upper_bound)
-
-
-class _HalfOpenInterval(_Between):
-    def check(self, value):
-        return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
 class _Simplex(Constraint):
@@ -312,19 +280,17 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value):
         symmetric = super().check(value)
-        if not bool(symmetric.all()):
-            return symmetric
+        return self._check_definite(value) if bool(symmetric.all()) else symmetric
+
+    def _check_definite(self, value):
         return (linalg.eigvalsh(value.detach()) >= 0).all(-1)
 
 
-class _PositiveDefinite(_Symmetric):
-    def check(self, value):
-        symmetric = super().check(value)
-        if not bool(symmetric.all()):
-            return symmetric
+class _PositiveDefinite(_PositiveSemidefinite):
+    def _check_definite(self, value):
         matrices = value.detach().cpu().numpy()
         if _factors(matrices):
-            return symmetric
+            return full(value.shape[:-2], True, device=value.device)
         each = [_factors(m) for m in matrices.reshape(-1, *matrices.shape[-2:])]
         return Tensor._wrap(np.array(each, bool).reshape(matrices.shape[:-2])).to(value.device)
 
@@ -347,6 +313,11 @@ def check_dim(dim, value):
     require(-value.ndim <= dim < value.ndim, f"dim {dim} out of range for value with {value.ndim} dimensions")
 
 
+def consecutive(value, dim, lengths):
+    """Slices of these lengths along an axis, one after the other."""
+    return [value.narrow(dim, end - n, n) for end, n in zip(itertools.accumulate(lengths), lengths, strict=True)]
+
+
 class _Cat(Constraint):
     """Constraints side by side along an axis, of the given lengths."""
 
@@ -361,9 +332,8 @@ class _Cat(Constraint):
 
     def check(self, value):
         check_dim(self.dim, value)
-        starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
-        pieces = [value.narrow(self.dim, i, n) for i, n in zip(starts, self.lengths, strict=True)]
-        return _join([c.check(v) for c, v in zip(self.cseq, pieces, strict=True)], self.dim)
+        parts = zip(self.cseq, consecutive(value, self.dim, self.lengths), strict=True)
+        return _cat([c.check(v) for c, v in parts], self.dim)
 
 
 class _Stack(Constraint):
@@ -382,36 +352,17 @@ class _Stack(Constraint):
 
     def check(self, value):
         check_dim(self.dim, value)
-        pieces = value.unbind(self.dim)
-        return _pile([c.check(v) for c, v in zip(self.cseq, pieces, strict=True)], self.dim)
+        return _stack([c.check(v) for c, v in zip(self.cseq, value.unbind(self.dim), strict=True)], self.dim)
 
 
-dependent = _Dependent()
-dependent_property = _DependentProperty
-independent = _IndependentConstraint
-boolean = _Boolean()
-one_hot = _OneHot()
-nonnegative_integer = _IntegerGreaterThan(0)
-positive_integer = _IntegerGreaterThan(1)
-integer_interval = _IntegerInterval
-real = _Real()
+dependent, dependent_property = _Dependent(), _DependentProperty
+real, boolean, one_hot, simplex = _Real(), _Boolean(), _OneHot(), _Simplex()
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
+positive, nonnegative, unit_interval = greater_than(0.0), greater_than_eq(0.0), interval(0.0, 1.0)
+nonnegative_integer, positive_integer = _IntegerGreaterThan(0), _IntegerGreaterThan(1)
+multinomial, cat, stack, independent = _Multinomial, _Cat, _Stack, _IndependentConstraint
 real_vector = independent(real, 1)
-positive = _GreaterThan(0.0)
-nonnegative = _GreaterThanEq(0.0)
-greater_than = _GreaterThan
-greater_than_eq = _GreaterThanEq
-less_than = _LessThan
-multinomial = _Multinomial
-unit_interval = _Interval(0.0, 1.0)
-interval = _Interval
-half_open_interval = _HalfOpenInterval
-simplex = _Simplex()
-lower_triangular = _LowerTriangular()
-lower_cholesky = _LowerCholesky()
-corr_cholesky = _CorrCholesky()
-square = _Square()
-symmetric = _Symmetric()
-positive_semidefinite = _PositiveSemidefinite()
-positive_definite = _PositiveDefinite()
-cat = _Cat
-stack = _Stack
+lower_triangular, lower_cholesky, corr_cholesky = _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
+square, symmetric = _Square(), _Symmetric()
+positive_semidefinite, positive_definite = _PositiveSemidefinite(), _PositiveDefinite()

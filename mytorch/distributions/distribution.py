@@ -237,15 +237,17 @@ def _constructor(cls):
     text = f"lambda self, {arguments}, validate_args=None: self._accept(dict({given}), validate_args)"
     init = eval(text, {"defaults": defaults})
     init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
-    init.__annotations__ = {**dict.fromkeys(names, Tensor | float), "validate_args": bool | None, "return": None}
+    types = {n: Any if constraint is None else Tensor | float for n, constraint in names.items()}
+    init.__annotations__ = {**types, "validate_args": bool | None, "return": None}
     return init
 
 
 class Family(Distribution):
     """A distribution that declares its parameters; the constructor, `arg_constraints` and `expand` follow.
 
-    A family states `_parameters` (each name with its constraint, in the constructor's order) and their `_defaults`, and
-    defines `_log_prob(value)`, `_cdf(value)` for values within the support, and `_draw(shape)`.
+    A family states `_parameters` (each name with its constraint, in the constructor's order; None for an option, which
+    is no parameter) and their `_defaults`. It defines `_log_prob(value)` and `_cdf(value)` of values that are checked
+    already, `_draw(shape)`, and where need be its own `_accept(given, validate_args)`.
     """
 
     _defaults = {}
@@ -258,10 +260,10 @@ class Family(Distribution):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         if "_parameters" in cls.__dict__:
-            derived = {"_batched": tuple, "arg_constraints": dict, "__init__": lambda _: _constructor(cls)}
-            for name, derive in derived.items():
-                if name not in cls.__dict__:
-                    setattr(cls, name, derive(cls._parameters))
+            bounded = {name: constraint for name, constraint in cls._parameters.items() if constraint is not None}
+            derived = {"_batched": tuple(bounded), "arg_constraints": bounded, "__init__": _constructor(cls)}
+            for name in derived.keys() - cls.__dict__.keys():
+                setattr(cls, name, derived[name])
 
     def _accept(self, given, validate_args):
         """What a constructor does with its arguments."""

@@ -2,37 +2,30 @@
 
 import math
 import warnings
+from collections.abc import Callable
 
 from ..linalg import solve_triangular
 from ..ops.activation import softplus
 from ..ops.creation import full_like
 from ..ops.elementwise import where
 from ..ops.linalg import matmul
+from ..tensor import Tensor
 from .compound import Independent, TransformedDistribution
+from .continuous import Beta, Cauchy, ContinuousBernoulli, Dirichlet, Exponential, Gamma, Laplace, Normal, Uniform
+from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from .distribution import Distribution, ExponentialFamily
-from .families_continuous import (
-    Beta,
-    Cauchy,
-    ContinuousBernoulli,
-    Dirichlet,
-    Exponential,
-    Gamma,
-    Laplace,
-    Normal,
-    Uniform,
-)
-from .families_discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
-from .families_matrix import LowRankMultivariateNormal, MultivariateNormal, log_diagonal, mahalanobis
-from .families_transformed import Gumbel, HalfNormal, Pareto
+from .matrix import LowRankMultivariateNormal, MultivariateNormal, log_diagonal, mahalanobis
+from .transformed import Gumbel, HalfNormal, Pareto
 from .utils import euler_constant, joint_shape, size, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-_RULES = {}
+Rule = Callable[[Distribution, Distribution], Tensor]
+_RULES: dict[tuple[type, type], Rule] = {}
 _LOG_2PI = math.log(2 * math.pi)
 
 
-def register_kl(type_p, type_q):
+def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[Rule], Rule]:
     """A decorator for the rule f(p, q) of a pair of classes; it holds for their subclasses too.
 
     Raises:
@@ -67,11 +60,16 @@ def _find(type_p, type_q):
     return _RULES[by_p]
 
 
-def kl_divergence(p, q):
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The expectation under p of log p - log q, of their batch shape.
 
     Raises:
         NotImplementedError: no rule for this pair of classes.
+
+    Example:
+        >>> D = mytorch.distributions
+        >>> D.kl_divergence(D.Normal(0.0, 1.0), D.Normal(tensor([0.0, 2.0]), 1.0)).tolist()
+        [0.0, 2.0]
     """
     rule = _find(type(p), type(q))
     if rule is None:
@@ -113,11 +111,6 @@ def _categorical(p, q):
     return where(p.probs == 0, 0.0, where(q.probs == 0, math.inf, terms)).sum(-1)
 
 
-@register_kl(OneHotCategorical, OneHotCategorical)
-def _one_hot(p, q):
-    return _categorical(p._categorical, q._categorical)
-
-
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli(p, q):
     normalizers = p._cont_bern_log_norm() - q._cont_bern_log_norm()
@@ -131,20 +124,12 @@ def _dirichlet(p, q):
     return out + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
 
 
-@register_kl(Exponential, Exponential)
-def _exponential(p, q):
-    ratio = q.rate / p.rate
-    return ratio - ratio.log() - 1
-
-
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _exponential_family(p, q):
     """The Bregman divergence of the normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed "
-            "using "
-            "Bregman divergences"
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
         )
     natural, normalizer, gradients = p._bregman_parts()
     result = q._log_normalizer(*q._natural_params) - normalizer
@@ -167,16 +152,6 @@ def _gumbel(p, q):
     return ratio * euler_constant + tail - ratio.log() - gap - (1 + euler_constant)
 
 
-@register_kl(Geometric, Geometric)
-def _geometric(p, q):
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
-
-
-@register_kl(HalfNormal, HalfNormal)
-def _half_normal(p, q):
-    return _normal(p.base_dist, q.base_dist)
-
-
 @register_kl(Laplace, Laplace)
 def _laplace(p, q):
     ratio, gap = p.scale / q.scale, (p.loc - q.loc).abs()
@@ -190,15 +165,10 @@ def _normal(p, q):
 
 
 @register_kl(Pareto, Pareto)
-def _pareto(p, q):
+def _paretos(p, q):
     ratio = q.alpha / p.alpha
     result = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
     return where(p.scale < q.scale, math.inf, result)
-
-
-@register_kl(Poisson, Poisson)
-def _poisson(p, q):
-    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
 
 
 @register_kl(Uniform, Uniform)
@@ -296,102 +266,41 @@ def _infinite(p, q):
     return full_like(p._like.detach().expand(joint_shape(p.batch_shape, q.batch_shape)), math.inf)
 
 
-_UNBOUNDED = {
-    Beta: (Pareto,),
-    ContinuousBernoulli: (Pareto,),
-    Exponential: (Beta, ContinuousBernoulli, Pareto, Uniform),
-    Gamma: (Beta, ContinuousBernoulli, Pareto, Uniform),
-    Gumbel: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
-    Laplace: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
-    Normal: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
-    Pareto: (Beta, ContinuousBernoulli, Uniform),
-    Poisson: (Bernoulli, Binomial),
-}
-for _p, _others in _UNBOUNDED.items():
-    for _q in _others:
-        register_kl(_p, _q)(_infinite)
-
-
-@register_kl(Bernoulli, Poisson)
-def _bernoulli_poisson(p, q):
-    return q.rate - p.probs * q.rate.log() - p.entropy()
-
-
-def _from_moments_normal(p, q, mean, variance):
+def _of_moments_normal(p, q):
     """p's mean and variance are all that a normal q asks for."""
-    squares = (variance + (mean - q.loc) ** 2) / (2 * q.scale**2)
+    squares = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
     return -p.entropy() + 0.5 * _LOG_2PI + q.scale.log() + squares
 
 
-@register_kl(Beta, Normal)
-@register_kl(ContinuousBernoulli, Normal)
-@register_kl(Exponential, Normal)
-@register_kl(Gamma, Normal)
-@register_kl(Gumbel, Normal)
-@register_kl(Laplace, Normal)
-@register_kl(Uniform, Normal)
-def _normal_of_moments(p, q):
-    return _from_moments_normal(p, q, p.mean, p.variance)
-
-
-@register_kl(Pareto, Normal)
-def _pareto_normal(p, q):
-    far = p.alpha > 2
-    safe = Pareto(p.scale, where(far, p.alpha, 3.0), validate_args=False)
-    return where(far, _from_moments_normal(safe, q, safe.mean, safe.variance), math.inf)
-
-
-@register_kl(Beta, Exponential)
-@register_kl(ContinuousBernoulli, Exponential)
-@register_kl(Gamma, Exponential)
-def _exponential_of_mean(p, q):
+def _of_mean_exponential(p, q):
     return q.rate * p.mean - q.rate.log() - p.entropy()
 
 
-@register_kl(Pareto, Exponential)
-def _pareto_exponential(p, q):
-    far = p.alpha > 1
-    safe = Pareto(p.scale, where(far, p.alpha, 2.0), validate_args=False)
-    return where(far, _exponential_of_mean(safe, q), math.inf)
-
-
-@register_kl(Uniform, Exponential)
-def _uniform_exponential(p, q):
-    return where(p.low < 0, math.inf, _exponential_of_mean(p, q))
-
-
-def _gamma_of(p, q, mean, mean_log):
+def _gamma_of(p, q, mean_log):
+    """mean_log: the mean of log x under p."""
     a, b = q.concentration, q.rate
-    return a.lgamma() - a * b.log() - (a - 1) * mean_log + b * mean - p.entropy()
+    return a.lgamma() - a * b.log() - (a - 1) * mean_log + b * p.mean - p.entropy()
 
 
-@register_kl(Beta, Gamma)
-def _beta_gamma(p, q):
-    a, total = p.concentration1, p.concentration1 + p.concentration0
-    return _gamma_of(p, q, p.mean, a.digamma() - total.digamma())
+def _pareto(least, rule):
+    """A rule for a Pareto p, whose moments are infinite unless alpha > least."""
+
+    def guarded(p, q):
+        far = p.alpha > least
+        safe = Pareto(p.scale, where(far, p.alpha, least + 1.0), validate_args=False)
+        return where(far, rule(safe, q), math.inf)
+
+    return guarded
 
 
-@register_kl(Exponential, Gamma)
-def _exponential_gamma(p, q):
-    return _gamma_of(p, q, p.mean, -euler_constant - p.rate.log())
-
-
-@register_kl(Pareto, Gamma)
-def _pareto_gamma(p, q):
-    far = p.alpha > 1
-    safe = Pareto(p.scale, where(far, p.alpha, 2.0), validate_args=False)
-    mean_log = p.scale.log() + safe.alpha.reciprocal()
-    return where(far, _gamma_of(safe, q, safe.mean, mean_log), math.inf)
+def _uniform_above_zero(rule):
+    """A rule for a Uniform p, and infinity where it reaches below 0."""
+    return lambda p, q: where(p.low < 0, math.inf, rule(p, q))
 
 
 def _mean_log(low, high):
     """The mean of log x for x uniform in [low, high]."""
     return (high.xlogy(high) - low.xlogy(low)) / (high - low) - 1
-
-
-@register_kl(Uniform, Gamma)
-def _uniform_gamma(p, q):
-    return where(p.low < 0, math.inf, _gamma_of(p, q, p.mean, _mean_log(p.low, p.high)))
 
 
 @register_kl(Uniform, Beta)
@@ -407,20 +316,11 @@ def _uniform_pareto(p, q):
     return where(p.low < q.scale, math.inf, -p.entropy() - log_q)
 
 
-@register_kl(Beta, ContinuousBernoulli)
-def _continuous_bernoulli_of_mean(p, q):
+def _of_mean_continuous_bernoulli(p, q):
     return -p.entropy() - p.mean * q.logits - (-q.probs).log1p() - q._cont_bern_log_norm()
 
 
-@register_kl(Uniform, ContinuousBernoulli)
-def _uniform_continuous_bernoulli(p, q):
-    outside = (p.high > 1) | (p.low < 0)
-    return where(outside, math.inf, _continuous_bernoulli_of_mean(p, q))
-
-
-@register_kl(Beta, Uniform)
-@register_kl(ContinuousBernoulli, Uniform)
-def _uniform_of_unit(p, q):
+def _unit_uniform(p, q):
     result = (q.high - q.low).log() - p.entropy()
     return where((q.low > 0) | (q.high < 1), math.inf, result)
 
@@ -435,11 +335,6 @@ def _gumbel_of(p, q, mean, mean_exp):
 def _exponential_gumbel(p, q):
     product = p.rate * q.scale
     return _gumbel_of(p, q, p.mean, product / (product + 1))
-
-
-@register_kl(Gamma, Gumbel)
-def _gamma_gumbel(p, q):
-    return _gumbel_of(p, q, p.mean, (1 + (p.rate * q.scale).reciprocal()) ** -p.concentration)
 
 
 @register_kl(Normal, Gumbel)
@@ -460,3 +355,46 @@ def _normal_laplace(p, q):
     z = gap / p.scale
     distance = math.sqrt(2 / math.pi) * p.scale * (-0.5 * z**2).exp() + gap * (math.sqrt(0.5) * z).erf()
     return (2 * q.scale).log() + distance / q.scale - p.entropy()
+
+
+# -- the pairs of one expression ---------------------------------------------------------------------------------------
+
+_ON_REALS = (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform)
+_INFINITE = {
+    Beta: (Pareto,),
+    ContinuousBernoulli: (Pareto,),
+    Exponential: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gamma: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Pareto: (Beta, ContinuousBernoulli, Uniform),
+    Poisson: (Bernoulli, Binomial),
+    **dict.fromkeys((Gumbel, Laplace, Normal), _ON_REALS),
+}
+_RULES |= {
+    **{(p, q): _infinite for p, others in _INFINITE.items() for q in others},
+    **{
+        (p, Normal): _of_moments_normal
+        for p in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Uniform)
+    },
+    **{(p, Exponential): _of_mean_exponential for p in (Beta, ContinuousBernoulli, Gamma)},
+    **{(p, Uniform): _unit_uniform for p in (Beta, ContinuousBernoulli)},
+    (OneHotCategorical, OneHotCategorical): lambda p, q: _categorical(p._categorical, q._categorical),
+    (Exponential, Exponential): lambda p, q: q.rate / p.rate - (q.rate / p.rate).log() - 1,
+    (Geometric, Geometric): lambda p, q: -p.entropy() - (-q.probs).log1p() / p.probs - q.logits,
+    (HalfNormal, HalfNormal): lambda p, q: _normal(p.base_dist, q.base_dist),
+    (Poisson, Poisson): lambda p, q: p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate),
+    (Bernoulli, Poisson): lambda p, q: q.rate - p.probs * q.rate.log() - p.entropy(),
+    (Pareto, Normal): _pareto(2, _of_moments_normal),
+    (Pareto, Exponential): _pareto(1, _of_mean_exponential),
+    (Pareto, Gamma): _pareto(1, lambda p, q: _gamma_of(p, q, p.scale.log() + p.alpha.reciprocal())),
+    (Exponential, Gamma): lambda p, q: _gamma_of(p, q, -euler_constant - p.rate.log()),
+    (Beta, Gamma): lambda p, q: _gamma_of(
+        p, q, p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma()
+    ),
+    (Uniform, Gamma): _uniform_above_zero(lambda p, q: _gamma_of(p, q, _mean_log(p.low, p.high))),
+    (Uniform, Exponential): _uniform_above_zero(_of_mean_exponential),
+    (Beta, ContinuousBernoulli): _of_mean_continuous_bernoulli,
+    (Uniform, ContinuousBernoulli): lambda p, q: where(
+        (p.high > 1) | (p.low < 0), math.inf, _of_mean_continuous_bernoulli(p, q)
+    ),
+    (Gamma, Gumbel): lambda p, q: _gumbel_of(p, q, p.mean, (1 + (p.rate * q.scale).reciprocal()) ** -p.concentration),
+}

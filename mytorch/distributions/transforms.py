@@ -4,8 +4,7 @@ import functools
 import math
 import operator
 from numbers import Number
-
-import numpy as np
+from operator import methodcaller
 
 from .._array import Size
 from ..ops.activation import logsigmoid, sigmoid, softplus
@@ -13,31 +12,16 @@ from ..ops.creation import arange, eye, full_like
 from ..ops.decompositions import cholesky
 from ..ops.linalg import matmul
 from ..ops.movement import cat, stack
+from ..tensor import Tensor
 from . import constraints
 from .utils import broadcast_all, finfo, joint_shape, size, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
-__all__ = [
-    "AbsTransform",
-    "AffineTransform",
-    "CatTransform",
-    "ComposeTransform",
-    "CorrCholeskyTransform",
-    "CumulativeDistributionTransform",
-    "ExpTransform",
-    "IndependentTransform",
-    "LowerCholeskyTransform",
-    "PositiveDefiniteTransform",
-    "PowerTransform",
-    "ReshapeTransform",
-    "SigmoidTransform",
-    "SoftmaxTransform",
-    "SoftplusTransform",
-    "StackTransform",
-    "StickBreakingTransform",
-    "TanhTransform",
-    "Transform",
-    "identity_transform",
-]
+__all__ = (
+    "AbsTransform AffineTransform CatTransform ComposeTransform CorrCholeskyTransform CumulativeDistributionTransform "
+    "ExpTransform IndependentTransform LowerCholeskyTransform PositiveDefiniteTransform PowerTransform ReshapeTransform "
+    "SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform StickBreakingTransform TanhTransform Transform "
+    "identity_transform"
+).split()
 
 
 class Transform:
@@ -52,6 +36,7 @@ class Transform:
 
     bijective = False
     _own = ()  # constructor arguments, kept in attributes of their names
+    _compared = None  # those that tell two apart; by default all
 
     def __init__(self, cache_size=0):
         if cache_size not in (0, 1):
@@ -93,8 +78,9 @@ class Transform:
     def __eq__(self, other):
         if self is other:
             return True
-        plain = not self._own and type(self).__init__ is Transform.__init__
-        return plain and type(self) is not Transform and type(self) is type(other)
+        known = type(self) is not Transform and (self._own or type(self).__init__ is Transform.__init__)
+        same = known and type(self) is type(other)
+        return same and all(_equal(getattr(self, name), getattr(other, name)) for name in self._compared or self._own)
 
     def __call__(self, x):
         if self._cache_size and x is self._cached_x_y[0]:
@@ -283,13 +269,6 @@ class IndependentTransform(Transform):
     bijective = property(lambda self: self.base_transform.bijective)
     sign = property(lambda self: self.base_transform.sign)
 
-    def __eq__(self, other):
-        return (
-            isinstance(other, IndependentTransform)
-            and self.base_transform == other.base_transform
-            and self.reinterpreted_batch_ndims == other.reinterpreted_batch_ndims
-        )
-
     def _call(self, x):
         _need_dims(x.shape, self.domain.event_dim)
         return self.base_transform(x)
@@ -338,10 +317,6 @@ class ReshapeTransform(Transform):
         lambda self: constraints.independent(constraints.real, len(self.out_shape))
     )
 
-    def __eq__(self, other):
-        same = isinstance(other, ReshapeTransform)
-        return same and (self.in_shape, self.out_shape) == (other.in_shape, other.out_shape)
-
     def _call(self, x):
         return x.reshape(self.forward_shape(x.shape))
 
@@ -366,17 +341,17 @@ class ReshapeTransform(Transform):
         return size(shape[:cut], new)
 
 
-class ExpTransform(Transform):
-    """y = exp(x)."""
+class _Increasing(Transform):
+    """Increasing functions of one real number."""
 
     domain, codomain = constraints.real, constraints.positive
     bijective, sign = True, 1
 
-    def _call(self, x):
-        return x.exp()
 
-    def _inverse(self, y):
-        return y.log()
+class ExpTransform(_Increasing):
+    """y = exp(x)."""
+
+    _call, _inverse = methodcaller("exp"), methodcaller("log")
 
     def log_abs_det_jacobian(self, x, y):
         return x
@@ -399,9 +374,6 @@ class PowerTransform(Transform):
 
     sign = property(lambda self: self.exponent.sign())
 
-    def __eq__(self, other):
-        return isinstance(other, PowerTransform) and _equal(self.exponent, other.exponent)
-
     def _call(self, x):
         return x.pow(self.exponent)
 
@@ -418,9 +390,8 @@ class PowerTransform(Transform):
 
 
 def _equal(a, b):
-    if isinstance(a, Number) and isinstance(b, Number):
-        return a == b
-    return bool((a == b).all())
+    same = a == b
+    return bool(same.all()) if isinstance(same, Tensor) else same
 
 
 def _clipped_sigmoid(x):
@@ -428,14 +399,11 @@ def _clipped_sigmoid(x):
     return sigmoid(x).clamp(limits.tiny, 1.0 - limits.eps)
 
 
-class SigmoidTransform(Transform):
+class SigmoidTransform(_Increasing):
     """y = 1 / (1 + exp(-x))."""
 
-    domain, codomain = constraints.real, constraints.unit_interval
-    bijective, sign = True, 1
-
-    def _call(self, x):
-        return _clipped_sigmoid(x)
+    codomain = constraints.unit_interval
+    _call = staticmethod(_clipped_sigmoid)
 
     def _inverse(self, y):
         limits = finfo(y)
@@ -446,14 +414,10 @@ class SigmoidTransform(Transform):
         return -softplus(-x) - softplus(x)
 
 
-class SoftplusTransform(Transform):
+class SoftplusTransform(_Increasing):
     """y = log(1 + exp(x))."""
 
-    domain, codomain = constraints.real, constraints.positive
-    bijective, sign = True, 1
-
-    def _call(self, x):
-        return softplus(x)
+    _call = staticmethod(softplus)
 
     def _inverse(self, y):
         return (-(-y).expm1()).log() + y
@@ -462,17 +426,11 @@ class SoftplusTransform(Transform):
         return -softplus(-x)
 
 
-class TanhTransform(Transform):
+class TanhTransform(_Increasing):
     """y = tanh(x)."""
 
-    domain, codomain = constraints.real, constraints.interval(-1.0, 1.0)
-    bijective, sign = True, 1
-
-    def _call(self, x):
-        return x.tanh()
-
-    def _inverse(self, y):
-        return y.atanh()
+    codomain = constraints.interval(-1.0, 1.0)
+    _call, _inverse = methodcaller("tanh"), methodcaller("atanh")
 
     def log_abs_det_jacobian(self, x, y):
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))  # 1 - tanh^2, where it nears 0
@@ -482,12 +440,7 @@ class AbsTransform(Transform):
     """y = |x|, whose inverse takes the positive x."""
 
     domain, codomain = constraints.real, constraints.positive
-
-    def _call(self, x):
-        return x.abs()
-
-    def _inverse(self, y):
-        return y
+    _call, _inverse = methodcaller("abs"), staticmethod(lambda y: y)
 
 
 class AffineTransform(Transform):
@@ -500,7 +453,7 @@ class AffineTransform(Transform):
 
     bijective = True
     event_dim = 0
-    _own = ("loc", "scale", "event_dim")
+    _own, _compared = ("loc", "scale", "event_dim"), ("loc", "scale")
 
     def __init__(self, loc, scale, event_dim=0, cache_size=0):
         super().__init__(cache_size=cache_size)
@@ -509,10 +462,6 @@ class AffineTransform(Transform):
     domain = codomain = constraints.dependent_property(
         lambda self: _widened(constraints.real, self.event_dim), is_discrete=False
     )
-
-    def __eq__(self, other):
-        same = isinstance(other, AffineTransform)
-        return same and _equal(self.loc, other.loc) and _equal(self.scale, other.scale)
 
     @property
     def sign(self):
@@ -682,9 +631,6 @@ class _Sequence(Transform):
 
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
 
-    def __eq__(self, other):
-        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self._own)
-
     def _call(self, x):
         return self._joined([t(v) for t, v in zip(self.transforms, self._slices(x), strict=True)])
 
@@ -722,8 +668,7 @@ class CatTransform(_Sequence):
         constraints.check_dim(self.dim, x)
         found = x.shape[self.dim]
         constraints.require(found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}")
-        starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
-        return [x.narrow(self.dim, i, n) for i, n in zip(starts, self.lengths, strict=True)]
+        return constraints.consecutive(x, self.dim, self.lengths)
 
     def _joined(self, pieces):
         return cat(pieces, self.dim)

@@ -10,7 +10,7 @@ from ..ops.movement import stack
 from ..ops.random import rand, randn
 from ..tensor import Tensor
 from . import constraints
-from .distribution import ExponentialFamily, Family, ProbsFamily, RealFamily
+from .distribution import Distribution, ExponentialFamily, Family, ProbsFamily, RealFamily
 from .implicit import dirichlet_draw, gamma_cdf, gamma_draw
 from .utils import broadcast_all, clamp_probs, finfo, lazy_property, logits_to_probs
 
@@ -416,24 +416,19 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
     Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019.
     """
 
-    _parameters = {"probs": constraints.unit_interval, "logits": constraints.real}
+    _parameters = {"probs": constraints.unit_interval, "logits": constraints.real, "lims": None}
+    _defaults = {"probs": None, "logits": None, "lims": (0.499, 0.501)}
     support = constraints.unit_interval
     _mean_carrier_measure = 0
 
-    def __init__(
-        self,
-        probs: Tensor | float | None = None,
-        logits: Tensor | float | None = None,
-        lims: tuple[float, float] = (0.499, 0.501),
-        validate_args: bool | None = None,
-    ) -> None:
-        self._keep(probs=probs, logits=logits)
-        if probs is not None:
+    def _accept(self, given, validate_args):
+        self._lims = given.pop("lims")
+        self._keep(**given)
+        if self._held == "probs":
             if validate_args and not bool(constraints.unit_interval.check(self.probs).all()):
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(self.probs)
-        self._lims = lims
-        super().__init__(self._param.shape, validate_args=validate_args)
+        Distribution.__init__(self, self._param.shape, validate_args=validate_args)
 
     @lazy_property
     def probs(self):

@@ -13,8 +13,8 @@ from ..ops.random import randn
 from ..ops.special import mvlgamma
 from ..tensor import Tensor
 from . import constraints
+from .continuous import Beta, Chi2
 from .distribution import Distribution, ExponentialFamily, Family
-from .families_continuous import Beta, Chi2
 from .utils import broadcast_all, finfo, joint_shape, lazy_property, size, vec_to_tril_matrix
 
 __all__ = "LKJCholesky LowRankMultivariateNormal MultivariateNormal Wishart".split()
@@ -60,8 +60,12 @@ class _OfCovariance(Family):
 
     has_rsample = True
 
-    def _keep_matrix(self, batch_shape, name, matrix):
-        """Expand the matrix to the batch, and keep it as it came for its factor."""
+    def _keep_matrix(self, batch_shape, given, error=ValueError):
+        """Expand the one matrix that is given to the batch, and keep it as it came for its factor."""
+        given = [(name, matrix) for name, matrix in given.items() if matrix is not None]
+        if len(given) != 1:
+            raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = given
         if matrix.ndim < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = joint_shape(matrix.shape[:-2], batch_shape)
@@ -96,14 +100,6 @@ class _OfCovariance(Family):
         return self._whole(matmul(inverse.mT, inverse))
 
 
-def _given_matrix(matrices, error):
-    """The name and the value of the one matrix that is given."""
-    given = [(name, matrix) for name, matrix in zip(_MATRICES, matrices, strict=True) if matrix is not None]
-    if len(given) != 1:
-        raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-    return given[0]
-
-
 class MultivariateNormal(_OfCovariance):
     """Normal vectors, given a covariance, a precision, or the triangular factor of the covariance.
 
@@ -120,20 +116,14 @@ class MultivariateNormal(_OfCovariance):
     """
 
     _parameters = {"loc": constraints.real_vector, **_MATRICES}
+    _defaults = dict.fromkeys(_MATRICES)
     support = constraints.real_vector
 
-    def __init__(
-        self,
-        loc: Tensor,
-        covariance_matrix: Tensor | None = None,
-        precision_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
+    def _accept(self, given, validate_args):
+        loc = given.pop("loc")
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        matrix = _given_matrix((covariance_matrix, precision_matrix, scale_tril), ValueError)
-        batch = self._keep_matrix(loc.shape[:-1], *matrix)
+        batch = self._keep_matrix(loc.shape[:-1], given)
         self.loc = loc.expand(size(batch, loc.shape[-1:]))
         Distribution.__init__(self, batch, loc.shape[-1:], validate_args=validate_args)
 
@@ -269,29 +259,24 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
     support = constraints.positive_definite
     _mean_carrier_measure = 0
-    _batched = ("df", *_MATRICES)
+    _parameters = {"df": constraints.dependent, **_MATRICES}
+    _defaults = dict.fromkeys(_MATRICES)
 
-    def __init__(
-        self,
-        df: Tensor | float,
-        covariance_matrix: Tensor | None = None,
-        precision_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        name, given = _given_matrix((covariance_matrix, precision_matrix, scale_tril), AssertionError)
+    def _accept(self, given, validate_args):
+        df = given.pop("df")
+        batch = self._keep_matrix(getattr(df, "shape", ()), given, AssertionError)
+        matrix = self._matrix[1]
         (freedom,) = broadcast_all(df)
-        freedom = freedom.to(given.device).to(given.dtype)
-        batch = self._keep_matrix(freedom.shape, name, given)
-        self.df, p = freedom.expand(batch), given.shape[-1]
+        freedom = freedom.to(matrix.device).to(matrix.dtype)
+        self.df, p = freedom.expand(batch), matrix.shape[-1]
         if bool((self.df <= p - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {p - 1}.")
         if bool((self.df < p).any()):
             warnings.warn(
                 "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
-                stacklevel=2,
+                stacklevel=3,
             )
-        Distribution.__init__(self, batch, given.shape[-2:], validate_args=validate_args)
+        Distribution.__init__(self, batch, matrix.shape[-2:], validate_args=validate_args)
 
     @property
     def arg_constraints(self):

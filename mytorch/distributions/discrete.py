@@ -10,8 +10,8 @@ from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.random import _drawn, bernoulli, multinomial, poisson, rand
 from ..tensor import Tensor
 from . import constraints
+from .continuous import Gamma
 from .distribution import Distribution, ExponentialFamily, Family, ProbsFamily
-from .families_continuous import Gamma
 from .utils import broadcast_all, finfo, forwarded, joint_shape, one_of, size
 
 __all__ = (
@@ -315,19 +315,15 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 class Multinomial(OfCategories):
     """How often each of K categories comes in total_count (an int) draws."""
 
+    _parameters = {"total_count": None, **OfCategories._parameters}
+    _defaults = {"total_count": 1, "probs": None, "logits": None}
     _batched = ("_categorical",)
 
-    def __init__(
-        self,
-        total_count: int = 1,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        if not isinstance(total_count, int):
+    def _accept(self, given, validate_args):
+        self.total_count = given.pop("total_count")
+        if not isinstance(self.total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
-        self.total_count = total_count
-        self._accept({"probs": probs, "logits": logits}, validate_args)
+        super()._accept(given, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self):

@@ -1,16 +1,16 @@
 """Families that are transforms of simpler draws, and the relaxed (concrete) ones."""
 
 import math
+from typing import TYPE_CHECKING
 
 from ..ops.creation import full, full_like, zeros_like
 from ..ops.elementwise import where
 from ..ops.random import rand
-from ..tensor import Tensor
 from . import constraints
 from .compound import TransformedDistribution
+from .continuous import Cauchy, Exponential, Gamma, Normal, Uniform
+from .discrete import OfCategories
 from .distribution import Family, ProbsFamily
-from .families_continuous import Cauchy, Exponential, Gamma, Normal, Uniform
-from .families_discrete import OfCategories
 from .transforms import (
     AbsTransform,
     AffineTransform,
@@ -28,24 +28,28 @@ __all__ = (
 
 
 class _TransformedFamily(TransformedDistribution, Family):
-    """Families that declare their parameters, and in `_steps` the base distribution and its transforms."""
+    """Families that declare their parameters, and in `_of` the base distribution and its transforms.
+
+    The parameters are those of the base, or kept with `_keep`.
+    """
+
+    has_rsample = True
+
+    if TYPE_CHECKING:
+        __init__ = Family.__init__
 
     def _accept(self, given, validate_args):
-        self._keep(**given)
-        TransformedDistribution.__init__(self, *self._steps(validate_args), validate_args=validate_args)
+        TransformedDistribution.__init__(self, *self._of(given, validate_args), validate_args=validate_args)
 
 
-class LogNormal(TransformedDistribution):
+class LogNormal(_TransformedFamily):
     """exp of a Normal."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
-    has_rsample = True
-    _batched = ()
 
-    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Normal(loc, scale, validate_args=validate_args)
-        super().__init__(base, ExpTransform(), validate_args=validate_args)
+    def _of(self, given, validate_args):
+        return Normal(**given, validate_args=validate_args), ExpTransform()
 
     loc, scale = forwarded("base_dist", "loc scale")
     mean = property(lambda self: (self.loc + self.scale**2 / 2).exp())
@@ -56,26 +60,24 @@ class LogNormal(TransformedDistribution):
         return self.base_dist.entropy() + self.loc
 
 
-class LogisticNormal(TransformedDistribution):
+class LogisticNormal(_TransformedFamily):
     """Points of the simplex: stick breaking of independent Normals along the last axis."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex
-    has_rsample = True
-    _batched = ()
 
-    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Normal(loc, scale, validate_args=validate_args)
+    def _of(self, given, validate_args):
+        base = Normal(**given, validate_args=validate_args)
         base = base if base.batch_shape else base.expand((1,))
-        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+        return base, StickBreakingTransform()
 
     loc, scale = forwarded("base_dist.base_dist", "loc scale")
 
 
-class _Folded(TransformedDistribution):
+class _Folded(_TransformedFamily):
     """The absolute value of a distribution that is symmetric around 0."""
 
-    arg_constraints = {"scale": constraints.positive}
+    _parameters = {"scale": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
 
@@ -100,11 +102,8 @@ class _Folded(TransformedDistribution):
 class HalfNormal(_Folded):
     """The absolute value of a Normal of mean 0."""
 
-    _batched = ()
-
-    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Normal(0, scale, validate_args=False)
-        super().__init__(base, AbsTransform(), validate_args=validate_args)
+    def _of(self, given, validate_args):
+        return Normal(0, **given, validate_args=False), AbsTransform()
 
     mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
     variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
@@ -113,11 +112,8 @@ class HalfNormal(_Folded):
 class HalfCauchy(_Folded):
     """The absolute value of a Cauchy around 0."""
 
-    _batched = ()
-
-    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Cauchy(0, scale, validate_args=False)
-        super().__init__(base, AbsTransform(), validate_args=validate_args)
+    def _of(self, given, validate_args):
+        return Cauchy(0, **given, validate_args=False), AbsTransform()
 
     mean = property(lambda self: full_like(self.scale, math.inf))
     variance = property(lambda self: self.base_dist.variance)
@@ -129,7 +125,8 @@ class Gumbel(_TransformedFamily):
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
 
-    def _steps(self, validate_args):
+    def _of(self, given, validate_args):
+        self._keep(**given)
         limits = finfo(self.loc)
         low, high = full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps)
         steps = [ExpTransform().inv, AffineTransform(0, -1), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
@@ -156,7 +153,8 @@ class Weibull(_TransformedFamily):
     support = constraints.positive
     _batched = ("scale", "concentration", "concentration_reciprocal")
 
-    def _steps(self, validate_args):
+    def _of(self, given, validate_args):
+        self._keep(**given)
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(full_like(self.scale, 1.0), validate_args=validate_args)
         return base, [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
@@ -185,7 +183,8 @@ class Pareto(_TransformedFamily):
     _parameters = {"scale": constraints.positive, "alpha": constraints.positive}
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # PyTorch's order
 
-    def _steps(self, validate_args):
+    def _of(self, given, validate_args):
+        self._keep(**given)
         base = Exponential(self.alpha, validate_args=validate_args)
         return base, [ExpTransform(), AffineTransform(0, self.scale)]
 
@@ -219,7 +218,8 @@ class Kumaraswamy(_TransformedFamily):
     support = constraints.unit_interval
     has_rsample = True
 
-    def _steps(self, validate_args):
+    def _of(self, given, validate_args):
+        self._keep(**given)
         a, b = self.concentration1, self.concentration0
         base = Uniform(zeros_like(b), full_like(b, 1.0), validate_args=validate_args)
         return base, [PowerTransform(b.reciprocal()), AffineTransform(1.0, -1.0), PowerTransform(a.reciprocal())]
@@ -245,18 +245,16 @@ class Kumaraswamy(_TransformedFamily):
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
 
 
-class InverseGamma(TransformedDistribution):
+class InverseGamma(_TransformedFamily):
     """1 / X for X from Gamma(concentration, rate)."""
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    _parameters = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
-    has_rsample = True
-    _batched = ()
 
-    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Gamma(concentration, rate, validate_args=validate_args)
+    def _of(self, given, validate_args):
+        base = Gamma(**given, validate_args=validate_args)
         minus_one = full((), -1.0, dtype=base.rate.dtype, device=base.rate.device)
-        super().__init__(base, PowerTransform(minus_one), validate_args=validate_args)
+        return base, PowerTransform(minus_one)
 
     concentration, rate = forwarded("base_dist", "concentration rate")
     mode = property(lambda self: self.rate / (self.concentration + 1))
@@ -281,19 +279,13 @@ class InverseGamma(TransformedDistribution):
 class LogitRelaxedBernoulli(ProbsFamily):
     """The logit of a `RelaxedBernoulli` draw."""
 
-    _parameters = {"probs": constraints.unit_interval, "logits": constraints.real}
+    _parameters = {"temperature": None, "probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.real
     has_rsample = True
 
-    def __init__(
-        self,
-        temperature: Tensor | float,
-        probs: Tensor | float | None = None,
-        logits: Tensor | float | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        (self.temperature,) = broadcast_all(temperature)
-        self._accept({"probs": probs, "logits": logits}, validate_args)
+    def _accept(self, given, validate_args):
+        (self.temperature,) = broadcast_all(given.pop("temperature"))
+        super()._accept(given, validate_args)
 
     def _draw(self, shape):
         p = clamp_probs(self.probs.expand(shape))
@@ -306,26 +298,17 @@ class LogitRelaxedBernoulli(ProbsFamily):
         return self.temperature.log() + gap - 2 * gap.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class RelaxedBernoulli(_TransformedFamily):
     """Numbers in (0, 1) that near 0 and 1 as the temperature falls, with gradients.
 
     Source: Maddison et al., 2017; Jang et al., 2017.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    _parameters, _defaults = LogitRelaxedBernoulli._parameters, ProbsFamily._defaults
     support = constraints.unit_interval
-    has_rsample = True
-    _batched = ()
 
-    def __init__(
-        self,
-        temperature: Tensor | float,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args=validate_args)
-        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
+    def _of(self, given, validate_args):
+        return LogitRelaxedBernoulli(**given, validate_args=validate_args), SigmoidTransform()
 
     temperature, probs, logits = forwarded("base_dist", "temperature probs logits")
 
@@ -333,19 +316,14 @@ class RelaxedBernoulli(TransformedDistribution):
 class ExpRelaxedCategorical(OfCategories):
     """The logarithm of a `RelaxedOneHotCategorical` draw."""
 
+    _parameters = {"temperature": None, **OfCategories._parameters}
     support = constraints.real_vector  # in truth, those whose logsumexp is 0
     has_rsample = True
     _batched = ("_categorical",)
 
-    def __init__(
-        self,
-        temperature: Tensor | float,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        (self.temperature,) = broadcast_all(temperature)
-        self._accept({"probs": probs, "logits": logits}, validate_args)
+    def _accept(self, given, validate_args):
+        (self.temperature,) = broadcast_all(given.pop("temperature"))
+        super()._accept(given, validate_args)
 
     def _draw(self, shape):
         gumbels = -((-clamp_probs(rand(shape, **self._options)).log()).log())
@@ -360,25 +338,16 @@ class ExpRelaxedCategorical(OfCategories):
         return score + math.lgamma(k) + (k - 1) * self.temperature.log()
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_TransformedFamily):
     """Points of the simplex that near its corners as the temperature falls, with gradients.
 
     Source: Maddison et al., 2017; Jang et al., 2017.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _parameters, _defaults = ExpRelaxedCategorical._parameters, OfCategories._defaults
     support = constraints.simplex
-    has_rsample = True
-    _batched = ()
 
-    def __init__(
-        self,
-        temperature: Tensor | float,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
-        super().__init__(base, ExpTransform(), validate_args=validate_args)
+    def _of(self, given, validate_args):
+        return ExpRelaxedCategorical(**given, validate_args=validate_args), ExpTransform()
 
     temperature, probs, logits = forwarded("base_dist", "temperature probs logits")
