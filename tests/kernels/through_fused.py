@@ -120,7 +120,7 @@ class _AttentionAlone(nn.Module):
 def kernels():
     """The records that have a Triton kernel."""
     return {
-        name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")
+        name for name, record in core.RECORDS.items() if "triton" in getattr(record.kernels.of.get("cuda"), "path", "")
     }
 
 
