@@ -261,7 +261,7 @@ def _moved(name, module, args):
         columns = TABLES[id(args["table_ptr"])][1]
         if name == "_squares":
             return columns[args["WHICH"]]
-        if name == "_scale":
+        if name == "_multiply":
             return 2 * columns[args["WHICH"]]
         return (
             sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)

@@ -80,7 +80,7 @@ def _gelu_grad(g, input, approximate, xp):
 
 
 _gelu.grad(input=_gelu_grad)
-_gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.gelu")
+_gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activation:gelu")
 
 
 def gelu(input, approximate="none", *, fused=None):
@@ -105,7 +105,7 @@ def _silu_grad(g, input, xp):
 
 
 _silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad)
-_silu.fuse(cuda="mytorch.kernels.triton.silu")
+_silu.fuse(cuda="mytorch.kernels.triton.activation:silu")
 
 
 def silu(input, inplace=False, *, fused=None):
@@ -126,7 +126,7 @@ def _relu_squared_forward(xp, input):
 _relu_squared = _activation(
     "relu_squared", _relu_squared_forward, lambda g, input, xp: xp.where(input > 0, g * input * 2.0, 0.0)
 )
-_relu_squared.fuse(cuda="mytorch.kernels.triton.relu_squared")
+_relu_squared.fuse(cuda="mytorch.kernels.triton.activation:relu_squared")
 
 
 # -- softmax -------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _softmax_grad(g, out, dim, xp):
 
 
 _softmax.grad(input=_softmax_grad)
-_softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax")
+_softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax:softmax")
 
 
 @public(inplace=False)
@@ -213,7 +213,7 @@ def _log_softmax_grad(g, out, dim, xp):
 
 
 _log_softmax.grad(input=_log_softmax_grad)
-_log_softmax.fuse(cuda="mytorch.kernels.triton.log_softmax")
+_log_softmax.fuse(cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)
@@ -246,7 +246,7 @@ def _masked_softmax_grad(g, out, xp):
 
 
 _masked_softmax.grad(input=_masked_softmax_grad, mask=_masked_softmax_grad)
-_masked_softmax.fuse(cuda="mytorch.kernels.triton.masked_softmax")
+_masked_softmax.fuse(cuda="mytorch.kernels.triton.softmax:masked_softmax")
 
 
 def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None):

@@ -30,4 +30,4 @@ def _vjp(g, input, weight, bias, shapes, activation, needs, xp):
 
 
 linear_activation.vjp(_vjp)
-linear_activation.fuse(cuda="mytorch.kernels.triton.linear_activation")
+linear_activation.fuse(cuda="mytorch.kernels.triton.matmul:linear_activation")

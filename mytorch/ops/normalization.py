@@ -63,7 +63,7 @@ def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _layer_norm.vjp(_layer_norm_vjp)
-_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.layer_norm")
+_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.norm:layer_norm")
 
 
 def _width(input, normalized_shape, weight, bias, name):
@@ -128,7 +128,7 @@ def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
 
 
 _rms_norm.vjp(_rms_norm_vjp)
-_rms_norm.fuse(cuda="mytorch.kernels.triton.rms_norm")
+_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:rms_norm")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
@@ -188,7 +188,7 @@ def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _add_layer_norm.vjp(_add_layer_norm_vjp)
-_add_layer_norm.fuse(cuda="mytorch.kernels.triton.add_layer_norm")
+_add_layer_norm.fuse(cuda="mytorch.kernels.triton.norm:add_layer_norm")
 
 
 def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
@@ -233,7 +233,7 @@ def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
 
 
 _add_rms_norm.vjp(_add_rms_norm_vjp)
-_add_rms_norm.fuse(cuda="mytorch.kernels.triton.add_rms_norm")
+_add_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:add_rms_norm")
 
 
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
@@ -364,7 +364,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
 
 
 _group_norm.vjp(_group_norm_vjp)
-_group_norm.fuse(cuda="mytorch.kernels.triton.group_norm")
+_group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):

@@ -15,11 +15,11 @@ SIZES = {
 }  # fmt: skip
 
 
-def prepare(check):
-    """Make the module `check` (gpu_check, run as a program) do all that it does with little of everything."""
+def prepare(sizes):
+    """Make a section of gpu_check do all that it does with little of everything; `sizes` is benchmarks/gpu/sizes.py."""
     for name, value in SIZES.items():
-        assert hasattr(check, name), f"gpu_check has no {name}"
-        setattr(check, name, value)
+        assert hasattr(sizes, name), f"sizes.py has no {name}"
+        setattr(sizes, name, value)
     cp = fake_cupy.install()
     fake_cublaslt.install()
     rng = np.random.default_rng(0)
@@ -28,9 +28,9 @@ def prepare(check):
         rng.integers(low, high, size, dtype)
     )
     cp.cuda.get_elapsed_time = lambda start, end: 1.0
-    check.BASE.update(vocab_size=48, context_length=8)
-    check.SMALL.update(vocab_size=32, context_length=8)
-    for models in (check.MODELS, check.MORE_MODELS):
+    sizes.BASE.update(vocab_size=48, context_length=8)
+    sizes.SMALL.update(vocab_size=32, context_length=8)
+    for models in (sizes.MODELS, sizes.MORE_MODELS):
         models.update({name: (config, 2, half) for name, (config, _, half) in models.items()})
     from mytorch.models import gpt2
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import conv, conv_transpose
+from mytorch.kernels.triton.conv import conv_transpose, convolution
 
 from .cases import DTYPES, near, rand, xp
 
@@ -60,8 +60,8 @@ def test_convolution(x_shape, w_shape, stride, padding, dilation, groups, dtype)
         return a[:, :, 0] if flat else a
 
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    near(conv.forward(xp, x, w, b, **options), drop(out64 + b64.reshape(1, -1, 1, 1)))
-    got = conv.vjp(drop(g), x, w, b, [x.shape, w.shape, b.shape], *options.values(), (True,) * 3, xp)
+    near(convolution.forward(xp, x, w, b, **options), drop(out64 + b64.reshape(1, -1, 1, 1)))
+    got = convolution.vjp(drop(g), x, w, b, [x.shape, w.shape, b.shape], *options.values(), (True,) * 3, xp)
     near(got[0], drop(gx))
     near(got[1], drop(gw))
     near(got[2], g64.sum((0, 2, 3)))

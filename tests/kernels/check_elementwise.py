@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import activation, dropout, embedding, gelu, rotary, silu
+from mytorch.kernels.triton import activation, dropout, embedding, rotary
+from mytorch.kernels.triton.activation import gelu, silu
 
 from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
 

@@ -224,7 +224,7 @@ def test_attention_with_dropout_and_its_second_derivative():
     (gq,) = mytorch.autograd.grad(out.sum(), [q], create_graph=True)
     mytorch.autograd.grad(gq.square().sum(), [k])
     draw = mytorch.ops.attention.dropout_mask(mytorch.ops.attention._attention, q, (1, 2, 7, 7), 0.3)
-    mask = mytorch.ops.dropout.made(draw, (1, 2, 7, 7), np.dtype(np.float32))
+    mask = mytorch.ops.dropout.materialize(draw, (1, 2, 7, 7), np.dtype(np.float32))
     options = {"causal": True, "scale": 0.3}
     a = mytorch.ops.attention._attention(q, k, v, keep=draw, fused=True, **options)
     b = mytorch.ops.attention._attention(q, k, v, keep=mask, fused=False, **options)

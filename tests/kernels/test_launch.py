@@ -161,7 +161,7 @@ def test_without_a_driver_ops_run_without_kernels(monkeypatch):
 
     for name, value in (("INTERPRET", False), ("_device", None), ("_trouble", None), ("start", broken)):
         monkeypatch.setattr(home, name, value)
-    kernel = LazyKernel("mytorch.kernels.triton.gelu", "cuda")
+    kernel = LazyKernel("mytorch.kernels.triton.activation:gelu", "cuda")
     with pytest.warns(UserWarning, match="gcc is missing"):
         assert kernel.load() is None
     assert "gcc is missing" in kernel.problem

@@ -119,7 +119,7 @@ class _AttentionAlone(nn.Module):
 
 def kernels():
     """The records that have a Triton kernel."""
-    return {name for name, record in RECORDS.items() if "triton" in getattr(record.kernels.get("cuda"), "path", "")}
+    return {name for name, record in RECORDS.items() if "triton" in getattr(record.kernels.of.get("cuda"), "path", "")}
 
 
 def test_every_kernel_has_a_public_function_that_takes_fused():

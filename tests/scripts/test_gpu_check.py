@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_check  # noqa: E402
 
+from benchmarks.gpu.measure import Report  # noqa: E402
+from benchmarks.gpu.table import TARGETS, show, summary, table, verdict  # noqa: E402
+
 FIGURES = {
     "versions": 10,
     "ceilings": 5,
@@ -61,33 +64,33 @@ def test_rehearsal(sections, tmp_path):
             assert row["name"][:52] in done.stdout or name == "blocks"
             if name.startswith("train"):
                 assert min(row["loss"], row["ms"], row["GiB"]) > 0
-                assert row["name"] in gpu_check.TARGETS
+                assert row["name"] in TARGETS
 
 
 def test_one_failure_loses_nothing_else(tmp_path, capsys):
     file = tmp_path / "report.jsonl"
-    report = gpu_check.Report(file)
+    report = Report(file)
     report.attempt("good", lambda: {"ms": np.float32(1.0)})
     report.attempt("bad", lambda: 1 / 0)
     report.file.close()
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert [r["name"] for r in rows] == ["good", "bad"]
     results = {"kernels": {"rows": rows, "problem": None}}
-    assert "division by zero" in gpu_check.table(results, ["kernels"])
-    gpu_check.show(gpu_check.table, {"kernels": {"rows": [{"no": "name"}]}}, ["kernels"])
+    assert "division by zero" in table(results, ["kernels"])
+    show(table, {"kernels": {"rows": [{"no": "name"}]}}, ["kernels"])
     assert "KeyError" in capsys.readouterr().err
 
 
 LOSING = """
 import sys, types
 sys.path.insert(0, {folder!r})
-import gpu_check
+from benchmarks.gpu.measure import Report
 
 def broken():
     sys.modules["cupy"] = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: 1 / 0))
     raise RuntimeError("an illegal memory access was encountered")
 
-report = gpu_check.Report(sys.argv[-1])
+report = Report(sys.argv[-1])
 for name in "abcde":
     report.attempt(name, broken if name in "bd" else lambda: dict(ms=1.0))
 """
@@ -95,7 +98,7 @@ for name in "abcde":
 
 def test_a_section_that_loses_the_card_is_started_anew(tmp_path, monkeypatch, capsys):
     script = tmp_path / "losing.py"
-    script.write_text(LOSING.format(folder=str(ROOT / "benchmarks")))
+    script.write_text(LOSING.format(folder=str(ROOT)))
     monkeypatch.setattr(gpu_check, "__file__", str(script))
     results = {}
     gpu_check.run_section("kernels", 60, results, False)
@@ -105,14 +108,14 @@ def test_a_section_that_loses_the_card_is_started_anew(tmp_path, monkeypatch, ca
 
 
 def test_what_the_table_says_of_targets():
-    assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.05, "floor": 0.047}) == "ok"
-    assert gpu_check.verdict({"name": "softmax forward fp32", "ms": 0.094, "floor": 0.047}).startswith("MISSED 1.74")
-    assert gpu_check.verdict({"name": "dropout forward fp32", "ms": 9.0, "floor": 0.047}) == ""
+    assert verdict({"name": "softmax forward fp32", "ms": 0.05, "floor": 0.047}) == "ok"
+    assert verdict({"name": "softmax forward fp32", "ms": 0.094, "floor": 0.047}).startswith("MISSED 1.74")
+    assert verdict({"name": "dropout forward fp32", "ms": 9.0, "floor": 0.047}) == ""
     step = {"name": "GPT-2 124M bf16 B32xT1024 captured", "ms": 60.0, "GiB": 16.0, "ktok/s": 1.0, "loss": 1.0}
-    assert gpu_check.verdict(step) == "MISSED 1.06 × 15.1 GiB"
+    assert verdict(step) == "MISSED 1.06 × 15.1 GiB"
     assert set(gpu_check.RUNNERS) == set(gpu_check.SECTIONS)
     results = {"train-captured": {"rows": [step, {"name": "GPT-2 small bf16 B32xT256 captured", "error": "a\nboom"}]}}
-    text = gpu_check.table(results, ["train-captured"])
+    text = table(results, ["train-captured"])
     assert "MISSED" in text
     assert "boom" in text
-    assert "0 of 1 met" in gpu_check.summary(results)
+    assert "0 of 1 met" in summary(results)

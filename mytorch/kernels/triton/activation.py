@@ -4,11 +4,14 @@
     gelu_tanh  x * sigmoid(2u), u = c (x + 0.044715 x³)    relu2    max(x, 0)²
     swiglu     silu(a) * b                             geglu    gelu(a) * b
 
-0.5 * (1 + tanh(u)) is sigmoid(2u), which loses nothing near 0. Forward keeps only its inputs: computing the slope
-again costs less than reading it back. A gated unit may take its halves from one array (…, 2C), as a linear layer
-leaves them, without copying them apart.
+0.5 * (1 + tanh(u)) is sigmoid(2u), which loses nothing near 0.
 
-Grid: a program for each block of elements. Accumulation: float32.
+Backward: gx = g f'(x), and for out = f(a) b: ga = g b f'(a), gb = g f(a). With s = sigmoid(z) and s' = s (1 - s):
+(x P)' = P + x exp(-x² / 2) / sqrt(2π),   (x s)' = s + x s (1 - s) z',   where z = x for SiLU and 2u for GELU by tanh.
+
+Grid: a program for each BLOCK elements (gated: of a row). Kept for backward: the inputs alone, since computing f' again
+costs less than reading it back. A gated unit may take its halves from one array (…, 2C), as a linear layer leaves them,
+without copying them apart. Accumulation: float32.
 """
 
 import math
@@ -17,10 +20,13 @@ import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2
-from .common import contiguous, one_dtype
+from .common import LOG2E, Kernel, contiguous, is_float, one_dtype
 
 KINDS = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3, "relu_squared": 4}
 BLOCK = 2048
+GELU_CUBE = tl.constexpr(0.044715)  # u = sqrt(2 / π) (x + 0.044715 x³)
+TWICE_ROOT = tl.constexpr(2 * math.sqrt(2 / math.pi))  # so 2u is this times (x + 0.044715 x³)
+DENSITY = tl.constexpr(1 / math.sqrt(2 * math.pi))  # of the normal distribution at 0
 
 
 @triton.jit
@@ -39,7 +45,7 @@ def _normal(x):
     tail = tail * t + 0.09991247533170515
     tail = tail * t + 0.12075411650031556
     tail = tail * t + 0.11962928851731931
-    density = tl.exp2(x * x * -0.7213475204444817)
+    density = tl.exp2(x * x * (-0.5 * LOG2E))
     tail *= t * density
     return tl.where(x < 0, tail, 1.0 - tail), density
 
@@ -51,7 +57,7 @@ def activate(x, KIND: tl.constexpr):
         below, _ = _normal(x)
         out = x * below
     elif KIND == 1:
-        out = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+        out = x * tl.sigmoid((x + x * GELU_CUBE * x * x) * TWICE_ROOT)
     elif KIND == 2:
         out = x * tl.sigmoid(x)
     elif KIND == 3:
@@ -67,10 +73,10 @@ def slope(x, KIND: tl.constexpr):
     """The activation's derivative."""
     if KIND == 0:
         below, density = _normal(x)
-        out = below + x * 0.3989422804014327 * density
+        out = below + x * DENSITY * density
     elif KIND == 1:
-        s = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
-        out = s + x * s * (1.0 - s) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
+        s = tl.sigmoid((x + x * GELU_CUBE * x * x) * TWICE_ROOT)
+        out = s + x * s * (1.0 - s) * TWICE_ROOT * (1.0 + x * (3.0 * GELU_CUBE) * x)
     elif KIND == 2:
         s = tl.sigmoid(x)
         out = s * (1.0 + x * (1.0 - s))
@@ -83,6 +89,7 @@ def slope(x, KIND: tl.constexpr):
 
 @triton.jit
 def _forward(x_ptr, out_ptr, count, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """BLOCK of `count` elements."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
     x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -91,6 +98,7 @@ def _forward(x_ptr, out_ptr, count, KIND: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _backward(g_ptr, x_ptr, gx_ptr, count, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """BLOCK of `count` elements of the gradient."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
     x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -99,70 +107,52 @@ def _backward(g_ptr, x_ptr, gx_ptr, count, KIND: tl.constexpr, BLOCK: tl.constex
 
 
 @triton.jit
-def _gated_forward(a_ptr, b_ptr, out_ptr, a_stride, b_stride, width, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _gated_forward(a_ptr, b_ptr, out_ptr, stride_an, stride_bn, width, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """out_ptr (N, C) contiguous; a_ptr and b_ptr (N, C), rows stride_an and stride_bn apart."""
     row = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < width
-    a = tl.load(a_ptr + row * a_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(b_ptr + row * b_stride + cols, mask=inside, other=0.0).to(tl.float32)
+    a = tl.load(a_ptr + row * stride_an + cols, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + row * stride_bn + cols, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_ptr + row * width + cols, (activate(a, KIND) * b).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _gated_backward(
-    g_ptr, a_ptr, b_ptr, ga_ptr, gb_ptr, a_stride, b_stride, g_stride, width, KIND: tl.constexpr, BLOCK: tl.constexpr
-):
+def _gated_backward(g_ptr, a_ptr, b_ptr, ga_ptr, gb_ptr, stride_an, stride_bn, stride_gn, width,
+                    KIND: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """g_ptr (N, C) contiguous; the others (N, C), rows stride_an and stride_bn apart, those of ga_ptr and gb_ptr stride_gn."""
     row = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < width
     g = tl.load(g_ptr + row * width + cols, mask=inside, other=0.0).to(tl.float32)
-    a = tl.load(a_ptr + row * a_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(b_ptr + row * b_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    tl.store(ga_ptr + row * g_stride + cols, (g * b * slope(a, KIND)).to(ga_ptr.dtype.element_ty), mask=inside)
-    tl.store(gb_ptr + row * g_stride + cols, (g * activate(a, KIND)).to(gb_ptr.dtype.element_ty), mask=inside)
+    a = tl.load(a_ptr + row * stride_an + cols, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + row * stride_bn + cols, mask=inside, other=0.0).to(tl.float32)
+    tl.store(ga_ptr + row * stride_gn + cols, (g * b * slope(a, KIND)).to(ga_ptr.dtype.element_ty), mask=inside)
+    tl.store(gb_ptr + row * stride_gn + cols, (g * activate(a, KIND)).to(gb_ptr.dtype.element_ty), mask=inside)
 
 
 def apply(xp, x, kind):
     """The activation `kind` (of KINDS) of x."""
-    flat = contiguous(xp, x)
-    out = xp.empty_like(flat)
-    launch(_forward, (cdiv(x.size, BLOCK),), flat, out, x.size, KIND=KINDS[kind], BLOCK=BLOCK, num_warps=4)
+    x = contiguous(xp, x)
+    out = xp.empty_like(x)
+    launch(_forward, (cdiv(x.size, BLOCK),), x, out, x.size, KIND=KINDS[kind], BLOCK=BLOCK, num_warps=4)
     return out
 
 
 def apply_backward(xp, g, x, kind):
     """The gradient of x."""
-    flat = contiguous(xp, x)
-    gx = xp.empty_like(flat)
-    launch(
-        _backward,
-        (cdiv(x.size, BLOCK),),
-        contiguous(xp, g),
-        flat,
-        gx,
-        x.size,
-        KIND=KINDS[kind],
-        BLOCK=BLOCK,
-        num_warps=4,
-    )
+    g, x = contiguous(xp, g), contiguous(xp, x)
+    gx = xp.empty_like(x)
+    launch(_backward, (cdiv(x.size, BLOCK),), g, x, gx, x.size, KIND=KINDS[kind], BLOCK=BLOCK, num_warps=4)
     return gx
 
 
-def _rows(xp, a, b):
-    """a and b as rows: pointers at the first elements, with strides between rows; halves of one array stay where they are."""
-    width = a.shape[-1]
-    out = []
-    for x in (a, b):
-        if x.ndim == 2 and x.strides[1] == x.itemsize and x.strides[0] >= width * x.itemsize:
-            out.append(x)
-        else:
-            out.append(contiguous(xp, x).reshape(math.prod(x.shape) // max(width, 1), width))
-    return out
-
-
-def _gate_grid(rows, width):
-    block = min(power_of_2(max(width, 128)), 1024)
-    return (rows, cdiv(width, block)), {"BLOCK": block, "num_warps": 4}
+def _rows(xp, x):
+    """x as (N, C) with contiguous rows; a half of another array stays where it is."""
+    width = x.shape[-1]
+    if x.ndim == 2 and x.strides[1] == x.itemsize and x.strides[0] >= width * x.itemsize:
+        return x
+    return contiguous(xp, x).reshape(math.prod(x.shape) // max(width, 1), width)
 
 
 def _halves(x):
@@ -172,35 +162,89 @@ def _halves(x):
     return flat[:, :width], flat[:, width:]
 
 
-def gated(xp, a, b=None, kind="silu"):
-    """activation(a) * b, with the halves of a (…, 2C) if b is None: swiglu (silu), geglu (gelu, gelu_tanh), reglu (relu)."""
-    shape = a.shape if b is not None else (*a.shape[:-1], a.shape[-1] // 2)
-    a, b = _rows(xp, a, b) if b is not None else _halves(contiguous(xp, a))
-    out = xp.empty(shape, a.dtype)
-    grid, blocks = _gate_grid(*a.shape)
-    launch(_gated_forward, grid, a, b, out, _row_stride(a), _row_stride(b), a.shape[1], KIND=KINDS[kind], **blocks)
-    return out
-
-
-def gated_backward(xp, g, a, b=None, kind="silu"):
-    """The gradients of a and b; one array (…, 2C), if b is None."""
-    whole = xp.empty(a.shape, a.dtype) if b is None else None
-    ga, gb = (xp.empty(a.shape, a.dtype), xp.empty(b.shape, b.dtype)) if b is not None else (None, None)
-    a, b = _rows(xp, a, b) if b is not None else _halves(contiguous(xp, a))
-    to_a, to_b = (ga, gb) if whole is None else _halves(whole)
-    stride = a.shape[1] * (1 if whole is None else 2)
-    grid, blocks = _gate_grid(*a.shape)
-    launch(
-        _gated_backward, grid, contiguous(xp, g), a, b, to_a, to_b, _row_stride(a), _row_stride(b), stride, a.shape[1],
-        KIND=KINDS[kind], **blocks,
-    )  # fmt: skip
-    return (ga, gb) if whole is None else whole
+def _pair(xp, a, b):
+    """a and b as rows: both arrays, or the halves of a."""
+    return _halves(contiguous(xp, a)) if b is None else (_rows(xp, a), _rows(xp, b))
 
 
 def _row_stride(x):
     return x.strides[0] // x.itemsize
 
 
-def accepts_gate(a, b=None):
+def _launch_gated(kernel, a, b, *arrays, strides=(), kind):
+    """Start a kernel over the rows of a and b."""
+    rows, width = a.shape
+    block = min(power_of_2(max(width, 128)), 1024)
+    steps = (_row_stride(a), _row_stride(b), *strides)
+    launch(kernel, (rows, cdiv(width, block)), *arrays, *steps, width, KIND=KINDS[kind], BLOCK=block, num_warps=4)
+
+
+def gated(xp, a, b=None, kind="silu"):
+    """activation(a) * b, with the halves of a (…, 2C) if b is None: swiglu (silu), geglu (gelu, gelu_tanh), reglu (relu)."""
+    out = xp.empty(a.shape if b is not None else (*a.shape[:-1], a.shape[-1] // 2), a.dtype)
+    a, b = _pair(xp, a, b)
+    _launch_gated(_gated_forward, a, b, a, b, out, kind=kind)
+    return out
+
+
+def gated_backward(xp, g, a, b=None, kind="silu"):
+    """The gradients of a and b; one array (…, 2C), if b is None."""
+    out = xp.empty(a.shape, a.dtype) if b is None else (xp.empty(a.shape, a.dtype), xp.empty(b.shape, b.dtype))
+    ga, gb = _halves(out) if b is None else out
+    width = a.shape[-1]  # of a row of ga and gb, and of the rows that both are halves of
+    a, b = _pair(xp, a, b)
+    _launch_gated(_gated_backward, a, b, contiguous(xp, g), a, b, ga, gb, strides=(width,), kind=kind)
+    return out
+
+
+# -- as kernels of the ops --------------------------------------------------------------------------------------------
+
+
+def _elementwise(kind):
+    """The kernel of an activation without options."""
+
+    def forward(xp, input):
+        return apply(xp, input, kind)
+
+    def vjp(g, input, xp):
+        return (apply_backward(xp, g, input, kind),)
+
+    return Kernel(accepts=is_float, forward=forward, vjp=vjp)
+
+
+silu, relu_squared = _elementwise("silu"), _elementwise("relu_squared")
+_GELU = {"none": "gelu", "tanh": "gelu_tanh"}
+
+
+def _gelu_accepts(input, *, approximate="none"):
+    return is_float(input)
+
+
+def _gelu_forward(xp, input, *, approximate="none"):
+    return apply(xp, input, _GELU[approximate])
+
+
+def _gelu_vjp(g, input, approximate, xp):
+    return (apply_backward(xp, g, input, _GELU[approximate]),)
+
+
+gelu = Kernel(accepts=_gelu_accepts, forward=_gelu_forward, vjp=_gelu_vjp)
+
+
+def _glu_accepts(input, other=None, *, gate):
     """Floats of one dtype and shape, or one array with an even last axis."""
-    return one_dtype(a, b) and a.ndim > 0 and (a.shape[-1] % 2 == 0 if b is None else a.shape == b.shape)
+    if not one_dtype(input, other) or input.ndim == 0 or input.size == 0:
+        return False
+    return input.shape[-1] % 2 == 0 if other is None else input.shape == other.shape
+
+
+def _glu_forward(xp, input, other=None, *, gate):
+    return gated(xp, input, other, gate)
+
+
+def _glu_vjp(g, input, other, gate, xp):
+    out = gated_backward(xp, g, input, other, gate)
+    return (out, None) if other is None else out
+
+
+glu = Kernel(accepts=_glu_accepts, forward=_glu_forward, vjp=_glu_vjp)

@@ -1,4 +1,4 @@
-"""What the Triton kernels share: dtypes, block sizes, random bits, an array as rows."""
+"""What the Triton kernels share: dtypes, block sizes, constants, random bits, an array as rows."""
 
 import math
 
@@ -9,6 +9,16 @@ from ..launch import INTERPRET, power_of_2
 
 FLOATS = ("float32", "float16", "bfloat16")
 LONGEST = 16384  # elements of a row that are held in registers; longer rows are gone through in a loop
+LOG2E = tl.constexpr(math.log2(math.e))  # exp(x) = 2^(x LOG2E): the hardware has powers of 2
+LN2 = tl.constexpr(math.log(2))
+
+
+class Kernel:
+    """A kernel of an op, in a module that holds several: `accepts`, `forward`, `vjp`, and where they are needed `pays` and
+    `residuals`, as kernels/registry.py and ops/core.py look for them in a module."""
+
+    def __init__(self, **functions):
+        self.__dict__.update(functions)
 
 
 def is_float(*arrays):
@@ -22,9 +32,19 @@ def one_dtype(*arrays):
     return is_float(*given) and all(a.dtype == given[0].dtype for a in given)
 
 
+def is_mask(mask):
+    """Whether it is an attention mask that the kernels take: None, bool, or floats to add."""
+    return mask is None or mask.dtype == bool or is_float(mask)
+
+
 def contiguous(xp, x):
-    """x in C order; a copy only where its strides demand it."""
-    return xp.ascontiguousarray(x)
+    """x in C order, a copy only where its strides demand it; None for None."""
+    return None if x is None else xp.ascontiguousarray(x)
+
+
+def strides_of(x):
+    """The strides of x in elements."""
+    return [s // x.itemsize for s in x.strides]
 
 
 def rows_of(xp, x, width):
@@ -63,6 +83,15 @@ def dot(a, b, acc, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def running_softmax(peak, total, x, axis: tl.constexpr):
+    """The maximum m of a row so far and its sum of exp(x - m), once the block x has joined it (softmax.py); axis is kept."""
+    higher = tl.maximum(peak, tl.max(x, axis=axis, keep_dims=True))
+    still = tl.where(higher == float("-inf"), 0.0, higher)
+    e = tl.exp2((x - still) * LOG2E)
+    return higher, total * tl.exp2((peak - still) * LOG2E) + tl.sum(e, axis=axis, keep_dims=True)
+
+
+@triton.jit
 def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
     """Four blocks of 32 random bits for each counter, by Philox.
 
@@ -70,14 +99,8 @@ def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
     reading it. Seven rounds pass BigCrush (Salmon et al., 2011).
     """
     zero = counter * 0
-    return tl.philox(
-        seed,
-        counter.to(tl.uint32),
-        (zero + call).to(tl.uint32),
-        (zero + stream).to(tl.uint32),
-        zero.to(tl.uint32),
-        rounds,
-    )
+    words = counter.to(tl.uint32), (zero + call).to(tl.uint32), (zero + stream).to(tl.uint32), zero.to(tl.uint32)
+    return tl.philox(seed, words[0], words[1], words[2], words[3], rounds)
 
 
 def threshold(p):

@@ -1,4 +1,4 @@
-"""Convolution in one and two dimensions as an implicit matrix product, and its two gradients.
+"""Convolution in one and two dimensions as an implicit matrix product, its two gradients, and transposed convolution.
 
 The columns of `im2col` are never written: a program makes a tile of the product and gathers, at each step along the
 inner axis, the elements of the input that its windows cover.
@@ -8,27 +8,31 @@ inner axis, the elements of the input that its windows cover.
                                      where the divisions leave no rest
     weight    gw[o, (c, r, s)]     = sum over (n, y, x) of  g[n, o, y, x] * x[n, c, y*sy - py + r*dy, …]
 
-The last one has few outputs and a long inner axis, so that axis is cut into pieces that different programs take; their
-partial sums are added up by a second kernel, in a fixed order. One dimension is two with a height of 1.
+The last two are the first's derivatives: out is linear in x and in w, so each product of the sum gives its g times the other
+factor. The last one has few outputs and a long inner axis, so that axis is cut into chunks that different programs take;
+their partial sums are added up by a second kernel, in a fixed order. One dimension is two with a height of 1. A transposed
+convolution is the second one as a forward; its gradients are then the first and the last.
 
-Grid: a program for each tile, of each group. Accumulation: float32.
+Grid: a program for each tile (BM, BN) of the product, of each group. Kept for backward: the inputs. Accumulation: float32.
+x (N, groups * ins, height, width), w (groups * outs, ins, KH, KW), out and g (N, groups * outs, out_h, out_w), contiguous.
 """
 
+import math
 from functools import lru_cache
 
 import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2, processors, tuned
-from .common import contiguous, dot, one_dtype
+from .common import Kernel, contiguous, dot, one_dtype
 from .norm import add_up
 
 
 @triton.jit
 def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
-             stride_y, stride_x, pad_y, pad_x, gap_y, gap_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+             stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
              PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """ins and outs are the channels of one group."""
+    """A tile (BM positions, BN channels) of out_ptr; ins and outs are the channels of one group, step_y and step_x the dilation."""
     group = tl.program_id(1)
     tiles_n = tl.cdiv(outs, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x)
@@ -44,8 +48,8 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
     for start in range(0, deep, BK):
         inner = start + tl.arange(0, BK)  # (c, r, s)
         channel = inner // (KH * KW)
-        y = top[:, None] + (inner % (KH * KW) // KW * gap_y)[None, :]
-        x = left[:, None] + (inner % KW * gap_x)[None, :]
+        y = top[:, None] + (inner % (KH * KW) // KW * step_y)[None, :]
+        x = left[:, None] + (inner % KW * step_x)[None, :]
         seen = (rows < count)[:, None] & (inner < deep)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
         a = tl.load(plane[:, None] + channel[None, :] * (height * width) + y * width + x, mask=seen, other=0.0)
         at = w_ptr + (group * outs + cols).to(tl.int64)[None, :] * deep + inner[:, None]
@@ -53,19 +57,16 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * outs + cols, mask=cols < outs, other=0.0).to(tl.float32)[None, :]
-    at = (
-        out_ptr
-        + ((sample * groups + group) * outs)[:, None] * (out_h * out_w)
-        + cols[None, :] * (out_h * out_w)
-        + spot[:, None]
-    )
+    place = (sample * groups + group) * outs * (out_h * out_w) + spot
+    at = out_ptr + place[:, None] + (cols * (out_h * out_w))[None, :]
     tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < outs)[None, :])
 
 
 @triton.jit
 def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
-           stride_y, stride_x, pad_y, pad_x, gap_y, gap_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+           stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
            PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    """A tile (BM positions, BN channels) of gx_ptr."""
     group = tl.program_id(1)
     tiles_n = tl.cdiv(ins, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x) of the input
@@ -82,8 +83,8 @@ def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w,
         inner = start + tl.arange(0, BK)  # (o, r, s)
         channel = inner // (KH * KW)
         tap = inner % (KH * KW)
-        y = bottom[:, None] - (tap // KW * gap_y)[None, :]
-        x = right[:, None] - (tap % KW * gap_x)[None, :]
+        y = bottom[:, None] - (tap // KW * step_y)[None, :]
+        x = right[:, None] - (tap % KW * step_x)[None, :]
         seen = (rows < count)[:, None] & (inner < deep)[None, :] & (y >= 0) & (x >= 0)
         seen = seen & (y % stride_y == 0) & (x % stride_x == 0)
         y = y // stride_y
@@ -95,55 +96,43 @@ def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w,
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * ins + cols, mask=cols < ins, other=0.0).to(tl.float32)[None, :]
-    at = (
-        gx_ptr
-        + ((sample * groups + group) * ins)[:, None] * (height * width)
-        + cols[None, :] * (height * width)
-        + spot[:, None]
-    )
+    place = (sample * groups + group) * ins * (height * width) + spot
+    at = gx_ptr + place[:, None] + (cols * (height * width))[None, :]
     tl.store(at, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
 
 
 @triton.jit
 def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
-            stride_y, stride_x, pad_y, pad_x, gap_y, gap_x, per_piece, KH: tl.constexpr, KW: tl.constexpr,
+            stride_y, stride_x, pad_y, pad_x, step_y, step_x, per_chunk, KH: tl.constexpr, KW: tl.constexpr,
             PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    """A tile (BM channels, BN taps) of part_ptr (chunks, groups, outs, ins KH KW), summed over a chunk of the positions."""
     group = tl.program_id(1)
-    piece = tl.program_id(2)
+    chunk = tl.program_id(2)
     deep = ins * KH * KW
     tiles_n = tl.cdiv(deep, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # o
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # (c, r, s)
     channel = cols // (KH * KW)
-    down = cols % (KH * KW) // KW * gap_y - pad_y
-    along = cols % KW * gap_x - pad_x
+    down = cols % (KH * KW) // KW * step_y - pad_y
+    along = cols % KW * step_x - pad_x
     count = samples * out_h * out_w
-    end = tl.minimum(count, (piece + 1) * per_piece)
+    end = tl.minimum(count, (chunk + 1) * per_chunk)
     acc = tl.zeros((BM, BN), tl.float32)
-    for start in range(piece * per_piece, end, BK):
+    for start in range(chunk * per_chunk, end, BK):
         inner = start + tl.arange(0, BK)  # (n, y, x) of the output
         sample = (inner // (out_h * out_w)).to(tl.int64)
         spot = inner % (out_h * out_w)
-        at = (
-            g_ptr
-            + ((sample * groups + group) * outs)[None, :] * (out_h * out_w)
-            + rows[:, None] * (out_h * out_w)
-            + spot[None, :]
-        )
+        place = (sample * groups + group) * outs * (out_h * out_w) + spot
+        at = g_ptr + place[None, :] + (rows * (out_h * out_w))[:, None]
         a = tl.load(at, mask=(rows < outs)[:, None] & (inner < end)[None, :], other=0.0)
         y = (spot // out_w * stride_y)[:, None] + down[None, :]
         x = (spot % out_w * stride_x)[:, None] + along[None, :]
         seen = (inner < end)[:, None] & (cols < deep)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        at = (
-            x_ptr
-            + ((sample * groups + group) * ins)[:, None] * (height * width)
-            + channel[None, :] * (height * width)
-            + y * width
-            + x
-        )
+        plane = (sample * groups + group) * ins * (height * width)
+        at = x_ptr + plane[:, None] + (channel * (height * width))[None, :] + y * width + x
         b = tl.load(at, mask=seen, other=0.0)
         acc = dot(a, b, acc, PRECISION)
-    at = part_ptr + ((piece * groups + group).to(tl.int64) * outs + rows)[:, None] * deep + cols[None, :]
+    at = part_ptr + ((chunk * groups + group).to(tl.int64) * outs + rows)[:, None] * deep + cols[None, :]
     tl.store(at, acc, mask=(rows < outs)[:, None] & (cols < deep)[None, :])
 
 
@@ -191,16 +180,18 @@ class _Geometry:
 
     def key(self, dtype):
         """What tiles are chosen by."""
-        return (
-            dtype.name,
-            power_of_2(self.samples),
-            *self.spatial,
-            *self.kernel,
-            *self.stride,
-            self.groups,
-            self.ins,
-            self.outs,
-        )
+        sizes = (*self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
+        return dtype.name, power_of_2(self.samples), *sizes
+
+    def product(self, kernel, arrays, positions, channels, dtype):
+        """Start one of the kernels that make positions × channels of each group, with the tile that tuning takes."""
+
+        def attempt(tile):
+            grid = (cdiv(self.samples * math.prod(positions), tile["BM"]) * cdiv(channels, tile["BN"]), self.groups)
+            constants = {"BIAS": arrays[2] is not None, **self.constants(dtype), **tile}
+            launch(kernel, grid, *arrays, *self.sizes, *self.steps, **constants)
+
+        attempt(tuned(kernel, self.key(dtype), _tiles(channels, dtype.itemsize == 4), attempt))
 
 
 def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
@@ -208,29 +199,9 @@ def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
     geo = _Geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if size is not None:
         geo.leave(size)
-    x, w = contiguous(xp, x), contiguous(xp, w)
-    bias = None if bias is None else contiguous(xp, bias)
     out = xp.empty((x.shape[0], w.shape[0], *geo.out[2 - (x.ndim - 2) :]), x.dtype)
-    rows = geo.samples * geo.out[0] * geo.out[1]
-
-    def attempt(tile):
-        grid = (cdiv(rows, tile["BM"]) * cdiv(geo.outs, tile["BN"]), groups)
-        launch(
-            _forward,
-            grid,
-            x,
-            w,
-            bias,
-            out,
-            *geo.sizes,
-            *geo.steps,
-            BIAS=bias is not None,
-            **geo.constants(x.dtype),
-            **tile,
-        )
-
     if out.size:
-        attempt(tuned(_forward, geo.key(x.dtype), _tiles(geo.outs, x.dtype.itemsize == 4), attempt))
+        geo.product(_forward, (*(contiguous(xp, a) for a in (x, w, bias)), out), geo.out, geo.outs, x.dtype)
     return out
 
 
@@ -239,29 +210,9 @@ def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
     whole = (g.shape[0], w.shape[1] * groups, *shape)
     geo = _Geometry(whole, w.shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
-    g, w = contiguous(xp, g), contiguous(xp, w)
-    bias = None if bias is None else contiguous(xp, bias)
     gx = xp.empty(whole, g.dtype)
-    rows = geo.samples * geo.spatial[0] * geo.spatial[1]
-
-    def attempt(tile):
-        grid = (cdiv(rows, tile["BM"]) * cdiv(geo.ins, tile["BN"]), groups)
-        launch(
-            _input,
-            grid,
-            g,
-            w,
-            bias,
-            gx,
-            *geo.sizes,
-            *geo.steps,
-            BIAS=bias is not None,
-            **geo.constants(g.dtype),
-            **tile,
-        )
-
     if gx.size:
-        attempt(tuned(_input, geo.key(g.dtype), _tiles(geo.ins, g.dtype.itemsize == 4), attempt))
+        geo.product(_input, (*(contiguous(xp, a) for a in (g, w, bias)), gx), geo.spatial, geo.ins, g.dtype)
     return gx
 
 
@@ -271,27 +222,17 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
     geo = _Geometry(x.shape, shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
     g, x = contiguous(xp, g), contiguous(xp, x)
-    rows = geo.samples * geo.out[0] * geo.out[1]
-    deep = geo.ins * geo.kernel[0] * geo.kernel[1]
+    rows = geo.samples * math.prod(geo.out)
+    deep = geo.ins * math.prod(geo.kernel)
     found = []
 
     def attempt(tile):
         tiles = cdiv(geo.outs, tile["BM"]) * cdiv(deep, tile["BN"])
-        pieces = max(1, min(cdiv(rows, 4 * tile["BK"]), 2 * processors() // (tiles * groups), 64))
-        per_piece = cdiv(cdiv(rows, pieces), tile["BK"]) * tile["BK"]
-        parts = xp.empty((pieces, g.shape[1] * deep), "float32")
-        launch(
-            _weight,
-            (tiles, groups, pieces),
-            g,
-            x,
-            parts,
-            *geo.sizes,
-            *geo.steps,
-            per_piece,
-            **geo.constants(x.dtype),
-            **tile,
-        )
+        chunks = max(1, min(cdiv(rows, 4 * tile["BK"]), 2 * processors() // (tiles * groups), 64))
+        per_chunk = cdiv(cdiv(rows, chunks), tile["BK"]) * tile["BK"]
+        parts = xp.empty((chunks, g.shape[1] * deep), "float32")
+        constants = {**geo.constants(x.dtype), **tile}
+        launch(_weight, (tiles, groups, chunks), g, x, parts, *geo.sizes, *geo.steps, per_chunk, **constants)
         found[:] = [parts]
 
     if not rows or not deep:
@@ -308,27 +249,48 @@ def bias_gradient(xp, g, dtype):
     return xp.sum(g.reshape(*g.shape[:2], -1), axis=(0, 2), dtype="float32").astype(dtype, copy=False)
 
 
-def accepts(input, weight, bias=None, *, stride, padding, dilation, groups):
+# -- as kernels of the ops --------------------------------------------------------------------------------------------
+
+
+def _accepts(input, weight, bias=None, **options):
     """Floats of one dtype, in one or two dimensions."""
     return one_dtype(input, weight) and (bias is None or one_dtype(bias)) and input.ndim in (3, 4)
 
 
-def pays(input, weight, bias=None, *, stride, padding, dilation, groups):
+def _pays(input, weight, bias=None, *, stride, padding, dilation, groups, shape=None):
     """Except for 1 × 1 windows, which are a plain product."""
-    plain = all(k == 1 for k in weight.shape[2:]) and all(s == 1 for s in stride) and not any(padding) and groups == 1
-    return not plain
+    return any(k != 1 for k in weight.shape[2:]) or any(s != 1 for s in stride) or any(padding) or groups != 1
 
 
-def forward(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
-    """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
+def _convolution(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     return run_forward(xp, input, weight, bias, stride, padding, dilation, groups)
 
 
-def vjp(g, input, weight, bias, shapes, stride, padding, dilation, groups, needs, xp):
-    """The gradients of input, weight and bias."""
+def _convolution_vjp(g, input, weight, bias, shapes, stride, padding, dilation, groups, needs, xp):
     geometry = (stride, padding, dilation, groups)
     return (
         run_input(xp, g, weight, tuple(shapes[0][2:]), *geometry) if needs[0] else None,
         run_weight(xp, g, input, tuple(shapes[1][2:]), *geometry) if needs[1] else None,
         bias_gradient(xp, g, bias.dtype) if needs[2] else None,
     )
+
+
+def _transposed_accepts(g, weight, bias=None, **options):
+    return _accepts(g, weight, bias) and g.size > 0
+
+
+def _transposed(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
+    return run_input(xp, g, weight, tuple(shape), stride, padding, dilation, groups, bias)
+
+
+def _transposed_vjp(up, g, weight, bias, shapes, stride, padding, dilation, groups, needs, xp):
+    geometry = (stride, padding, dilation, groups)
+    return (
+        run_forward(xp, up, weight, None, *geometry, size=shapes[0][2:]) if needs[0] else None,
+        run_weight(xp, g, up, tuple(shapes[1][2:]), *geometry) if needs[1] else None,
+        bias_gradient(xp, up, bias.dtype) if needs[2] else None,
+    )
+
+
+convolution = Kernel(accepts=_accepts, pays=_pays, forward=_convolution, vjp=_convolution_vjp)
+conv_transpose = Kernel(accepts=_transposed_accepts, pays=_pays, forward=_transposed, vjp=_transposed_vjp)

@@ -1,44 +1,57 @@
-"""Matrix products with what follows them: bias, activation, a factor; any strides, any size, batches.
+"""Matrix products with what follows them: bias, activation, a factor; any strides, any size, batches. And a linear layer with
+its activation.
 
 A program makes a tile (BM, BN) of the product, walking along the inner axis BK at a time, with the accumulator in
 registers; bias and activation are applied there before the tile is written, which saves a pass over the output. The
-tiles are numbered in groups of 8 rows, so that programs that run side by side share their operands in the second-level
+tiles are numbered in groups of GROUP_ROWS rows, so that programs that run side by side share their operands in the second-level
 cache. Strides are arguments, so a transposed operand costs nothing: the products of backward, g @ w and gᵀ @ x, are
 the same kernel.
 
-Grid: a program for each tile of each matrix of the batch. Accumulation: float32; float32 operands as such, not tf32.
+Grid: a program for each tile of each matrix of the batch. Kept for backward: the operands, and what went into the
+activation. Accumulation: float32; float32 operands as such, not tf32. Backward of y = x wᵀ + b: gx = g w, gw = gᵀ x, gb = the
+sum of g's rows, with g = gy f'(inner) where an activation follows.
+
+A linear layer with its activation runs in one of two ways, of which tuning takes the quicker: the product and bias by cuBLASLt
+and a pass for the activation (the default), or all in the epilogue of the product here.
 """
 
+import math
 from functools import lru_cache
 
+import numpy as np
 import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2, tuned
-from .activation import KINDS, activate, apply_backward
-from .common import dot, one_dtype
+from ..linear import backward as plain_backward
+from .activation import KINDS, activate, apply, apply_backward
+from .common import Kernel, dot, one_dtype, strides_of
 from .norm import add_up
+
+GROUP_ROWS = tl.constexpr(8)
 
 
 @triton.jit
-def _product(a_ptr, b_ptr, bias_ptr, out_ptr, before_ptr, m, n, k, a_z, a_m, a_k, b_z, b_k, b_n, out_z, out_m, out_n, factor,
+def _product(a_ptr, b_ptr, bias_ptr, out_ptr, before_ptr, m, n, k, stride_az, stride_am, stride_ak, stride_bz, stride_bk, stride_bn,
+             stride_oz, stride_om, stride_on, factor,
              BIAS: tl.constexpr, ACT: tl.constexpr, BEFORE: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
              BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
+    """A tile (BM, BN) of out_ptr (Z, M, N): a_ptr (Z, M, K) times b_ptr (Z, K, N), all of any strides; bias_ptr (N,)."""
     tiles_m = tl.cdiv(m, BM)
     tiles_n = tl.cdiv(n, BN)
     z = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
     tile = tl.program_id(0) % (tiles_m * tiles_n)
-    first_m = tile // (8 * tiles_n) * 8
-    tall = tl.minimum(tiles_m - first_m, 8)
-    tile_m = first_m + (tile % (8 * tiles_n)) % tall
-    tile_n = (tile % (8 * tiles_n)) // tall
+    first_m = tile // (GROUP_ROWS * tiles_n) * GROUP_ROWS
+    tall = tl.minimum(tiles_m - first_m, GROUP_ROWS)
+    tile_m = first_m + (tile % (GROUP_ROWS * tiles_n)) % tall
+    tile_n = (tile % (GROUP_ROWS * tiles_n)) // tall
     rows = tile_m * BM + tl.arange(0, BM)
     cols = tile_n * BN + tl.arange(0, BN)
     deep = tl.arange(0, BK)
     safe_rows = (rows % m).to(tl.int64)  # what lies outside is computed from inside, and not stored
     safe_cols = (cols % n).to(tl.int64)
-    a_at = a_ptr + z * a_z + safe_rows[:, None] * a_m + deep[None, :] * a_k
-    b_at = b_ptr + z * b_z + deep[:, None] * b_k + safe_cols[None, :] * b_n
+    a_at = a_ptr + z * stride_az + safe_rows[:, None] * stride_am + deep[None, :] * stride_ak
+    b_at = b_ptr + z * stride_bz + deep[:, None] * stride_bk + safe_cols[None, :] * stride_bn
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, k, BK):
         if EVEN:
@@ -48,13 +61,13 @@ def _product(a_ptr, b_ptr, bias_ptr, out_ptr, before_ptr, m, n, k, a_z, a_m, a_k
             a = tl.load(a_at, mask=(start + deep < k)[None, :], other=0.0)
             b = tl.load(b_at, mask=(start + deep < k)[:, None], other=0.0)
         acc = dot(a, b, acc, PRECISION)
-        a_at += BK * a_k
-        b_at += BK * b_k
+        a_at += BK * stride_ak
+        b_at += BK * stride_bk
     acc *= factor
     if BIAS:
         acc += tl.load(bias_ptr + safe_cols).to(tl.float32)[None, :]
     inside = (rows < m)[:, None] & (cols < n)[None, :]
-    place = z * out_z + rows.to(tl.int64)[:, None] * out_m + cols[None, :].to(tl.int64) * out_n
+    place = z * stride_oz + rows.to(tl.int64)[:, None] * stride_om + cols[None, :].to(tl.int64) * stride_on
     if BEFORE:
         tl.store(before_ptr + place, acc.to(before_ptr.dtype.element_ty), mask=inside)
     if ACT >= 0:
@@ -80,10 +93,7 @@ def _candidates(tall, short, wide):
     else:
         default = _options(128, 128, 64, 8, 3)
     medium = [
-        _options(128, 128, 64, 8, 3),
-        _options(256, 128, 64, 8, 3),
-        _options(128, 128, 64, 4, 4),
-        _options(64, 128, 64, 4, 4),
+        _options(*o) for o in ((128, 128, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 4, 4), (64, 128, 64, 4, 4))
     ]
     large = [_options(bm, bn, bk, w, s) for bm in (64, 128, 256) for bn in (64, 128, 256) for bk in (32, 64, 128)
              for w in (4, 8) for s in (3, 4) if bm * bn <= 128 * 256]  # fmt: skip
@@ -93,7 +103,7 @@ def _candidates(tall, short, wide):
 def _matrices(x):
     """x as (batch, rows, columns) with its strides in elements; leading axes must be ones that a reshape needs no copy for."""
     x = x[None] if x.ndim == 2 else x.reshape(-1, *x.shape[-2:])
-    return x, [s // x.itemsize for s in x.strides]
+    return x, strides_of(x)
 
 
 def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, before=False, dtype=None):
@@ -131,7 +141,7 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, befor
     def attempt(tile):
         launch(
             _product, (batch * cdiv(m, tile["BM"]) * cdiv(n, tile["BN"]),), left, right, bias, flat, kept, m, n, k,
-            *left_steps, *right_steps, *[s // flat.itemsize for s in flat.strides], float(factor),
+            *left_steps, *right_steps, *strides_of(flat), float(factor),
             BIAS=bias is not None, ACT=-1 if activation is None else KINDS[activation], BEFORE=before, EVEN=k % tile["BK"] == 0,
             PRECISION="ieee" if wide else "tf32", **tile,
         )  # fmt: skip
@@ -161,3 +171,38 @@ def linear_backward(xp, g, x, weight, inner=None, activation=None, needs=(True, 
     gw = product(xp, g2.T, x2, dtype=weight.dtype) if needs[1] else None
     gb = add_up(xp, g2, bias_dtype or weight.dtype) if needs[2] else None
     return gx, gw, gb
+
+
+# -- as a kernel of the op: a linear layer with its activation ----------------------------------------------------------
+
+WAYS = {"none": [{"way": "two passes"}], "medium": [{"way": "epilogue"}]}
+
+
+def _accepts(input, weight, bias=None, *, activation):
+    return one_dtype(input, weight, bias) and input.size > 0 and weight.size > 0
+
+
+def _linear_activation(xp, input, weight, bias=None, *, activation):
+    """activation(input @ weightᵀ + bias), with the activation's input."""
+
+    def attempt(candidate):
+        if candidate["way"] == "epilogue":
+            return linear(xp, input, weight, bias, activation, before=True)
+        inner = xp.linear(input, weight, bias)
+        return apply(xp, inner, activation), inner
+
+    if isinstance(input, np.ndarray):  # in Triton's interpreter
+        return attempt(WAYS["medium"][0])
+    key = ("linear_activation", input.dtype.name, power_of_2(math.prod(input.shape[:-1])), *weight.shape, activation)
+    return attempt(tuned(_linear_activation, key, WAYS, attempt))
+
+
+def _linear_activation_vjp(g, input, weight, bias, inner, activation, needs, xp):
+    if isinstance(input, np.ndarray):
+        return linear_backward(xp, g, input, weight, inner, activation, needs, None if bias is None else bias.dtype)
+    return plain_backward(xp, apply_backward(xp, g, inner, activation), input, weight, needs)
+
+
+linear_activation = Kernel(
+    accepts=_accepts, forward=_linear_activation, vjp=_linear_activation_vjp, residuals=("inner",)
+)

@@ -1,8 +1,8 @@
 """One launch for all parameters: AdamW, SGD and Lion steps, the gradients' norm, clipping, unscaling.
 
 A model has hundreds of parameters, and at 20 µs a launch their updates would cost more than the memory they move. So a
-kernel gets a **table** in device memory: for each piece of 4096 elements, which tensor it is of and where it begins;
-for each tensor, the addresses of its arrays and its length. A program looks up its piece, turns the address into a
+kernel gets a **table** in device memory: for each chunk of 4096 elements, which tensor it is of and where it begins;
+for each tensor, the addresses of its arrays and its length. A program looks up its chunk, turns the address into a
 pointer, and works on it as if it were an argument.
 
 What changes from step to step lies in device memory too (`state`, float32): so a training step captured into a CUDA
@@ -14,30 +14,35 @@ graph replays with a new learning rate, step count, gradient scale and clip fact
     step         g' = g * clip, then the rule; nothing at all if found_inf
     update_scale scale and growth_tracker after a step, inverse_scale = 1 / scale, found_inf = 0
 
-so that clipping needs no pass of its own: the step applies its factor. Accumulation: float32; sums of a piece are added
-up by one program in a fixed order.
+so that clipping needs no pass of its own: the step applies its factor.
+
+Grid: a program for each chunk. Accumulation: float32; sums of a chunk are added up by one program in a fixed order.
+Arguments of all kernels: table_ptr (tensors, ARRAYS + 1) int64, the addresses of a tensor's arrays and its length;
+chunks_ptr (chunks, 2) int64, a chunk's tensor and first element; state_ptr (8,) float32.
 """
 
 import numpy as np
 import triton
 import triton.language as tl
 
-from ...backend import device_of
+from ...backend import address, device_of
 from ...base.capturing import is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float
 
-PIECE = 4096
-LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(8)  # places in the state
+CHUNK = 4096
 PLACES = 8
+LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(PLACES)  # in the state
+_LR, _STEP, _CLIP, _FOUND_INF, _INVERSE_SCALE, _NORM, _SCALE, _GROWTH = map(
+    tl.constexpr, range(PLACES)
+)  # for the kernels
 TAKES = "contiguous arrays of one dtype (float32, float16 or bfloat16) on one device"
 
 
 def accepts(raws):
     """Whether one launch can take these arrays: see TAKES."""
     dtype, where = raws[0].dtype, device_of(raws[0])
-    known = dtype.name in ("float32", "float16", "bfloat16")
-    return known and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is where for r in raws)
+    return is_float(raws[0]) and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is where for r in raws)
 
 
 @triton.jit
@@ -51,26 +56,35 @@ def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr, ALIGNED: tl.const
 
 
 @triton.jit
-def _piece(table_ptr, pieces_ptr, arrays, ALIGNED: tl.constexpr, PIECE: tl.constexpr):
-    """This program's tensor, the places of its elements, and whether they are inside."""
-    tensor = tl.load(pieces_ptr + 2 * tl.program_id(0))
-    start = tl.load(pieces_ptr + 2 * tl.program_id(0) + 1)
+def _chunk(table_ptr, chunks_ptr, arrays, ALIGNED: tl.constexpr, CHUNK: tl.constexpr):
+    """This program's tensor, the first element of its chunk, and the tensor's length."""
+    tensor = tl.load(chunks_ptr + 2 * tl.program_id(0))
+    start = tl.load(chunks_ptr + 2 * tl.program_id(0) + 1)
     length = tl.load(table_ptr + tensor * (arrays + 1) + arrays)
     if ALIGNED:
         length = tl.multiple_of(length, 16)
-    return tensor, tl.multiple_of(start, PIECE), length
+    return tensor, tl.multiple_of(start, CHUNK), length
 
 
 @triton.jit
-def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
+def _gradient(g_ptr, inside, clip, MAXIMIZE: tl.constexpr):
+    """A block of gradients, clipped, and turned around to maximize."""
+    g = tl.load(g_ptr, mask=inside, other=0.0).to(tl.float32) * clip
+    if MAXIMIZE:
+        g = -g
+    return g
+
+
+@triton.jit
+def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
            P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
-           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
-    if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
-        lr = tl.load(state_ptr) * lr_scale
-        step = tl.load(state_ptr + 1).to(tl.float64)
-        clip = tl.load(state_ptr + 2)
+    if tl.load(state_ptr + _FOUND_INF) == 0.0:
+        tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
+        lr = tl.load(state_ptr + _LR) * lr_scale
+        step = tl.load(state_ptr + _STEP).to(tl.float64)
+        clip = tl.load(state_ptr + _CLIP)
         rest_m = (1.0 - tl.exp2(step * log_beta1)).to(tl.float32)  # 1 - beta^step, in float64 while it is small
         rest_v = (1.0 - tl.exp2(step * log_beta2)).to(tl.float32)
         step_size = lr / rest_m
@@ -79,15 +93,13 @@ def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
         m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
         v_ptr = _at(table_ptr, tensor, 3, ARRAYS, tl.float32, ALIGNED)
-        for begin in range(0, PIECE, BLOCK):
+        for begin in range(0, CHUNK, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
             p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
+            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
             m = tl.load(m_ptr + place, mask=inside, other=0.0)
             v = tl.load(v_ptr + place, mask=inside, other=0.0)
-            if MAXIMIZE:
-                g = -g
             if DECOUPLED:
                 p *= 1.0 - lr * decay
             else:
@@ -103,28 +115,27 @@ def _adamw(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
             p -= step_size * m / (tl.sqrt(v) * root + eps)
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
+                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
+                tl.store(half_ptr + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
-def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
+def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
          MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr,
-         ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+         ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g[, momentum_buffer][, a half-precision copy of p]."""
-    if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
-        lr = tl.load(state_ptr) * lr_scale
-        first = tl.load(state_ptr + 1) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
-        clip = tl.load(state_ptr + 2)
+    if tl.load(state_ptr + _FOUND_INF) == 0.0:
+        tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
+        lr = tl.load(state_ptr + _LR) * lr_scale
+        first = tl.load(state_ptr + _STEP) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
+        clip = tl.load(state_ptr + _CLIP)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
-        for begin in range(0, PIECE, BLOCK):
+        for begin in range(0, CHUNK, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
             p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
-            if MAXIMIZE:
-                g = -g
+            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
             g += decay * p
             if MOMENTUM:
                 b_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
@@ -138,45 +149,46 @@ def _sgd(table_ptr, pieces_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
             p -= lr * g
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
+                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
+                tl.store(half_ptr + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
-def _lion(table_ptr, pieces_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
+def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
           MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
-          PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+          CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
-    if tl.load(state_ptr + 3) == 0.0:
-        tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
-        lr = tl.load(state_ptr) * lr_scale
-        clip = tl.load(state_ptr + 2)
+    if tl.load(state_ptr + _FOUND_INF) == 0.0:
+        tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
+        lr = tl.load(state_ptr + _LR) * lr_scale
+        clip = tl.load(state_ptr + _CLIP)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
         m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
-        for begin in range(0, PIECE, BLOCK):
+        for begin in range(0, CHUNK, BLOCK):
             place = start + begin + tl.arange(0, BLOCK)
             inside = place < length
             p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32) * clip
+            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
             m = tl.load(m_ptr + place, mask=inside, other=0.0)
-            if MAXIMIZE:
-                g = -g
-            way = beta1 * m + rest1 * g
-            sign = tl.where(way > 0.0, 1.0, tl.where(way < 0.0, -1.0, 0.0))
+            update = beta1 * m + rest1 * g
+            sign = tl.where(update > 0.0, 1.0, tl.where(update < 0.0, -1.0, 0.0))
             p = p * (1.0 - lr * decay) - lr * sign
             tl.store(m_ptr + place, beta2 * m + rest2 * g, mask=inside)
             tl.store(p_ptr + place, p.to(P), mask=inside)
             if COPY:
-                tl.store(_at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED) + place, p.to(HALF), mask=inside)
+                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
+                tl.store(half_ptr + place, p.to(HALF), mask=inside)
 
 
 @triton.jit
-def _squares(table_ptr, pieces_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
-             ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
+def _squares(table_ptr, chunks_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
+             ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """The sum of the squares of a chunk of column WHICH, to parts_ptr (chunks,)."""
+    tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     total = tl.zeros((BLOCK,), tl.float32)
-    for begin in range(0, PIECE, BLOCK):
+    for begin in range(0, CHUNK, BLOCK):
         place = start + begin + tl.arange(0, BLOCK)
         g = tl.load(g_ptr + place, mask=place < length, other=0.0).to(tl.float32)
         total += g * g
@@ -184,27 +196,28 @@ def _squares(table_ptr, pieces_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.const
 
 
 @triton.jit
-def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIP: tl.constexpr, BLOCK: tl.constexpr):
+def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIPS: tl.constexpr, BLOCK: tl.constexpr):
+    """The norm, and with CLIPS the factor that makes it max_norm, by one program."""
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, BLOCK):
         total += tl.load(parts_ptr + start + lane, mask=start + lane < count, other=0.0)
     norm = tl.sqrt(tl.sum(total, axis=0))
-    tl.store(state_ptr + 5, norm)
-    if CLIP:
+    tl.store(state_ptr + _NORM, norm)
+    if CLIPS:
         factor = max_norm / (norm + 1e-6)  # 1e-6: as torch.nn.utils
-        tl.store(state_ptr + 2, tl.where(factor < 1.0, factor, tl.where(norm != norm, norm, 1.0)))
+        tl.store(state_ptr + _CLIP, tl.where(factor < 1.0, factor, tl.where(norm != norm, norm, 1.0)))
 
 
 @triton.jit
-def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
-           ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Gradients times state[BY], in place; CHECK notes in state[3] whether an element is infinite or NaN."""
-    tensor, start, length = _piece(table_ptr, pieces_ptr, ARRAYS, ALIGNED, PIECE)
+def _multiply(table_ptr, chunks_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
+           ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Gradients times state[BY], in place; CHECK notes in state[FOUND_INF] whether an element is infinite or NaN."""
+    tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     factor = tl.load(state_ptr + BY)
     bad = tl.zeros((BLOCK,), tl.int32)
-    for begin in range(0, PIECE, BLOCK):
+    for begin in range(0, CHUNK, BLOCK):
         place = start + begin + tl.arange(0, BLOCK)
         inside = place < length
         g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -213,26 +226,28 @@ def _scale(table_ptr, pieces_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexp
         tl.store(g_ptr + place, (g * factor).to(G), mask=inside)
     if CHECK:
         if tl.max(bad, axis=0) > 0:
-            tl.store(state_ptr + 3, 1.0)
+            tl.store(state_ptr + _FOUND_INF, 1.0)
 
 
 @triton.jit
 def _count(state_ptr):
-    tl.store(state_ptr + 1, tl.load(state_ptr + 1) + 1.0 - tl.load(state_ptr + 3))
+    """One more step, unless an infinite gradient was found."""
+    tl.store(state_ptr + _STEP, tl.load(state_ptr + _STEP) + 1.0 - tl.load(state_ptr + _FOUND_INF))
 
 
 @triton.jit
 def _update_scale(state_ptr, growth_factor, backoff_factor, growth_interval):
-    scale = tl.load(state_ptr + 6)
-    calm = tl.load(state_ptr + 7) + 1.0  # steps in a row without an overflow
+    """The next loss scale, by one program."""
+    scale = tl.load(state_ptr + _SCALE)
+    calm = tl.load(state_ptr + _GROWTH) + 1.0  # steps in a row without an overflow
     grown = tl.where(scale * growth_factor < float("inf"), scale * growth_factor, scale)
-    bad = tl.load(state_ptr + 3) > 0.0
+    bad = tl.load(state_ptr + _FOUND_INF) > 0.0
     due = calm >= growth_interval
     scale = tl.where(bad, scale * backoff_factor, tl.where(due, grown, scale))
-    tl.store(state_ptr + 6, scale)
-    tl.store(state_ptr + 7, tl.where(bad, 0.0, tl.where(due, 0.0, calm)))
-    tl.store(state_ptr + 4, 1.0 / scale)
-    tl.store(state_ptr + 3, 0.0)
+    tl.store(state_ptr + _SCALE, scale)
+    tl.store(state_ptr + _GROWTH, tl.where(bad, 0.0, tl.where(due, 0.0, calm)))
+    tl.store(state_ptr + _INVERSE_SCALE, 1.0 / scale)
+    tl.store(state_ptr + _FOUND_INF, 0.0)
 
 
 _TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
@@ -259,22 +274,28 @@ class Table:
                         f"Table: expected contiguous {dtype} arrays of {first.size} elements, got {a.dtype} {a.shape}"
                         f"{'' if a.flags.c_contiguous else ', not contiguous'}."
                     )
-        rows = [[*(_address(a) for a in arrays), arrays[0].size] for arrays in zip(*columns, strict=True)]
-        counts = [cdiv(row[-1], PIECE) for row in rows]
-        starts = np.concatenate([np.arange(c) * PIECE for c in counts])
+        rows = [[*(address(a) for a in arrays), arrays[0].size] for arrays in zip(*columns, strict=True)]
+        counts = [cdiv(row[-1], CHUNK) for row in rows]
+        starts = np.concatenate([np.arange(c) * CHUNK for c in counts])
         self.count = len(starts)
         self.arrays = len(columns)
         self.aligned = all(number % 16 == 0 for row in rows for number in row)
         self.table = upload(xp, np.array(rows, np.int64))
-        self.pieces = upload(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
+        self.chunks = upload(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 
     def type(self, which):
         """Triton's dtype of a column."""
         return _TL[self.dtypes[which].name]
 
+    def launch(self, kernel, *arguments, **constants):
+        """Start a kernel with a program for each chunk."""
+        shared = {"ARRAYS": self.arrays, "ALIGNED": self.aligned, "CHUNK": CHUNK, "BLOCK": 1024, "num_warps": 4}
+        launch(kernel, (self.count,), self.table, self.chunks, *arguments, **constants, **shared)
 
-def _address(a):
-    return a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr
+    def update(self, kernel, state, *numbers, half, **flags):
+        """Start a step's kernel; `half`: the last column is a copy of p in half precision."""
+        dtypes = {"P": self.type(0), "G": self.type(1), "HALF": self.type(self.arrays - 1) if half else tl.float16}
+        self.launch(kernel, state, *map(float, numbers), **dtypes, COPY=half, **flags)
 
 
 _tables = {}  # (address, size and dtype of every array) -> Table, the last few
@@ -284,7 +305,7 @@ def table_of(xp, *columns):
     """A Table of these arrays: the one made before, if they lie where its arrays lay."""
     if is_recording():  # a graph's arrays lie where no others will: its tables are its own
         return Table(xp, *columns)
-    key = tuple((_address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
+    key = tuple((address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
     found = _tables.pop(key, None) or Table(xp, *columns)
     _tables[key] = found  # the newest is last
     while len(_tables) > 32:
@@ -313,13 +334,6 @@ def update_scale(state, growth_factor, backoff_factor, growth_interval):
     launch(_update_scale, (1,), state, float(growth_factor), float(backoff_factor), float(growth_interval), num_warps=1)
 
 
-_BLOCKS = {"PIECE": PIECE, "BLOCK": 1024, "num_warps": 4}
-
-
-def _half(table, half):
-    return {"HALF": table.type(table.arrays - 1) if half else tl.float16, "COPY": half}
-
-
 def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decoupled=True, amsgrad=False, maximize=False,
           lr_scale=1.0, half=False):  # fmt: skip
     """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a 16-bit copy of p].
@@ -329,78 +343,37 @@ def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decou
         decoupled: AdamW's decay rather than Adam's. lr_scale: factor on the state's lr, for this table's group.
         half: the last column is a copy of p in half precision, written too.
     """
-    launch(
-        _adamw, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
-        1.0 - betas[1], float(np.log2(betas[0])) if betas[0] else -1e4, float(np.log2(betas[1])) if betas[1] else -1e4,
-        float(eps), float(weight_decay), P=table.type(0), G=table.type(1), DECOUPLED=decoupled, AMSGRAD=amsgrad,
-        MAXIMIZE=maximize, **_half(table, half), ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
-    )  # fmt: skip
+    logs = [np.log2(beta) if beta else -1e4 for beta in betas]
+    numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], *logs, eps, weight_decay)
+    table.update(_adamw, state, *numbers, half=half, DECOUPLED=decoupled, AMSGRAD=amsgrad, MAXIMIZE=maximize)
 
 
-def sgd(
-    table,
-    state,
-    momentum=0.0,
-    dampening=0.0,
-    weight_decay=0.0,
-    *,
-    nesterov=False,
-    maximize=False,
-    lr_scale=1.0,
-    half=False,
-):
+def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0,
+        half=False):  # fmt: skip
     """One SGD step of a table of p, g[, momentum_buffer][, a 16-bit copy of p]; arguments as adamw and optim.SGD."""
-    launch(
-        _sgd, (table.count,), table.table, table.pieces, state, float(lr_scale), float(momentum), 1.0 - dampening,
-        float(weight_decay), P=table.type(0), G=table.type(1), MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize,
-        **_half(table, half), ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
-    )  # fmt: skip
+    numbers = (lr_scale, momentum, 1.0 - dampening, weight_decay)
+    table.update(_sgd, state, *numbers, half=half, MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize)
 
 
 def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, lr_scale=1.0, half=False):
     """One Lion step of a table of p, g, exp_avg[, a 16-bit copy of p]; arguments as adamw."""
-    launch(
-        _lion, (table.count,), table.table, table.pieces, state, float(lr_scale), *map(float, betas), 1.0 - betas[0],
-        1.0 - betas[1], float(weight_decay), P=table.type(0), G=table.type(1), MAXIMIZE=maximize, **_half(table, half),
-        ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS,
-    )  # fmt: skip
+    numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], weight_decay)
+    table.update(_lion, state, *numbers, half=half, MAXIMIZE=maximize)
 
 
 def norm(table, state, max_norm=None, which=1):
     """Put the joint 2-norm of column `which` into the state, and with max_norm the factor that clips it."""
     parts = table.xp.empty(max(table.count, 1), "float32")
-    launch(
-        _squares,
-        (table.count,),
-        table.table,
-        table.pieces,
-        parts,
-        G=table.type(which),
-        ARRAYS=table.arrays,
-        WHICH=which,
-        ALIGNED=table.aligned,
-        **_BLOCKS,
-    )
-    launch(
-        _finish_norm,
-        (1,),
-        parts,
-        state,
-        table.count,
-        float(max_norm or 0.0),
-        CLIP=max_norm is not None,
-        BLOCK=1024,
-        num_warps=4,
-    )
+    table.launch(_squares, parts, G=table.type(which), WHICH=which)
+    most, clips = float(max_norm or 0.0), max_norm is not None
+    launch(_finish_norm, (1,), parts, state, table.count, most, CLIPS=clips, BLOCK=1024, num_warps=4)
 
 
 def clip(table, state, which=1):
     """Multiply column `which` by the state's clip factor, in place; the steps do that themselves."""
-    launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=CLIP, CHECK=False,
-           ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS)  # fmt: skip
+    table.launch(_multiply, state, G=table.type(which), WHICH=which, BY=CLIP, CHECK=False)
 
 
 def unscale(table, state, which=1):
     """Multiply column `which` by the state's inverse scale, in place, and note there if an element was not finite."""
-    launch(_scale, (table.count,), table.table, table.pieces, state, G=table.type(which), WHICH=which, BY=INVERSE_SCALE, CHECK=True,
-           ARRAYS=table.arrays, ALIGNED=table.aligned, **_BLOCKS)  # fmt: skip
+    table.launch(_multiply, state, G=table.type(which), WHICH=which, BY=INVERSE_SCALE, CHECK=True)

@@ -1,13 +1,16 @@
-"""Layer norm, RMS norm and group norm: one pair of kernels, with the sum of two inputs in front if wanted.
+"""Layer norm, RMS norm and group norm, the first two also with a residual added in front: one pair of kernels.
 
-All three centre and scale rows: h = (x - mean) * rstd (RMS norm: mean = 0), out = h * weight + bias. They differ in
+All center and scale rows: h = (x - mean) * rstd (RMS norm: mean = 0), out = h * weight + bias. They differ in
 which weight belongs to an element: for layer and RMS norm element j of a row has weight j; for group norm a row
 holds whole channels, and row r, element j has that of channel (r % groups) * per_group + j // inner.
 
 With a residual, the input is x + residual in float32, rounded once and written out as well, for it goes on
 beside the norm in a transformer; reading it there again would cost another pass.
 
-Backward, with u = g * weight:   gx = rstd * (u - mean(u) - h * mean(u * h))   (RMS norm: without mean(u)).
+Backward, with u = g * weight, the gradient of h. Since dh_k / dx_j = rstd * ([j = k] - 1 / C - h_j h_k / C),
+
+    gx = rstd * (u - mean(u) - h * mean(u * h))   (RMS norm: without mean(u)).
+
 The gradients of weight and bias are sums over rows of g * h and g. Adding them up with atomics would differ
 from run to run; instead as many programs as the card holds each go through some rows and keep partial sums in
 registers, and a second kernel adds those up. Where a row is too long for that, and for group norm, a kernel of
@@ -17,20 +20,48 @@ Grid: a program for each ROWS rows (forward), a few for each multiprocessor (bac
 mean and rstd, one float32 a row. Accumulation: float32; two passes over a row in registers for the variance.
 """
 
+import math
+
 import triton
 import triton.language as tl
 
 from ...base.dtypes import promote_types
 from ..launch import cdiv, launch, power_of_2, processors
-from .common import contiguous, row_blocks, rows_of
+from .common import Kernel, contiguous, is_float, row_blocks, rows_of, shaped
+
+LONGEST = 8192  # elements of a row of which backward keeps the sums of gw and gb in registers
 
 
 @triton.jit
-def _scale(p_ptr, row, cols, inside, groups, inner, per_group, GROUP: tl.constexpr):
-    """The elements of weight or bias that belong to a block of a row."""
+def _parameter(p_ptr, row, cols, inside, channels, GROUP: tl.constexpr):
+    """The elements of weight or bias (C,) that belong to a block of a row; channels: (groups, inner, per_group)."""
     if GROUP:
+        groups, inner, per_group = channels
         return tl.load(p_ptr + (row % groups) * per_group + cols // inner, mask=inside, other=0.0).to(tl.float32)
     return tl.load(p_ptr + cols + row * 0, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _input(x_ptr, residual_ptr, sum_ptr, place, inside, ADD: tl.constexpr):
+    """A block of what is normalized; with ADD that of x + residual, which is written to sum_ptr."""
+    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        x += tl.load(residual_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        x = x.to(sum_ptr.dtype.element_ty)
+        tl.store(sum_ptr + place, x, mask=inside)
+        x = x.to(tl.float32)
+    return x
+
+
+@triton.jit
+def _affine(out, weight_ptr, bias_ptr, row, cols, inside, channels,
+            GROUP: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr):  # fmt: skip
+    """out * weight + bias."""
+    if WEIGHT:
+        out *= _parameter(weight_ptr, row, cols, inside, channels, GROUP)
+    if BIAS:
+        out += _parameter(bias_ptr, row, cols, inside, channels, GROUP)
+    return out
 
 
 @triton.jit
@@ -38,17 +69,14 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
              groups, inner, per_group, RMS: tl.constexpr, GROUP: tl.constexpr, ADD: tl.constexpr,
              WEIGHT: tl.constexpr, BIAS: tl.constexpr,
              ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
+    """ROWS rows of out_ptr, with ADD also of sum_ptr, from x_ptr and residual_ptr, all (rows, width); mean_ptr and rstd_ptr (rows,)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     base = row.to(tl.int64) * width + cols
+    channels = groups, inner, per_group
     if ONE:
         inside = (row < rows) & (cols < width)
-        x = tl.load(x_ptr + base, mask=inside, other=0.0).to(tl.float32)
-        if ADD:
-            x += tl.load(residual_ptr + base, mask=inside, other=0.0).to(tl.float32)
-            x = x.to(sum_ptr.dtype.element_ty)
-            tl.store(sum_ptr + base, x, mask=inside)
-            x = x.to(tl.float32)
+        x = _input(x_ptr, residual_ptr, sum_ptr, base, inside, ADD)
         if RMS:
             d = x
             mean = tl.zeros((ROWS, 1), tl.float32)
@@ -56,11 +84,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
             mean = tl.sum(x, axis=1, keep_dims=True) / width
             d = tl.where(inside, x - mean, 0.0)
         rstd = 1.0 / tl.sqrt(tl.sum(d * d, axis=1, keep_dims=True) / width + eps)
-        out = d * rstd
-        if WEIGHT:
-            out *= _scale(weight_ptr, row, cols, inside, groups, inner, per_group, GROUP)
-        if BIAS:
-            out += _scale(bias_ptr, row, cols, inside, groups, inner, per_group, GROUP)
+        out = _affine(d * rstd, weight_ptr, bias_ptr, row, cols, inside, channels, GROUP, WEIGHT, BIAS)
         tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
     else:
         mean = tl.zeros((ROWS, 1), tl.float32)
@@ -68,24 +92,19 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
         done = 0
         for start in range(
             0, width, BLOCK
-        ):  # a block's mean and squared deviations join those so far (Chan et al., 1979)
+        ):  # a block's mean and squared deviations join the others' (Chan et al., 1979)
             inside = (row < rows) & (start + cols < width)
-            x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
-            if ADD:
-                x += tl.load(residual_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
-                x = x.to(sum_ptr.dtype.element_ty)
-                tl.store(sum_ptr + base + start, x, mask=inside)
-                x = x.to(tl.float32)
+            x = _input(x_ptr, residual_ptr, sum_ptr, base + start, inside, ADD)
             if RMS:
                 squares += tl.sum(x * x, axis=1, keep_dims=True)
             else:
                 count = tl.minimum(width - start, BLOCK)
                 here = tl.sum(x, axis=1, keep_dims=True) / count
                 d = tl.where(inside, x - here, 0.0)
-                gap = here - mean
+                step = here - mean
                 both = (done + count).to(tl.float32)
-                squares += tl.sum(d * d, axis=1, keep_dims=True) + gap * gap * (done / both) * count
-                mean += gap * (count / both)
+                squares += tl.sum(d * d, axis=1, keep_dims=True) + step * step * (done / both) * count
+                mean += step * (count / both)
                 done += count
         rstd = 1.0 / tl.sqrt(squares / width + eps)
         for start in range(0, width, BLOCK):
@@ -95,10 +114,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
             else:
                 x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
             out = (x - mean) * rstd
-            if WEIGHT:
-                out *= _scale(weight_ptr, row, start + cols, inside, groups, inner, per_group, GROUP)
-            if BIAS:
-                out += _scale(bias_ptr, row, start + cols, inside, groups, inner, per_group, GROUP)
+            out = _affine(out, weight_ptr, bias_ptr, row, start + cols, inside, channels, GROUP, WEIGHT, BIAS)
             tl.store(out_ptr + base + start, out.to(out_ptr.dtype.element_ty), mask=inside)
     if not RMS:
         tl.store(mean_ptr + row, mean, mask=row < rows)
@@ -109,7 +125,10 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
 def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, gw_ptr, gb_ptr, rows, width, tiles,
                    RMS: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr, GW: tl.constexpr, GB: tl.constexpr,
                    ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
-    """Rows that fit into a block: gx, and this program's share of the gradients of weight and bias."""
+    """Rows that fit into a block: every num_programs-th ROWS rows of gx_ptr, and the share of the gradients of weight and bias.
+
+    g_ptr, x_ptr, more_ptr, gx_ptr, also_ptr: (rows, width). gw_ptr, gb_ptr: (programs, width).
+    """
     cols = tl.arange(0, BLOCK)[None, :]
     program = tl.program_id(0)
     if WEIGHT:
@@ -156,7 +175,7 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
 def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, rows, width, groups, inner, per_group,
                     RMS: tl.constexpr, GROUP: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr,
                     BLOCK: tl.constexpr):  # fmt: skip
-    """gx of one row of any length, in two sweeps."""
+    """One row of gx_ptr (rows, width), of any length, in two sweeps."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     base = row.to(tl.int64) * width + cols
@@ -164,6 +183,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
     mean = 0.0
     if not RMS:
         mean = tl.load(mean_ptr + row)
+    channels = groups, inner, per_group
     sum_u = tl.zeros((BLOCK,), tl.float32)
     sum_uh = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, width, BLOCK):
@@ -171,7 +191,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
         u = tl.load(g_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         if WEIGHT:
-            u *= _scale(weight_ptr, row, start + cols, inside, groups, inner, per_group, GROUP)
+            u *= _parameter(weight_ptr, row, start + cols, inside, channels, GROUP)
         sum_u += u
         sum_uh += u * (x - mean) * rstd
     mean_uh = tl.sum(sum_uh, axis=0) / width
@@ -183,7 +203,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
         u = tl.load(g_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         if WEIGHT:
-            u *= _scale(weight_ptr, row, start + cols, inside, groups, inner, per_group, GROUP)
+            u *= _parameter(weight_ptr, row, start + cols, inside, channels, GROUP)
         gx = (u - mean_u - (x - mean) * rstd * mean_uh) * rstd
         if MORE:
             gx += tl.load(more_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
@@ -193,15 +213,15 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
 
 
 @triton.jit
-def _backward_columns(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, rows, width, per_piece,
+def _backward_columns(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, rows, width, per_chunk,
                       RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Partial sums of g * h and g over a piece of the rows, for a block of columns."""
+    """Sums of g * h and g over a chunk of the rows, for BLOCK columns: of gw_ptr and gb_ptr (chunks, width)."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    piece = tl.program_id(1)
+    chunk = tl.program_id(1)
     gw = tl.zeros((ROWS, BLOCK), tl.float32)
     gb = tl.zeros((ROWS, BLOCK), tl.float32)
-    end = tl.minimum(rows, (piece + 1) * per_piece)
-    for start in range(piece * per_piece, end, ROWS):
+    end = tl.minimum(rows, (chunk + 1) * per_chunk)
+    for start in range(chunk * per_chunk, end, ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
         inside = (row < end) & (cols < width)
         base = row.to(tl.int64) * width + cols
@@ -211,14 +231,14 @@ def _backward_columns(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, rows, wi
             h -= tl.load(mean_ptr + row, mask=row < end, other=0.0)
         gw += g * h * tl.load(rstd_ptr + row, mask=row < end, other=0.0)
         gb += g
-    tl.store(gw_ptr + piece * width + cols, tl.sum(gw, axis=0, keep_dims=True), mask=cols < width)
-    tl.store(gb_ptr + piece * width + cols, tl.sum(gb, axis=0, keep_dims=True), mask=cols < width)
+    tl.store(gw_ptr + chunk * width + cols, tl.sum(gw, axis=0, keep_dims=True), mask=cols < width)
+    tl.store(gb_ptr + chunk * width + cols, tl.sum(gb, axis=0, keep_dims=True), mask=cols < width)
 
 
 @triton.jit
 def _backward_channels(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, samples, channels, inner, per_group, groups,
                        BLOCK: tl.constexpr):  # fmt: skip
-    """Group norm's sums of g * h and g for one channel, over samples and positions."""
+    """Group norm's sums of g * h and g (samples, channels, inner) for one channel, over samples and positions."""
     channel = tl.program_id(0)
     lane = tl.arange(0, BLOCK)
     gw = tl.zeros((BLOCK,), tl.float32)
@@ -239,42 +259,28 @@ def _backward_channels(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, samples
 
 
 @triton.jit
-def _add_up(parts_ptr, out_ptr, count, width, per_piece, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum over a piece of the rows, for a block of columns."""
+def _add_up(parts_ptr, out_ptr, count, width, per_chunk, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum over a chunk of the rows of parts_ptr (count, width), for BLOCK columns: of out_ptr (chunks, width)."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    piece = tl.program_id(1)
-    end = tl.minimum(count, (piece + 1) * per_piece)
+    chunk = tl.program_id(1)
+    end = tl.minimum(count, (chunk + 1) * per_chunk)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for start in range(piece * per_piece, end, ROWS):
+    for start in range(chunk * per_chunk, end, ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
         place = row.to(tl.int64) * width + cols
         total += tl.load(parts_ptr + place, mask=(row < end) & (cols < width), other=0.0).to(tl.float32)
-    tl.store(
-        out_ptr + piece * width + cols,
-        tl.sum(total, axis=0, keep_dims=True).to(out_ptr.dtype.element_ty),
-        mask=cols < width,
-    )
+    total = tl.sum(total, axis=0, keep_dims=True)
+    tl.store(out_ptr + chunk * width + cols, total.to(out_ptr.dtype.element_ty), mask=cols < width)
 
 
 def add_up(xp, parts, dtype):
     """The sum over the rows of (count, width), in float32, as (width,) of dtype; in two steps if there are many."""
     count, width = parts.shape
     if count > 1024:
-        pieces = min(cdiv(count, 128), 128)
-        sums = xp.empty((pieces, width), "float32")
-        launch(
-            _add_up,
-            (cdiv(width, 64), pieces),
-            parts,
-            sums,
-            count,
-            width,
-            cdiv(count, pieces),
-            ROWS=16,
-            BLOCK=64,
-            num_warps=4,
-        )
-        parts, count = sums, pieces
+        chunks = min(cdiv(count, 128), 128)
+        sums, grid = xp.empty((chunks, width), "float32"), (cdiv(width, 64), chunks)
+        launch(_add_up, grid, parts, sums, count, width, cdiv(count, chunks), ROWS=16, BLOCK=64, num_warps=4)
+        parts, count = sums, chunks
     out = xp.empty(width, dtype)
     rows = 128 if count > 64 else 32  # few turns, each a wait for memory
     launch(_add_up, (cdiv(width, 32), 1), parts, out, count, width, count, ROWS=rows, BLOCK=32, num_warps=rows // 16)
@@ -285,30 +291,28 @@ def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, i
     """The norm of the rows of x, with what backward needs.
 
     Args:
-        width: elements of a row. rms: don't centre.
+        width: elements of a row. rms: don't center.
         groups, inner: for group norm, the groups of a sample and the elements of a channel.
         residual: added to x first, of its shape; the sum has the wider of their dtypes.
-        dtype: of out, one of the library's; that of the normalised input if None.
+        dtype: of out, one of the library's; that of the normalized input if None.
 
     Returns:
-        out (x's shape), the normalised input (x itself, or x + residual), mean (None if rms), rstd.
+        out (x's shape), the normalized input (x itself, or x + residual), mean (None if rms), rstd.
     """
     flat = rows_of(xp, x, width)
-    rows = flat.shape[0]
-    added = flat if residual is None else xp.empty(flat.shape, promote_types(x.dtype, residual.dtype).numpy)
-    out = xp.empty(flat.shape, added.dtype if dtype is None else dtype.numpy)
+    rows, add = flat.shape[0], residual is not None
+    total = xp.empty(flat.shape, promote_types(x.dtype, residual.dtype).numpy) if add else None
+    out = xp.empty(flat.shape, (flat if total is None else total).dtype if dtype is None else dtype.numpy)
     rstd = xp.empty(rows, "float32")
     mean = None if rms else xp.empty(rows, "float32")
-    weight = None if weight is None else contiguous(xp, weight)
-    bias = None if bias is None else contiguous(xp, bias)
+    weight, bias, residual = contiguous(xp, weight), contiguous(xp, bias), contiguous(xp, residual)
     blocks = row_blocks(width)
-    per_group = width // inner if groups else 1
+    channels = (groups, inner, width // inner) if groups else (1, inner, 1)
     launch(
-        _forward, (cdiv(rows, blocks["ROWS"]),), flat, None if residual is None else contiguous(xp, residual),
-        None if residual is None else added, weight, bias, out, mean, rstd, rows, width, float(eps), groups or 1, inner, per_group,
-        RMS=rms, GROUP=bool(groups), ADD=residual is not None, WEIGHT=weight is not None, BIAS=bias is not None, **blocks,
+        _forward, (cdiv(rows, blocks["ROWS"]),), flat, residual, total, weight, bias, out, mean, rstd, rows, width, float(eps),
+        *channels, RMS=rms, GROUP=bool(groups), ADD=add, WEIGHT=weight is not None, BIAS=bias is not None, **blocks,
     )  # fmt: skip
-    return out.reshape(x.shape), added.reshape(x.shape), mean, rstd
+    return out.reshape(x.shape), (total if add else flat).reshape(x.shape), mean, rstd
 
 
 def backward(
@@ -317,66 +321,157 @@ def backward(
     """The gradients of x, weight and bias of `forward`, None where not needed.
 
     Args:
-        x: what was normalised. more: a gradient to add to that of x, the residual stream's.
+        x: what was normalized. more: a gradient to add to that of x, the residual stream's.
         also: a contiguous array of x's size, to which x's gradient is written in another dtype too.
         needs: which of the three are wanted; that of x is always computed.
         bias_dtype: dtype of bias, whose gradient may be wanted without a weight; weight's, or float32, if not given.
     """
     flat, g = rows_of(xp, x, width), rows_of(xp, g, width)
-    rows = flat.shape[0]
-    gx = xp.empty_like(flat)
-    gw = gb = None
-    wants_w, wants_b = bool(needs[1]), bool(needs[2])
-    more = None if more is None else contiguous(xp, more)
-    w_dtype = weight.dtype if weight is not None else "float32"
-    b_dtype = bias_dtype or w_dtype
-    weight = None if weight is None else contiguous(xp, weight)
+    rows, gx = flat.shape[0], xp.empty_like(flat)
+    channels = (groups, inner, width // inner) if groups else (1, inner, 1)
+    w_dtype = "float32" if weight is None else weight.dtype
+    dtypes = [
+        dtype if wanted else None for dtype, wanted in zip((w_dtype, bias_dtype or w_dtype), needs[1:], strict=True)
+    ]
+    weight, more = contiguous(xp, weight), contiguous(xp, more)
+    flags = {"RMS": rms, "WEIGHT": weight is not None, "MORE": more is not None, "ALSO": also is not None}
     if rows == 0:
-        channels = groups * (width // inner) if groups else width
-        return (
-            gx.reshape(x.shape),
-            xp.zeros(channels, w_dtype) if wants_w else None,
-            xp.zeros(channels, b_dtype) if wants_b else None,
-        )
-    if groups == 0 and width <= 8192:
-        blocks = row_blocks(width, 8192)
-        blocks["num_warps"] = min(
-            max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16
-        )  # 8 elements a thread, or too few programs fit
+        size = groups * channels[2] if groups else width
+        gw, gb = (None if dtype is None else xp.zeros(size, dtype) for dtype in dtypes)
+    elif groups == 0 and width <= LONGEST:
+        blocks = row_blocks(width, LONGEST)
+        warps = min(max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16)  # 8 elements a thread, or too few programs fit
         tiles = cdiv(rows, blocks["ROWS"])
-        programs = min(tiles, processors() * max(1, min(12, 24 // blocks["num_warps"])))
-        gw = xp.empty((programs, width), "float32") if wants_w else None
-        gb = xp.empty((programs, width), "float32") if wants_b else None
+        programs = min(tiles, processors() * max(1, min(12, 24 // warps)))
+        parts = [None if dtype is None else xp.empty((programs, width), "float32") for dtype in dtypes]
         launch(
-            _backward_rows, (programs,), g, flat, weight, mean, rstd, more, gx, also, gw, gb, rows, width, tiles, RMS=rms,
-            WEIGHT=weight is not None, MORE=more is not None, ALSO=also is not None, GW=wants_w, GB=wants_b, **blocks,
+            _backward_rows, (programs,), g, flat, weight, mean, rstd, more, gx, also, *parts, rows, width, tiles,
+            GW=parts[0] is not None, GB=parts[1] is not None, **flags, **{**blocks, "num_warps": warps},
         )  # fmt: skip
-        gw = add_up(xp, gw, w_dtype) if wants_w else None
-        gb = add_up(xp, gb, b_dtype) if wants_b else None
-        return gx.reshape(x.shape), gw, gb
-    per_group = width // inner if groups else 1
-    block = min(power_of_2(max(width, 128)), 4096)
+        gw, gb = (None if dtype is None else add_up(xp, part, dtype) for part, dtype in zip(parts, dtypes, strict=True))
+    else:
+        block = min(power_of_2(max(width, 128)), 4096)
+        launch(
+            _backward_input, (rows,), g, flat, weight, mean, rstd, more, gx, also, rows, width, *channels, GROUP=bool(groups),
+            BLOCK=block, num_warps=8 if block > 1024 else 4, **flags,
+        )  # fmt: skip
+        gw, gb = _long_sums(xp, g, flat, mean, rstd, rms, channels if groups else None, dtypes)
+    return gx.reshape(x.shape), gw, gb
+
+
+def _long_sums(xp, g, x, mean, rstd, rms, channels, dtypes):
+    """The gradients of weight and bias, of rows of any length (rows, width), in two dtypes; None where that is None."""
+    if dtypes == [None, None]:
+        return None, None
+    rows, width = x.shape
+    if channels is not None:
+        groups, inner, per_group = channels
+        count = groups * per_group
+        sums = [xp.empty(count, dtype or "float32") for dtype in dtypes]
+        block = min(power_of_2(max(inner, 64)), 2048)
+        sizes = rows // groups, count, inner, per_group, groups
+        launch(_backward_channels, (count,), g, x, mean, rstd, *sums, *sizes, BLOCK=block, num_warps=4)
+        return [None if dtype is None else total for total, dtype in zip(sums, dtypes, strict=True)]
+    chunks = min(cdiv(rows, 16), 16)
+    parts = xp.empty((2, chunks, width), "float32")
     launch(
-        _backward_input, (rows,), g, flat, weight, mean, rstd, more, gx, also, rows, width, groups or 1, inner, per_group, RMS=rms,
-        GROUP=bool(groups), WEIGHT=weight is not None, MORE=more is not None, ALSO=also is not None, BLOCK=block,
-        num_warps=8 if block > 1024 else 4,
+        _backward_columns, (cdiv(width, 128), chunks), g, x, mean, rstd, parts[0], parts[1], rows, width,
+        cdiv(cdiv(rows, chunks), 16) * 16, RMS=rms, ROWS=16, BLOCK=128, num_warps=4,
     )  # fmt: skip
-    if wants_w or wants_b:
-        if groups:
-            channels = groups * per_group
-            gw, gb = xp.empty(channels, w_dtype), xp.empty(channels, b_dtype)
-            block = min(power_of_2(max(inner, 64)), 2048)
-            launch(
-                _backward_channels, (channels,), g, flat, mean, rstd, gw, gb, rows // groups, channels, inner, per_group, groups,
-                BLOCK=block, num_warps=4,
-            )  # fmt: skip
-        else:
-            pieces = min(cdiv(rows, 16), 16)
-            parts = xp.empty((2, pieces, width), "float32")
-            launch(
-                _backward_columns, (cdiv(width, 128), pieces), g, flat, mean, rstd, parts[0], parts[1], rows, width,
-                cdiv(cdiv(rows, pieces), 16) * 16, RMS=rms, ROWS=16, BLOCK=128, num_warps=4,
-            )  # fmt: skip
-            gw = add_up(xp, parts[0], w_dtype) if wants_w else None
-            gb = add_up(xp, parts[1], b_dtype) if wants_b else None
-    return gx.reshape(x.shape), gw if wants_w else None, gb if wants_b else None
+    return [None if dtype is None else add_up(xp, part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+
+
+# -- as kernels of the ops --------------------------------------------------------------------------------------------
+
+
+def _accepts(*arrays, width, eps=1e-5, dtype=None):
+    """Floats, which may be of several dtypes."""
+    return is_float(*arrays) and width > 0
+
+
+def _dtype_of(x):
+    return None if x is None else x.dtype
+
+
+def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
+    out, _, mean, rstd = forward(xp, input, weight, bias, width=width, eps=eps, dtype=dtype)
+    return out, mean, rstd
+
+
+def _layer_norm_vjp(g, input, weight, bias, shapes, mean, rstd, width, needs, xp):
+    gx, gw, gb = backward(xp, g, input, weight, mean, rstd, width=width, needs=needs, bias_dtype=_dtype_of(bias))
+    return gx, shaped(gw, shapes, 1), shaped(gb, shapes, 2)
+
+
+def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
+    out, _, _, rstd = forward(xp, input, weight, width=width, eps=eps, rms=True, dtype=dtype)
+    return out, rstd
+
+
+def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
+    gx, gw, _ = backward(xp, g, input, weight, None, rstd, width=width, rms=True, needs=(*needs[:2], False))
+    return gx, shaped(gw, shapes, 1)
+
+
+def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
+    out, total, mean, rstd = forward(xp, input, weight, bias, width=width, eps=eps, residual=residual, dtype=dtype)
+    return total, out, mean, rstd
+
+
+def _add_layer_norm_vjp(g, total, weight, bias, shapes, dtypes, mean, rstd, width, needs, xp):
+    gx, gr, gw, gb = _add_backward(
+        xp, g, dtypes, total, weight, mean, rstd, needs, width=width, bias_dtype=_dtype_of(bias)
+    )
+    return gx, gr, shaped(gw, shapes, 2), shaped(gb, shapes, 3)
+
+
+def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
+    out, total, _, rstd = forward(xp, input, weight, width=width, eps=eps, rms=True, residual=residual, dtype=dtype)
+    return total, out, rstd
+
+
+def _add_rms_norm_vjp(g, total, weight, shapes, dtypes, rstd, width, needs, xp):
+    gx, gr, gw, _ = _add_backward(xp, g, dtypes, total, weight, None, rstd, (*needs, False), width=width, rms=True)
+    return gx, gr, shaped(gw, shapes, 2)
+
+
+def _add_backward(xp, g, dtypes, total, weight, mean, rstd, needs, **options):
+    """The gradients of input, residual, weight and bias from g, those of the sum and of its norm, either of which may be None."""
+    g_total, g_out = g
+    if g_out is None:
+        return g_total[...], g_total[...], None, None
+    also = None
+    for dtype, wanted in zip(dtypes[:2], needs[:2], strict=True):
+        if wanted and dtype != total.dtype:
+            also = xp.empty(total.shape, dtype)
+    needs = (True, *needs[2:])
+    gx, gw, gb = backward(xp, g_out, total, weight, mean, rstd, more=g_total, also=also, needs=needs, **options)
+    return *(also if also is not None and dtype == also.dtype else gx for dtype in dtypes[:2]), gw, gb
+
+
+def _group_accepts(*arrays, num_groups, eps=1e-5, dtype=None):
+    return is_float(*arrays) and arrays[0].size > 0
+
+
+def _group_sizes(input, num_groups):
+    """The sizes of the norm of (N, C, …) in groups of channels."""
+    inner = math.prod(input.shape[2:])
+    return {"width": input.shape[1] // num_groups * inner, "groups": num_groups, "inner": inner}
+
+
+def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
+    out, _, mean, rstd = forward(xp, input, weight, bias, eps=eps, dtype=dtype, **_group_sizes(input, num_groups))
+    return out, mean, rstd
+
+
+def _group_norm_vjp(g, input, weight, bias, mean, rstd, num_groups, needs, xp):
+    sizes = _group_sizes(input, num_groups)
+    return backward(xp, g, input, weight, mean, rstd, needs=needs, bias_dtype=_dtype_of(bias), **sizes)
+
+
+_CENTERED, _RMS = ("mean", "rstd"), ("rstd",)
+layer_norm = Kernel(accepts=_accepts, forward=_layer_norm, vjp=_layer_norm_vjp, residuals=_CENTERED)
+rms_norm = Kernel(accepts=_accepts, forward=_rms_norm, vjp=_rms_norm_vjp, residuals=_RMS)
+add_layer_norm = Kernel(accepts=_accepts, forward=_add_layer_norm, vjp=_add_layer_norm_vjp, residuals=_CENTERED)
+add_rms_norm = Kernel(accepts=_accepts, forward=_add_rms_norm, vjp=_add_rms_norm_vjp, residuals=_RMS)
+group_norm = Kernel(accepts=_group_accepts, forward=_group_norm, vjp=_group_norm_vjp, residuals=_CENTERED)

@@ -1,4 +1,4 @@
-"""Softmax and log-softmax: the kernel to read first.
+"""Softmax, log-softmax and the softmax of masked scores: the kernel to read first.
 
 A GPU runs many *programs* of one kernel side by side. Each knows its number (`tl.program_id`) and works
 on a *block* of elements at once: `tl.arange(0, BLOCK)` are the positions within it, `tl.load` fetches a whole
@@ -9,7 +9,7 @@ and adds nothing to a sum.
 Softmax is bound by memory: 2 bytes moved per flop. So the row is read once, stays in registers for maximum,
 exponentials and sum, and is written once. That is the whole point of fusing. A program takes ROWS rows of a
 tile (ROWS, BLOCK), several if they are short. A row longer than a block can't stay: it is read twice, the
-first time for a running maximum m and sum s, which are mended whenever the maximum grows:
+first time for a running maximum m and sum s, which is rescaled whenever the maximum grows (`running_softmax`):
 
     m' = max(m, max(x)),   s' = s * exp(m - m') + sum(exp(x - m')).
 
@@ -17,6 +17,8 @@ Exponentials are powers of 2, which is what the hardware has: exp(x) = 2^(x * lo
 
 Backward needs the output alone, p = softmax(x):   gx_j = p_j * (g_j - sum_k g_k p_k),
 and for log-softmax, l = out:                      gx_j = g_j - exp(l_j) * sum_k g_k.
+
+The first follows from dp_k / dx_j = p_k ([j = k] - p_j), the second from dl_k / dx_j = [j = k] - p_j.
 
 Along another axis than the last, a program takes some neighbouring columns and goes down them (`_forward_columns`), so that
 memory is still read in whole lines.
@@ -30,24 +32,25 @@ import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2
-from .common import contiguous, is_float, row_blocks, rows_of
-
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+from .common import LN2, LOG2E, Kernel, contiguous, is_float, is_mask, row_blocks, rows_of, running_softmax, strides_of
 
 
 @triton.jit
-def _scores(x_ptr, mask_ptr, row, cols, inside, width, heads, length, stride_b, stride_h, stride_q, stride_k,
-            CAUSAL: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
-    """A block of rows as float32, with -inf where nothing may be attended to; MASK: 0 none, 1 bool, 2 to add."""
+def _scores(x_ptr, mask_ptr, row, cols, inside, sizes, strides, CAUSAL: tl.constexpr, MASK: tl.constexpr):
+    """A block of rows as float32, with -inf where nothing may be attended to.
+
+    x_ptr (B H L, S). mask_ptr (B, H, L, S) of any strides; MASK: 0 none, 1 bool, 2 to add. sizes: (S, H, L).
+    """
+    width, heads, length = sizes
     x = tl.load(x_ptr + row.to(tl.int64) * width + cols, mask=inside, other=float("-inf")).to(tl.float32)
     query = row % length
     if CAUSAL:
         x = tl.where(cols <= query, x, float("-inf"))
     if MASK != 0:
+        stride_b, stride_h, stride_l, stride_s = strides
         above = row // length
         place = (
-            (above // heads).to(tl.int64) * stride_b + (above % heads) * stride_h + query * stride_q + cols * stride_k
+            (above // heads).to(tl.int64) * stride_b + (above % heads) * stride_h + query * stride_l + cols * stride_s
         )
         if MASK == 1:
             x = tl.where(tl.load(mask_ptr + place, mask=inside, other=0) != 0, x, float("-inf"))
@@ -57,101 +60,61 @@ def _scores(x_ptr, mask_ptr, row, cols, inside, width, heads, length, stride_b, 
 
 
 @triton.jit
-def _forward(x_ptr, out_ptr, mask_ptr, rows, width, heads, length, stride_b, stride_h, stride_q, stride_k,
+def _result(x, peak, total, LOG: tl.constexpr):
+    """(Log-)softmax from a row's maximum and its sum of exponentials."""
+    if LOG:
+        return x - peak - tl.log2(total) * LN2
+    return tl.exp2((x - peak) * LOG2E) / total
+
+
+@triton.jit
+def _slope(g, out, total, LOG: tl.constexpr):
+    """gx from the row's sum of g (LOG) or g * out."""
+    if LOG:
+        return g - tl.exp2(out * LOG2E) * total
+    return out * (g - total)
+
+
+@triton.jit
+def _forward(x_ptr, out_ptr, mask_ptr, rows, width, heads, length, stride_mb, stride_mh, stride_ml, stride_ms,
              LOG: tl.constexpr, CAUSAL: tl.constexpr, MASK: tl.constexpr,
              ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
+    """ROWS rows of x_ptr and out_ptr (rows, width); ONE: a row fits into a block. For the mask, see `_scores`."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     out_row = out_ptr + row.to(tl.int64) * width
+    sizes, strides = (width, heads, length), (stride_mb, stride_mh, stride_ml, stride_ms)
     if ONE:
         inside = (row < rows) & (cols < width)
-        x = _scores(
-            x_ptr,
-            mask_ptr,
-            row,
-            cols,
-            inside,
-            width,
-            heads,
-            length,
-            stride_b,
-            stride_h,
-            stride_q,
-            stride_k,
-            CAUSAL,
-            MASK,
-        )
+        x = _scores(x_ptr, mask_ptr, row, cols, inside, sizes, strides, CAUSAL, MASK)
         peak = tl.max(x, axis=1, keep_dims=True)
         if CAUSAL or MASK != 0:
             peak = tl.where(peak == float("-inf"), 0.0, peak)
-        e = tl.exp2((x - peak) * LOG2E)
-        total = tl.sum(e, axis=1, keep_dims=True)
-        if LOG:
-            out = x - peak - tl.log2(total) * LN2
-        else:
-            if CAUSAL or MASK != 0:
-                total = tl.where(total == 0.0, 1.0, total)  # a row that may see nothing gives zeros
-            out = e / total
-        tl.store(out_row + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+        total = tl.sum(tl.exp2((x - peak) * LOG2E), axis=1, keep_dims=True)
+        if (CAUSAL or MASK != 0) and not LOG:
+            total = tl.where(total == 0.0, 1.0, total)  # a row that may see nothing gives zeros
+        tl.store(out_row + cols, _result(x, peak, total, LOG).to(out_ptr.dtype.element_ty), mask=inside)
     else:
         peak = tl.full((ROWS, 1), float("-inf"), tl.float32)
         total = tl.zeros((ROWS, 1), tl.float32)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
-            x = _scores(
-                x_ptr,
-                mask_ptr,
-                row,
-                start + cols,
-                inside,
-                width,
-                heads,
-                length,
-                stride_b,
-                stride_h,
-                stride_q,
-                stride_k,
-                CAUSAL,
-                MASK,
-            )
-            higher = tl.maximum(peak, tl.max(x, axis=1, keep_dims=True))
-            still = tl.where(higher == float("-inf"), 0.0, higher)
-            total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(
-                tl.exp2((x - still) * LOG2E), axis=1, keep_dims=True
-            )
-            peak = higher
+            x = _scores(x_ptr, mask_ptr, row, start + cols, inside, sizes, strides, CAUSAL, MASK)
+            peak, total = running_softmax(peak, total, x, 1)
         if CAUSAL or MASK != 0:
             peak = tl.where(peak == float("-inf"), 0.0, peak)
             if not LOG:
                 total = tl.where(total == 0.0, 1.0, total)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
-            x = _scores(
-                x_ptr,
-                mask_ptr,
-                row,
-                start + cols,
-                inside,
-                width,
-                heads,
-                length,
-                stride_b,
-                stride_h,
-                stride_q,
-                stride_k,
-                CAUSAL,
-                MASK,
-            )
-            if LOG:
-                out = x - peak - tl.log2(total) * LN2
-            else:
-                out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(out_row + start + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+            x = _scores(x_ptr, mask_ptr, row, start + cols, inside, sizes, strides, CAUSAL, MASK)
+            tl.store(out_row + start + cols, _result(x, peak, total, LOG).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _backward(g_ptr, out_ptr, gx_ptr, rows, width,
               LOG: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
+    """ROWS rows of gx_ptr, from those of g_ptr and out_ptr, all (rows, width)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     place = row.to(tl.int64) * width + cols
@@ -159,11 +122,8 @@ def _backward(g_ptr, out_ptr, gx_ptr, rows, width,
         inside = (row < rows) & (cols < width)
         g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
         out = tl.load(out_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        if LOG:
-            gx = g - tl.exp2(out * LOG2E) * tl.sum(g, axis=1, keep_dims=True)
-        else:
-            gx = out * (g - tl.sum(g * out, axis=1, keep_dims=True))
-        tl.store(gx_ptr + place, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+        total = tl.sum(g if LOG else g * out, axis=1, keep_dims=True)
+        tl.store(gx_ptr + place, _slope(g, out, total, LOG).to(gx_ptr.dtype.element_ty), mask=inside)
     else:
         total = tl.zeros((ROWS, 1), tl.float32)
         for start in range(0, width, BLOCK):
@@ -176,93 +136,69 @@ def _backward(g_ptr, out_ptr, gx_ptr, rows, width,
             inside = (row < rows) & (start + cols < width)
             g = tl.load(g_ptr + place + start, mask=inside, other=0.0).to(tl.float32)
             out = tl.load(out_ptr + place + start, mask=inside, other=0.0).to(tl.float32)
-            if LOG:
-                gx = g - tl.exp2(out * LOG2E) * total
-            else:
-                gx = out * (g - total)
-            tl.store(gx_ptr + place + start, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+            tl.store(gx_ptr + place + start, _slope(g, out, total, LOG).to(gx_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _forward_columns(
-    x_ptr, out_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr
-):
-    """Along the middle of three axes (outer, length, inner): a program for COLS neighbouring columns, ROWS of them at a time."""
+def _column_block(length, inner, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """This program's COLS columns of (outer, length, inner): their places in row 0, whether they are inside, and ROWS row numbers."""
     blocks = tl.cdiv(inner, COLS)
-    outer = (tl.program_id(0) // blocks).to(tl.int64)
     col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
-    rows = tl.arange(0, ROWS)[:, None]
-    base = outer * length * inner + col
+    base = (tl.program_id(0) // blocks).to(tl.int64) * length * inner + col
+    return base, col < inner, tl.arange(0, ROWS)[:, None]
+
+
+@triton.jit
+def _forward_columns(x_ptr, out_ptr, length, inner,
+                     LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
+    """COLS neighbouring columns of x_ptr and out_ptr (outer, length, inner), ROWS of their elements at a time."""
+    base, there, rows = _column_block(length, inner, ROWS, COLS)
     peak = tl.full((1, COLS), float("-inf"), tl.float32)
     total = tl.zeros((1, COLS), tl.float32)
     for start in range(0, length, ROWS):
-        inside = (start + rows < length) & (col < inner)
-        x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(peak, tl.max(x, axis=0, keep_dims=True))
-        still = tl.where(higher == float("-inf"), 0.0, higher)
-        e = tl.exp2((x - still) * LOG2E)
-        total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(e, axis=0, keep_dims=True)
-        peak = higher
+        inside = (start + rows < length) & there
+        place = base + (start + rows).to(tl.int64) * inner
+        x = tl.load(x_ptr + place, mask=inside, other=float("-inf")).to(tl.float32)
+        peak, total = running_softmax(peak, total, x, 0)
         if ONE:
-            if LOG:
-                out = x - peak - tl.log2(total) * LN2
-            else:
-                out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(out_ptr + base + rows * inner, out.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(out_ptr + place, _result(x, peak, total, LOG).to(out_ptr.dtype.element_ty), mask=inside)
     if not ONE:
         for start in range(0, length, ROWS):
-            inside = (start + rows < length) & (col < inner)
-            x = tl.load(x_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=float("-inf")).to(
-                tl.float32
-            )
-            if LOG:
-                out = x - peak - tl.log2(total) * LN2
-            else:
-                out = tl.exp2((x - peak) * LOG2E) / total
-            tl.store(
-                out_ptr + base + (start + rows).to(tl.int64) * inner, out.to(out_ptr.dtype.element_ty), mask=inside
-            )
+            inside = (start + rows < length) & there
+            place = base + (start + rows).to(tl.int64) * inner
+            x = tl.load(x_ptr + place, mask=inside, other=float("-inf")).to(tl.float32)
+            tl.store(out_ptr + place, _result(x, peak, total, LOG).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _backward_columns(
-    g_ptr, out_ptr, gx_ptr, length, inner, LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr
-):
-    blocks = tl.cdiv(inner, COLS)
-    outer = (tl.program_id(0) // blocks).to(tl.int64)
-    col = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)[None, :]
-    rows = tl.arange(0, ROWS)[:, None]
-    base = outer * length * inner + col
+def _backward_columns(g_ptr, out_ptr, gx_ptr, length, inner,
+                      LOG: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
+    """COLS neighbouring columns of gx_ptr, from those of g_ptr and out_ptr, all (outer, length, inner)."""
+    base, there, rows = _column_block(length, inner, ROWS, COLS)
     total = tl.zeros((1, COLS), tl.float32)
     for start in range(0, length, ROWS):
-        inside = (start + rows < length) & (col < inner)
-        g = tl.load(g_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
+        inside = (start + rows < length) & there
+        place = base + (start + rows).to(tl.int64) * inner
+        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
         if ONE or not LOG:
-            out = tl.load(out_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
+            out = tl.load(out_ptr + place, mask=inside, other=0.0).to(tl.float32)
         if LOG:
             total += tl.sum(g, axis=0, keep_dims=True)
         else:
             total += tl.sum(g * out, axis=0, keep_dims=True)
         if ONE:
-            if LOG:
-                gx = g - tl.exp2(out * LOG2E) * total
-            else:
-                gx = out * (g - total)
-            tl.store(gx_ptr + base + rows * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+            tl.store(gx_ptr + place, _slope(g, out, total, LOG).to(gx_ptr.dtype.element_ty), mask=inside)
     if not ONE:
         for start in range(0, length, ROWS):
-            inside = (start + rows < length) & (col < inner)
-            g = tl.load(g_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
-            out = tl.load(out_ptr + base + (start + rows).to(tl.int64) * inner, mask=inside, other=0.0).to(tl.float32)
-            if LOG:
-                gx = g - tl.exp2(out * LOG2E) * total
-            else:
-                gx = out * (g - total)
-            tl.store(gx_ptr + base + (start + rows).to(tl.int64) * inner, gx.to(gx_ptr.dtype.element_ty), mask=inside)
+            inside = (start + rows < length) & there
+            place = base + (start + rows).to(tl.int64) * inner
+            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            out = tl.load(out_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            tl.store(gx_ptr + place, _slope(g, out, total, LOG).to(gx_ptr.dtype.element_ty), mask=inside)
 
 
 def _columns(shape, dim):
-    """(outer, length, inner) of a shape around an axis, the grid, and the tile of the kernels that go down columns."""
+    """(length, inner) of a shape around an axis, the grid, and the tile of the kernels that go down columns."""
     length, inner = shape[dim], math.prod(shape[dim + 1 :])
     columns = min(power_of_2(inner), 64)
     rows = min(power_of_2(length), 8192 // columns)
@@ -290,7 +226,7 @@ def masked(xp, input, mask=None, causal=False, log=False, dtype=None):
         kind = 1 if mask.dtype == bool else 2
         mask = xp.broadcast_to(mask, input.shape)
         mask = mask.reshape(-1, heads, length, width)  # a view, but where more than four axes are broadcast
-        strides = tuple(s // mask.itemsize for s in mask.strides)
+        strides = strides_of(mask)
     blocks = row_blocks(width)
     grid = (cdiv(x.shape[0], blocks["ROWS"]),)
     launch(_forward, grid, x, out, mask, *x.shape, heads, length, *strides, LOG=log, CAUSAL=causal, MASK=kind, **blocks)
@@ -299,9 +235,9 @@ def masked(xp, input, mask=None, causal=False, log=False, dtype=None):
 
 def run_forward(xp, input, log, dim, dtype=None):
     """Softmax, or its logarithm, along an axis, as `dtype` if that is given."""
-    out = xp.empty(input.shape, input.dtype if dtype is None else dtype.numpy)
     x = contiguous(xp, input)
-    if dim != input.ndim - 1:
+    out = xp.empty(x.shape, x.dtype if dtype is None else dtype.numpy)
+    if dim != x.ndim - 1:
         length, inner, grid, blocks = _columns(x.shape, dim)
         launch(_forward_columns, grid, x, out, length, inner, LOG=log, **blocks)
         return out
@@ -326,21 +262,35 @@ def run_backward(xp, g, out, log, dim, dtype):
     return gx
 
 
-def accepts(input, *, dim, dtype=None):
-    """Floats, along an axis on which there is something."""
-    return is_float(input) and input.ndim > 0 and input.size > 0
+def _along_dim(log):
+    """The kernel of softmax or of log-softmax along an axis."""
+
+    def accepts(input, *, dim, dtype=None):
+        return is_float(input) and input.ndim > 0 and input.size > 0
+
+    def forward(xp, input, *, dim, dtype=None):
+        return run_forward(xp, input, log, dim, dtype)
+
+    def vjp(g, input, out, dim, xp):
+        return (run_backward(xp, g, out, log, dim, input.dtype),)
+
+    return Kernel(accepts=accepts, forward=forward, vjp=vjp)
 
 
-def pays(input, *, dim, dtype=None):
-    """Always: one launch where the reference takes five."""
-    return True
+softmax, log_softmax = _along_dim(False), _along_dim(True)
 
 
-def forward(xp, input, *, dim, dtype=None):
-    """exp(x - max) / sum, row by row."""
-    return run_forward(xp, input, False, dim, dtype)
+def _masked_accepts(input, mask=None, *, causal=False, dtype=None):
+    return is_float(input) and input.ndim > 0 and input.size > 0 and is_mask(mask)
 
 
-def vjp(g, input, out, dim, xp):
-    """The gradient of input."""
-    return (run_backward(xp, g, out, False, dim, input.dtype),)
+def _masked_forward(xp, input, mask=None, *, causal=False, dtype=None):
+    return masked(xp, input, mask, causal, dtype=dtype)
+
+
+def _masked_vjp(g, input, mask, out, needs, xp):
+    gx = run_backward(xp, g, out, False, out.ndim - 1, input.dtype)
+    return gx, gx[...] if needs[1] else None
+
+
+masked_softmax = Kernel(accepts=_masked_accepts, forward=_masked_forward, vjp=_masked_vjp)

@@ -1,0 +1,125 @@
+"""The sections `train`, `train-captured`, `train-more` and `torch-train`: whole training steps of GPT-2."""
+
+import time
+
+from .sizes import DEVICE, MODELS, MORE_MODELS, STEPS, TIME_STEPS
+
+
+def _config(values):
+    from mytorch.models import GPT2Config
+
+    values = dict(values)
+    return GPT2Config.sized(values.pop("size"), **values)
+
+
+def _report_steps(report, name, config, batch, step, wait, memory):
+    """Time `step()`, which returns a loss, over about TIME_STEPS seconds (the median of groups of STEPS, each waited for), and
+    then see what it takes of the module `memory`, whose watch costs time."""
+    for _ in range(4):
+        loss = step()
+    wait()
+    begun, groups = time.perf_counter(), []
+    while len(groups) < 3 or (time.perf_counter() - begun < TIME_STEPS and len(groups) < 40):
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            loss = step()
+        wait()
+        groups.append((time.perf_counter() - started) / STEPS)
+    ms = sorted(groups)[len(groups) // 2] * 1e3
+    memory.reset_peak_memory_stats()
+    for _ in range(2):
+        loss = step()
+    wait()
+    gib = memory.max_memory_allocated() / 2**30
+    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": gib, "loss": float(loss)})
+
+
+def _run_training(report, name, values, batch, half, captured):
+    """Forward, backward, clip, AdamW."""
+    import mytorch
+    from mytorch import amp, cuda
+    from mytorch.models import GPT2
+    from mytorch.nn.utils import clip_grad_norm_
+
+    mytorch.manual_seed(0)
+    config = _config(values)
+    model = GPT2(config).to("cuda")
+    optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
+    x, y = (mytorch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
+    scaler = amp.GradScaler(enabled=half == "float16")
+    dtype = getattr(mytorch, half or "float32")
+
+    def step(x, y):
+        with amp.autocast("cuda", dtype, enabled=half is not None):
+            loss = model(x, y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    if captured:
+        step = mytorch.compile_step(step)
+    _report_steps(report, name, config, batch, lambda: step(x, y), cuda.synchronize, cuda)
+
+
+def train(report, interpret):
+    """Training steps, eager."""
+    for name, model in MODELS.items():
+        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+
+
+def train_captured(report, interpret):
+    """TRAIN CAPTURED: the same steps replayed from a CUDA graph by `mytorch.compile_step`; of its own process, since an
+    error during capture can make the rest of a process useless."""
+    import mytorch
+
+    if not hasattr(mytorch, "compile_step"):
+        report("captured steps", error="mytorch.compile_step is not there")
+        return
+    for name, model in reversed(MODELS.items()):  # the small one shows first whether capturing works
+        report.attempt(
+            f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True)
+        )
+
+
+def train_more(report, interpret):
+    """The other precisions, eager."""
+    for name, model in MORE_MODELS.items():
+        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+
+
+def torch_train(report, interpret):
+    """The same in PyTorch, eager and compiled."""
+    import torch
+
+    from benchmarks.torch_gpt2 import TorchGPT2
+
+    def run(name, values, batch, half, compiled):
+        torch.manual_seed(0)
+        config = _config(values)
+        model = TorchGPT2(config).to(DEVICE)
+        optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
+        x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device=DEVICE) for _ in range(2))
+        forward = torch.compile(model) if compiled else model
+        scaler = torch.amp.GradScaler(DEVICE, enabled=half == "float16")
+
+        def step():
+            with torch.autocast(DEVICE, getattr(torch, half or "float32"), enabled=half is not None):
+                loss = forward(x, y)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda)
+
+    for compiled in (False, True):
+        for name, model in MODELS.items() if compiled else {**MODELS, **MORE_MODELS}.items():
+            label = name + (" compiled" if compiled else "")
+            report.attempt(label, lambda n=label, m=model, c=compiled: run(n, *m, c))
