@@ -3,7 +3,9 @@
 import operator
 import warnings
 from collections import OrderedDict
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from itertools import chain
+from typing import Any
 
 from ..tensor import Tensor
 from .module import Module
@@ -13,7 +15,7 @@ from .parameter import Parameter
 class Container(Module):
     """The oldest container: named submodules. Deprecated."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Module) -> None:
         super().__init__()
         warnings.warn(
             "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
@@ -24,84 +26,99 @@ class Container(Module):
             self.add_module(name, module)
 
 
-class Sequential(Module):
-    """Modules that run one after the other. Takes modules, or one OrderedDict of named ones."""
+def _position(index, size):
+    """A position counted from the start; refuses one outside."""
+    index = operator.index(index)
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range")
+    return index % size
 
-    def __init__(self, *args):
-        super().__init__()
-        if len(args) == 1 and isinstance(args[0], OrderedDict):
-            for name, module in args[0].items():
-                self.add_module(name, module)
-        else:
-            for i, module in enumerate(args):
-                self.add_module(str(i), module)
+
+class _Sequence(Module):
+    """What Sequential and ModuleList share: submodules whose names are their positions."""
 
     def _key(self, index):
-        size = len(self)
-        index = operator.index(index)
-        if not -size <= index < size:
-            raise IndexError(f"index {index} is out of range")
-        return next(islice(self._modules, index % size, None))
+        return list(self._modules)[_position(index, len(self))]
 
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return type(self)(OrderedDict(list(self._modules.items())[index]))
-        return self._modules[self._key(index)]
+    def _renumber(self, modules):
+        self._modules = {str(i): m for i, m in enumerate(modules)}
 
-    def __setitem__(self, index, module):
+    def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
 
-    def __delitem__(self, index):
-        keys = list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]
-        for key in keys:
+    def __delitem__(self, index: int | slice) -> None:
+        for key in list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]:
             delattr(self, key)
-        self._modules = {str(i): m for i, m in enumerate(self._modules.values())}
+        self._renumber(self)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._modules)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Module]:
         return iter(self._modules.values())
 
-    def __add__(self, other):
-        if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
-        return Sequential(*self, *other)
+    def __iadd__(self, modules: Iterable[Module]):
+        return self.extend(modules)
 
-    def __iadd__(self, other):
-        return self.extend(other)
-
-    def __mul__(self, times):
-        if not isinstance(times, int):
-            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
-        if times <= 0:
-            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
-        return Sequential(*(list(self) * times))
-
-    __rmul__ = __mul__
-
-    def __imul__(self, times):
-        if not isinstance(times, int):
-            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
-        if times <= 0:
-            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
-        modules = list(self)
-        for _ in range(times - 1):
-            self.extend(modules)
-        return self
-
-    def append(self, module):
+    def append(self, module: Module):
         """Add a module at the end; returns self."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules):
+    def extend(self, modules: Iterable[Module]):
         """Add several modules at the end; returns self."""
         for module in modules:
             self.append(module)
         return self
 
-    def insert(self, index, module):
+    def pop(self, key: int | slice) -> Module:
+        """Remove and return the module at a position."""
+        module = self[key]
+        del self[key]
+        return module
+
+
+class Sequential(_Sequence):
+    """Modules that run one after the other. Takes modules, or one OrderedDict of named ones.
+
+    Example:
+        >>> nn.Sequential(nn.Flatten(), nn.ReLU())(tensor([[[-1.0, 2.0]]])).tolist()
+        [[0.0, 2.0]]
+    """
+
+    def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
+        super().__init__()
+        named = len(args) == 1 and isinstance(args[0], OrderedDict)
+        for name, module in args[0].items() if named else enumerate(args):
+            self.add_module(name if named else str(name), module)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))
+        return self._modules[self._key(index)]
+
+    def __add__(self, other: "Sequential") -> "Sequential":
+        if not isinstance(other, Sequential):
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+        return Sequential(*self, *other)
+
+    def _check_factor(self, times):
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+
+    def __mul__(self, times: int) -> "Sequential":
+        self._check_factor(times)
+        return Sequential(*(list(self) * times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> "Sequential":
+        self._check_factor(times)
+        return self.extend(list(self) * (times - 1))
+
+    def insert(self, index: int, module: Module) -> "Sequential":
         """Put a module before position `index`; returns self."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
@@ -109,69 +126,41 @@ class Sequential(Module):
         if not -len(modules) <= index <= len(modules):
             raise IndexError(f"Index out of range: {index}")
         modules.insert(index, module)
-        self._modules = {str(i): m for i, m in enumerate(modules)}
+        self._renumber(modules)
         return self
 
-    def pop(self, key):
-        """Remove and return the module at a position."""
-        module = self[key]
-        del self[key]
-        return module
-
-    def forward(self, input):
+    def forward(self, input: Any) -> Any:
         for module in self._modules.values():
             input = module(input)
         return input
 
 
-class ModuleList(Module):
-    """A list of modules, which are registered."""
+class ModuleList(_Sequence):
+    """A list of modules, which are registered.
 
-    def __init__(self, modules=None):
+    Example:
+        >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+        >>> len(layers), len(list(layers.parameters()))
+        (3, 6)
+    """
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         if modules is not None:
             self.extend(modules)
 
-    def _at(self, index):
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range")
-        return str(index % len(self))
+    def _key(self, index):
+        return str(_position(index, len(self)))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return type(self)(list(self._modules.values())[index])
-        return self._modules[self._at(index)]
+        return self._modules[self._key(index)]
 
-    def __setitem__(self, index, module):
-        setattr(self, self._at(index), module)
-
-    def __delitem__(self, index):
-        if isinstance(index, slice):
-            for key in list(self._modules)[index]:
-                del self._modules[key]
-        else:
-            del self._modules[self._at(index)]
-        self._modules = {str(i): m for i, m in enumerate(self._modules.values())}
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
-
-    def __iadd__(self, modules):
-        return self.extend(modules)
-
-    def __add__(self, other):
+    def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList(chain(self, other))
 
-    def append(self, module):
-        """Add a module at the end; returns self."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def extend(self, modules):
+    def extend(self, modules: Iterable[Module]) -> "ModuleList":
         """Add several modules at the end; returns self.
 
         Raises:
@@ -179,23 +168,15 @@ class ModuleList(Module):
         """
         if not hasattr(modules, "__iter__"):
             raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
-        for module in modules:
-            self.append(module)
-        return self
+        return super().extend(modules)
 
-    def insert(self, index, module):
+    def insert(self, index: int, module: Module) -> None:
         """Put a module before position `index`."""
         modules = list(self)
         modules.insert(index, module)
-        self._modules = {str(i): m for i, m in enumerate(modules)}
+        self._renumber(modules)
 
-    def pop(self, key):
-        """Remove and return the module at a position."""
-        module = self[key]
-        del self[key]
-        return module
-
-    def __repr__(self):
+    def __repr__(self) -> str:
         """As PyTorch's: runs of equal modules are printed once, with their range."""
         texts = [repr(m) for m in self]
         if not texts:
@@ -215,52 +196,58 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, which are registered, in the order they were added."""
+    """A dictionary of modules, which are registered, in the order they were added.
 
-    def __init__(self, modules=None):
+    Example:
+        >>> heads = nn.ModuleDict({"a": nn.Linear(2, 1), "b": nn.Linear(2, 3)})
+        >>> [name for name, _ in heads.named_parameters()]
+        ['a.weight', 'a.bias', 'b.weight', 'b.bias']
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
         if modules is not None:
             self.update(modules)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> Module:
         return self._modules[key]
 
-    def __setitem__(self, key, module):
+    def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
 
-    def __delitem__(self, key):
+    def __delitem__(self, key: str) -> None:
         del self._modules[key]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._modules)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 
-    def __contains__(self, key):
+    def __contains__(self, key: object) -> bool:
         return key in self._modules
 
-    def clear(self):
+    def clear(self) -> None:
         """Remove all."""
         self._modules.clear()
 
-    def pop(self, key):
+    def pop(self, key: str) -> Module:
         """Remove and return the module of a key."""
         return self._modules.pop(key)
 
-    def keys(self):
+    def keys(self) -> Iterable[str]:
         """The names."""
         return self._modules.keys()
 
-    def items(self):
+    def items(self) -> Iterable[tuple[str, Module]]:
         """(name, module) pairs."""
         return self._modules.items()
 
-    def values(self):
+    def values(self) -> Iterable[Module]:
         """The modules."""
         return self._modules.values()
 
-    def update(self, modules):
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules from a mapping or from (name, module) pairs.
 
         Raises:
@@ -273,9 +260,8 @@ class ModuleDict(Module):
 def _pairs(given, name):
     """(key, value) pairs of a mapping or of an iterable of pairs."""
     if not hasattr(given, "__iter__"):
-        raise TypeError(
-            f"{name}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}"
-        )
+        kind = type(given).__name__
+        raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {kind}")
     if hasattr(given, "items"):
         return list(given.items())
     pairs = list(given)
@@ -292,59 +278,55 @@ def _as_parameter(value):
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _lines_of(items):
-    lines = []
-    for name, value in items:
-        if isinstance(value, Tensor):
-            size = "x".join(str(n) for n in value.shape)
-            where = "" if value.device.type == "cpu" else f" ({value.device})"
-            lines.append(
-                f"  ({name}): {'Parameter' if isinstance(value, Parameter) else 'Tensor'} containing: [mytorch.{value.dtype.name} of size {size}{where}]"
-            )
-        else:
-            lines.append(f"  ({name}): Object of type: {type(value).__name__}")
-    return "\n".join(lines)
+def _described(name, value):
+    """One line of a parameter container's `repr`."""
+    if not isinstance(value, Tensor):
+        return f"  ({name}): Object of type: {type(value).__name__}"
+    size = "x".join(str(n) for n in value.shape)
+    where = "" if value.device.type == "cpu" else f" ({value.device})"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    return f"  ({name}): {kind} containing: [mytorch.{value.dtype.name} of size {size}{where}]"
 
 
 class ParameterList(Module):
-    """A list of parameters, which are registered; tensors put into it become parameters."""
+    """A list of parameters, which are registered; tensors put into it become parameters.
 
-    def __init__(self, values=None):
+    Example:
+        >>> weights = nn.ParameterList([mytorch.zeros(2), mytorch.ones(3)])
+        >>> [tuple(p.shape) for p in weights.parameters()]
+        [(2,), (3,)]
+    """
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
         self._size = 0
         if values is not None:
             self.extend(values)
 
-    def _at(self, index):
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range")
-        return str(index % len(self))
-
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return type(self)([self[i] for i in range(*index.indices(len(self)))])
-        return getattr(self, self._at(index))
+        return getattr(self, str(_position(index, len(self))))
 
-    def __setitem__(self, index, value):
-        setattr(self, self._at(index), _as_parameter(value))
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, str(_position(index, len(self))), _as_parameter(value))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._size
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self[i] for i in range(len(self)))
 
-    def __iadd__(self, values):
+    def __iadd__(self, values: Iterable[Any]) -> "ParameterList":
         return self.extend(values)
 
-    def append(self, value):
+    def append(self, value: Any) -> "ParameterList":
         """Add a value at the end; returns self."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
-    def extend(self, values):
+    def extend(self, values: Iterable[Any]) -> "ParameterList":
         """Add several values at the end; returns self."""
         if not hasattr(values, "__iter__") or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
@@ -352,94 +334,87 @@ class ParameterList(Module):
             self.append(value)
         return self
 
-    def extra_repr(self):
-        return _lines_of(enumerate(self))
+    def extra_repr(self) -> str:
+        return "\n".join(_described(i, value) for i, value in enumerate(self))
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
 
 
 class ParameterDict(Module):
     """A dictionary of parameters, which are registered; tensors put into it become parameters."""
 
-    def __init__(self, parameters=None):
+    def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
         super().__init__()
         self._keys = {}
         if parameters is not None:
             self.update(parameters)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
             raise KeyError(key)
         return getattr(self, str(key))
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: str, value: Any) -> None:
         self._keys[key] = None
         setattr(self, str(key), _as_parameter(value))
 
-    def __delitem__(self, key):
+    def __delitem__(self, key: str) -> None:
         del self._keys[key]
         delattr(self, str(key))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._keys)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
-    def __reversed__(self):
+    def __reversed__(self) -> Iterator[str]:
         return reversed(list(self._keys))
 
-    def __contains__(self, key):
+    def __contains__(self, key: object) -> bool:
         return key in self._keys
 
-    def copy(self):
+    def copy(self) -> "ParameterDict":
         """A ParameterDict with the same values."""
-        return ParameterDict(OrderedDict((k, self[k]) for k in self._keys))
+        return ParameterDict(OrderedDict(self.items()))
 
-    def setdefault(self, key, default=None):
-        """The value of a key, set to `default` if it is missing."""
-        if key not in self._keys:
-            self[key] = default
-        return self[key]
+    get = Mapping.get
+    setdefault = MutableMapping.setdefault
 
-    def clear(self):
+    def clear(self) -> None:
         """Remove all."""
         for key in list(self._keys):
             del self[key]
 
-    def pop(self, key):
+    def pop(self, key: str) -> Any:
         """Remove and return the value of a key."""
         value = self[key]
         del self[key]
         return value
 
-    def popitem(self):
+    def popitem(self) -> tuple[str, Any]:
         """Remove and return the last (key, value)."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
-    def get(self, key, default=None):
-        """The value of a key, or `default`."""
-        return self[key] if key in self._keys else default
-
-    def fromkeys(self, keys, default=None):
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
         """A ParameterDict with one value for several keys."""
         return ParameterDict(dict.fromkeys(keys, default))
 
-    def keys(self):
+    def keys(self) -> Iterable[str]:
         """The keys."""
         return self._keys.keys()
 
-    def items(self):
+    def items(self) -> Iterable[tuple[str, Any]]:
         """(key, value) pairs."""
         return ((k, self[k]) for k in self._keys)
 
-    def values(self):
+    def values(self) -> Iterable[Any]:
         """The values."""
         return (self[k] for k in self._keys)
 
-    def update(self, parameters):
+    def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
         """Add values from a mapping or from pairs; those of a plain dict in the order of their keys.
 
         Raises:
@@ -450,22 +425,22 @@ class ParameterDict(Module):
         for key, value in _pairs(parameters, "ParameterDict"):
             self[key] = value
 
-    def __or__(self, other):
+    def __or__(self, other: "ParameterDict") -> "ParameterDict":
         merged = self.copy()
         merged.update(other)
         return merged
 
-    def __ror__(self, other):
+    def __ror__(self, other: "ParameterDict") -> "ParameterDict":
         merged = other.copy()
         merged.update(self)
         return merged
 
-    def __ior__(self, other):
+    def __ior__(self, other: "ParameterDict") -> "ParameterDict":
         self.update(other)
         return self
 
-    def extra_repr(self):
-        return _lines_of(self.items())
+    def extra_repr(self) -> str:
+        return "\n".join(_described(key, value) for key, value in self.items())
 
-    def __call__(self, input):
+    def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

@@ -3,11 +3,14 @@
 import copy
 import functools
 import math
+from collections.abc import Callable
 
 from ..base import dtypes
 from ..ops.creation import empty, full
+from ..tensor import Tensor
 from . import functional as F
 from . import init
+from .common_types import Device, DType
 from .containers import ModuleList
 from .dropout import Dropout
 from .linear import Linear, NonDynamicallyQuantizableLinear
@@ -27,18 +30,26 @@ class MultiheadAttention(Module):
         batch_first: inputs are (N, L, E) instead of (L, N, E).
         fused: use a fused kernel; see `mytorch.fused`.
 
+    Shape: query (L, N, E), key and value (S, N, E), to output (L, N, E) and weights (N, L, S); each also without N.
+
     Source: Vaswani et al., 2017.
+
+    Example:
+        >>> x = mytorch.randn(2, 5, 8)
+        >>> out, weights = nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+        >>> tuple(out.shape), tuple(weights.shape)
+        ((2, 5, 8), (2, 5, 5))
     """
 
     def __init__(
-        self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None,
-        batch_first=False, device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
+        add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = False,
+        device: Device = None, dtype: DType = None, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
-            )
+            sizes = f"embed_dim={embed_dim} and num_heads={num_heads}"
+            raise ValueError(f"embed_dim and num_heads must be greater than 0, got {sizes} instead")
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.embed_dim = embed_dim
@@ -50,28 +61,26 @@ class MultiheadAttention(Module):
         self.fused = fused
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
-        materialize = {"device": device, "dtype": dtype}
-        if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, **materialize))
-            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
-                self.register_parameter(name, None)
-        else:
-            self.q_proj_weight = Parameter(empty(embed_dim, embed_dim, **materialize))
-            self.k_proj_weight = Parameter(empty(embed_dim, self.kdim, **materialize))
-            self.v_proj_weight = Parameter(empty(embed_dim, self.vdim, **materialize))
-            self.register_parameter("in_proj_weight", None)
-        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **materialize)) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **materialize)
-        self.bias_k = Parameter(empty(1, 1, embed_dim, **materialize)) if add_bias_kv else None
-        self.bias_v = Parameter(empty(1, 1, embed_dim, **materialize)) if add_bias_kv else None
+        options = {"device": device, "dtype": dtype}
+        same = self._qkv_same_embed_dim
+        shapes = {
+            "in_proj_weight": (3 * embed_dim, embed_dim) if same else None,
+            "q_proj_weight": None if same else (embed_dim, embed_dim),
+            "k_proj_weight": None if same else (embed_dim, self.kdim),
+            "v_proj_weight": None if same else (embed_dim, self.vdim),
+            "in_proj_bias": (3 * embed_dim,) if bias else None,
+            "bias_k": (1, 1, embed_dim) if add_bias_kv else None,
+            "bias_v": (1, 1, embed_dim) if add_bias_kv else None,
+        }
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **options)
+        for name, shape in shapes.items():
+            self.register_parameter(name, None if shape is None else Parameter(empty(*shape, **options)))
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
     def _reset_parameters(self):
-        if self._qkv_same_embed_dim:
-            init.xavier_uniform_(self.in_proj_weight)
-        else:
-            for w in (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+        for w in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if w is not None:
                 init.xavier_uniform_(w)
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
@@ -81,16 +90,9 @@ class MultiheadAttention(Module):
                 init.xavier_normal_(b)
 
     def forward(
-        self,
-        query,
-        key,
-        value,
-        key_padding_mask=None,
-        need_weights=True,
-        attn_mask=None,
-        average_attn_weights=True,
-        is_causal=False,
-    ):
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
+        attn_mask: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """(output, attention weights or None).
 
         Args:
@@ -124,7 +126,37 @@ def _activation(activation, fused=None):
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the feed-forward block, and residuals before or after the norm."""
+    """What encoder and decoder layers share: the parts, and residuals before or after the norm."""
+
+    attentions: tuple[str, ...] = ("self_attn",)
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Device = None, dtype: DType = None, *,
+        fused: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        linear = {**options, "fused": False if fused is False else None}
+        for name in self.attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, fused=fused, **options)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, **linear)
+        self.dropout = Dropout(dropout, fused=fused)
+        self.linear2 = Linear(dim_feedforward, d_model, **linear)
+        self.norm_first = norm_first
+        blocks = range(1, len(self.attentions) + 2)
+        for i in blocks:
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, fused=fused, **options))
+        for i in blocks:
+            setattr(self, f"dropout{i}", Dropout(dropout, fused=fused))
+        self.activation = _activation(activation, fused)
+
+    @property
+    def dropout_out(self) -> Dropout:
+        """The dropout after the feed-forward block, which is the last one."""
+        return getattr(self, f"dropout{len(self.attentions) + 1}")
 
     def _ff_block(self, x):
         return self.dropout_out(self.linear2(self.dropout(self.activation(self.linear1(x)))))
@@ -136,48 +168,33 @@ class _Layer(Module):
         return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _attend(self, attention, dropout, x, memory, mask, padding, causal):
-        return dropout(
-            attention(
-                x,
-                memory,
-                memory,
-                key_padding_mask=padding,
-                attn_mask=mask,
-                need_weights=False,
-                is_causal=causal and mask is not None,
-            )[0]
-        )
+        causal = causal and mask is not None
+        out, _ = attention(x, memory, memory, padding, need_weights=False, attn_mask=mask, is_causal=causal)
+        return dropout(out)
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with a residual and a layer norm; `fused`: see `mytorch.fused`."""
+    """Self-attention and a feed-forward block, each with a residual and a layer norm.
 
-    def __init__(
-        self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
-        super().__init__()
-        materialize = {"device": device, "dtype": dtype, "fused": fused}
-        linear = {**materialize, "bias": bias, "fused": False if fused is False else None}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, **linear)
-        self.dropout = Dropout(dropout, fused=fused)
-        self.linear2 = Linear(dim_feedforward, d_model, **linear)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
-        self.dropout1 = Dropout(dropout, fused=fused)
-        self.dropout2 = Dropout(dropout, fused=fused)
-        self.activation = _activation(activation, fused)
+    Args:
+        d_model: size of input and output. nhead: heads, which divide it.
+        dim_feedforward: size between the two linear maps of the feed-forward block.
+        dropout: after attention, in and after the feed-forward block. activation: "relu", "gelu" or a function.
+        batch_first: input is (N, T, d_model) instead of (T, N, d_model).
+        norm_first: normalise before attention and the feed-forward block instead of after the residual.
+        fused: use a fused kernel; see `mytorch.fused`.
 
-    @property
-    def dropout_out(self):
-        """The dropout after the feed-forward block."""
-        return self.dropout2
+    Source: Vaswani et al., 2017.
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+    Example:
+        >>> nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)(mytorch.randn(2, 5, 8)).shape
+        mytorch.Size([2, 5, 8])
+    """
+
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
         def attend(x):
             return self._sa_block(x, src_mask, src_key_padding_mask, is_causal)
 
@@ -186,43 +203,18 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention over the encoder's output, and a feed-forward block; `fused`: see `mytorch.fused`."""
+    """Self-attention, attention over the encoder's output, and a feed-forward block; the arguments are the encoder's."""
 
-    def __init__(
-        self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
-        super().__init__()
-        materialize = {"device": device, "dtype": dtype, "fused": fused}
-        linear = {**materialize, "bias": bias, "fused": False if fused is False else None}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
-        )
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **materialize
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, **linear)
-        self.dropout = Dropout(dropout, fused=fused)
-        self.linear2 = Linear(dim_feedforward, d_model, **linear)
-        self.norm_first = norm_first
-        for i in (1, 2, 3):
-            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize))
-        for i in (1, 2, 3):
-            setattr(self, f"dropout{i}", Dropout(dropout, fused=fused))
-        self.activation = _activation(activation, fused)
-
-    @property
-    def dropout_out(self):
-        """The dropout after the feed-forward block."""
-        return self.dropout3
+    attentions = ("self_attn", "multihead_attn")
 
     def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
         return self._attend(self.multihead_attn, self.dropout2, x, mem, attn_mask, key_padding_mask, is_causal)
 
     def forward(
-        self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
-        tgt_is_causal=False, memory_is_causal=False,
-    ):  # fmt: skip
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
         def attend(x):
             return self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
@@ -237,13 +229,19 @@ class TransformerDecoderLayer(_Layer):
 class TransformerEncoder(Module):
     """num_layers copies of an encoder layer, and a norm at the end if given."""
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    def __init__(
+        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+    def forward(
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:  # fmt: skip
         for layer in self.layers:
             src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -252,27 +250,20 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """num_layers copies of a decoder layer, and a norm at the end if given."""
 
-    def __init__(self, decoder_layer, num_layers, norm=None):
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
         self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm
 
     def forward(
-        self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
-        tgt_is_causal=None, memory_is_causal=False,
-    ):  # fmt: skip
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:
-            tgt = layer(
-                tgt,
-                memory,
-                tgt_mask,
-                memory_mask,
-                tgt_key_padding_mask,
-                memory_key_padding_mask,
-                bool(tgt_is_causal),
-                memory_is_causal,
-            )
+            tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
         return tgt if self.norm is None else self.norm(tgt)
 
 
@@ -280,21 +271,23 @@ class Transformer(Module):
     """Encoder and decoder together. Source: Vaswani et al., 2017."""
 
     def __init__(
-        self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
-        activation="relu", custom_encoder=None, custom_decoder=None, layer_norm_eps=1e-5, batch_first=False,
-        norm_first=False, bias=True, device=None, dtype=None, *, fused=None,
-    ):  # fmt: skip
+        self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048, dropout: float = 0.1, activation: str | Callable[[Tensor], Tensor] = "relu",
+        custom_encoder: Module | None = None, custom_decoder: Module | None = None, layer_norm_eps: float = 1e-5,
+        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Device = None,
+        dtype: DType = None, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        materialize = {"device": device, "dtype": dtype, "fused": fused}
+        factory_kwargs = {"device": device, "dtype": dtype, "fused": fused}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         if custom_encoder is None:
-            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
-            layer = TransformerEncoderLayer(*options, **materialize)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs)
+            layer = TransformerEncoderLayer(*options, **factory_kwargs)
             custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
         self.encoder = custom_encoder
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*options, **materialize)
-            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **materialize)
+            layer = TransformerDecoderLayer(*options, **factory_kwargs)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs)
             custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
         self.decoder = custom_decoder
         self._reset_parameters()
@@ -308,24 +301,18 @@ class Transformer(Module):
                 init.xavier_uniform_(p)
 
     def forward(
-        self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None, tgt_key_padding_mask=None,
-        memory_key_padding_mask=None, src_is_causal=None, tgt_is_causal=None, memory_is_causal=False,
-    ):  # fmt: skip
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(
-            tgt,
-            memory,
-            tgt_mask,
-            memory_mask,
-            tgt_key_padding_mask,
-            memory_key_padding_mask,
-            tgt_is_causal,
-            memory_is_causal,
-        )
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
-    def generate_square_subsequent_mask(sz, device=None, dtype=None):
+    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: DType = None) -> Tensor:
         """A (sz, sz) mask of -inf above the diagonal and 0 elsewhere."""
         return full((sz, sz), -math.inf, dtype=dtype or dtypes.default_dtype(), device=device).triu(1)
