@@ -10,6 +10,7 @@ MPI has no 16-bit floats: they are reduced as float32 and rounded once at the en
 
 import atexit
 import collections
+import functools
 import os
 import sys
 import threading
@@ -48,11 +49,9 @@ def load():
 _failed = False
 
 
+@functools.cache
 def _leave_well():
     """Arrange that the program ends MPI if it ended well; if not, mpiexec shall notice at once."""
-    if _leave_well.__dict__.setdefault("done", False):
-        return
-    _leave_well.done = True
     before = sys.excepthook
 
     def note(kind, error, trace):
@@ -238,8 +237,8 @@ class MPIEngine(Engine):
 
     # -- reducing --------------------------------------------------------------------------------
 
-    def _wide(self, x, op):
-        """(what MPI reduces instead of x, MPI's operation)."""
+    def _for_mpi(self, x, op):
+        """(x as MPI can reduce it, MPI's operation)."""
         check_reducible(x.dtype, op)
         if x.dtype in _HALVES:
             return x.astype(np.float32), self.ops[op]
@@ -248,33 +247,30 @@ class MPIEngine(Engine):
             return x.view(np.uint8), self.ops[same.get(op, op)]
         return x, self.ops[op]
 
-    def _narrow(self, x, wide, op):
-        """Put the reduced `wide` into x, averaged if asked."""
+    def _take_result(self, x, buffer, op):
+        """Put the reduced buffer into x, averaged if asked."""
         if op is ReduceOp.AVG:
-            wide /= self.size
-        if wide.dtype != x.dtype and wide.dtype.itemsize != x.dtype.itemsize:
-            x[...] = wide.astype(x.dtype)
+            buffer /= self.size
+        if buffer.dtype.itemsize != x.dtype.itemsize:
+            x[...] = buffer.astype(x.dtype)
 
     def all_reduce(self, x, op, label=""):
-        wide, how = self._wide(x, op)
-        work = self._start(self.comm.Iallreduce, (x, wide), label, self.MPI.IN_PLACE, wide, how)
-        return work.finish(lambda: self._narrow(x, wide, op))
+        buffer, how = self._for_mpi(x, op)
+        work = self._start(self.comm.Iallreduce, (x, buffer), label, self.MPI.IN_PLACE, buffer, how)
+        return work.finish(lambda: self._take_result(x, buffer, op))
 
     def reduce(self, x, root, op, label=""):
-        wide, how = self._wide(x, op)
+        buffer, how = self._for_mpi(x, op)
         if self.rank != root:
-            return self._start(self.comm.Ireduce, (x, wide), label, wide, None, how, root)
-        work = self._start(self.comm.Ireduce, (x, wide), label, self.MPI.IN_PLACE, wide, how, root)
-        return work.finish(lambda: self._narrow(x, wide, op))
+            return self._start(self.comm.Ireduce, (x, buffer), label, buffer, None, how, root)
+        work = self._start(self.comm.Ireduce, (x, buffer), label, self.MPI.IN_PLACE, buffer, how, root)
+        return work.finish(lambda: self._take_result(x, buffer, op))
 
     def reduce_scatter(self, out, x, op, label=""):
-        wide, how = self._wide(x, op)
-        if wide.dtype == np.uint8 and out.dtype == np.bool_:
-            into = out.view(np.uint8)
-        else:
-            into = out if wide.dtype == out.dtype else np.empty(out.shape, wide.dtype)
-        work = self._start(self.comm.Ireduce_scatter_block, (out, x, into), label, wide, into, how)
-        return work.finish(lambda: self._narrow(out, into, op))
+        buffer, how = self._for_mpi(x, op)
+        into = np.empty(out.shape, buffer.dtype) if x.dtype in _HALVES else out.view(buffer.dtype)
+        work = self._start(self.comm.Ireduce_scatter_block, (out, x, into), label, buffer, into, how)
+        return work.finish(lambda: self._take_result(out, into, op))
 
     # -- groups ----------------------------------------------------------------------------------
 

@@ -4,14 +4,16 @@ What `serialization.save_tree` can write can be sent: numbers, strings, None, di
 """
 
 import io
+from typing import Any
 
 import numpy as np
 
 from ..backend import CPU, as_device, on, to_device
 from ..serialization import load, save_tree
+from .engine import Engine
 
 
-def encode(obj):
+def encode(obj: Any) -> bytes:
     """An object as bytes.
 
     Raises:
@@ -22,7 +24,7 @@ def encode(obj):
     return file.getvalue()
 
 
-def decode(content):
+def decode(content: bytes) -> Any:
     """The object that `encode` was given; tensors come back on the CPU.
 
     Raises:
@@ -34,48 +36,33 @@ def decode(content):
     return load(io.BytesIO(content))
 
 
-def _where(engine):
-    """The device of the engine's arrays."""
-    return as_device("cuda") if engine.device_type == "cuda" else CPU
-
-
-def _to_engine(engine, host):
-    return to_device(host, _where(engine))
-
-
-def _empty(engine, shape, dtype):
-    xp, there = on(_where(engine))
+def _empty(engine, *shape, dtype=np.uint8):
+    """An array on the engine's device, and a function that brings CPU arrays there."""
+    device = as_device("cuda") if engine.device_type == "cuda" else CPU
+    xp, there = on(device)
     with there:
-        return xp.empty(shape, dtype)
+        return xp.empty(shape, dtype), lambda x: to_device(x, device)
 
 
-def _host(raw):
-    return to_device(raw, CPU)
-
-
-def all_gather_bytes(engine, content, label="all_gather_object"):
+def all_gather_bytes(engine: Engine, content: bytes, label: str = "all_gather_object") -> list[bytes]:
     """The bytes of every process, in order."""
-    size = _to_engine(engine, np.array([len(content)], np.int64))
-    sizes = _empty(engine, (engine.size,), np.int64)
-    engine.all_gather(sizes, size, label).wait()
-    sizes = _host(sizes)
-    longest = max(int(sizes.max()), 1)
-    mine = np.zeros(longest, np.uint8)
+    sizes, put = _empty(engine, engine.size, dtype=np.int64)
+    engine.all_gather(sizes, put(np.array([len(content)], np.int64)), label).wait()
+    sizes = to_device(sizes, CPU)
+    mine = np.zeros(max(int(sizes.max()), 1), np.uint8)
     mine[: len(content)] = np.frombuffer(content, np.uint8)
-    everyone = _empty(engine, (engine.size, longest), np.uint8)
-    engine.all_gather(everyone, _to_engine(engine, mine), label).wait()
-    everyone = _host(everyone)
-    return [everyone[i, :n].tobytes() for i, n in enumerate(sizes)]
+    everyone, put = _empty(engine, engine.size, mine.size)
+    engine.all_gather(everyone, put(mine), label).wait()
+    return [row[:n].tobytes() for row, n in zip(to_device(everyone, CPU), sizes, strict=True)]
 
 
-def broadcast_bytes(engine, content, root, label="broadcast_object_list"):
+def broadcast_bytes(engine: Engine, content: bytes, root: int, label: str = "broadcast_object_list") -> bytes:
     """The bytes of process `root`, on every process; elsewhere `content` is not read."""
     here = engine.rank == root
-    size = _to_engine(engine, np.array([len(content) if here else 0], np.int64))
+    size, put = _empty(engine, 1, dtype=np.int64)
+    size[0] = len(content) if here else 0
     engine.broadcast(size, root, label).wait()
-    n = int(_host(size)[0])
-    host = np.frombuffer(content, np.uint8).copy() if here else np.zeros(n, np.uint8)
-    data = _to_engine(engine, host)
-    if n:
+    data = put(np.frombuffer(content, np.uint8).copy() if here else np.zeros(int(size[0]), np.uint8))
+    if data.size:
         engine.broadcast(data, root, label).wait()
-    return _host(data).tobytes()
+    return to_device(data, CPU).tobytes()

@@ -120,23 +120,22 @@ class Future:
     """A value that will be there: of a Work, or of `then` on another Future.
 
     Args:
-        work: what to wait for; None for a future that somebody sets.
+        work: what sets it; None for a future that somebody sets.
     """
 
-    def __init__(self, work: Work | None = None, *, devices: Any = None):
-        self._work = work
+    def __init__(self, work: Work | Future | None = None, *, devices: Any = None):
+        self._source = work  # the Work or Future that sets it, when asked
         self._value = None
         self._set = False
         self._callbacks = []
-        self._source = None
 
     def done(self) -> bool:
         """Whether the value is there."""
-        if not self._set and self._work is not None:
-            self._work.is_completed()
         if not self._set and self._source is not None:
-            self._source.done()
+            self._source.is_completed()
         return self._set
+
+    is_completed = done
 
     def set_result(self, value: Any) -> None:
         """Give it its value, and call what waits for it."""
@@ -154,8 +153,6 @@ class Future:
         """
         if not self._set and self._source is not None:
             self._source.wait()
-        if not self._set and self._work is not None:
-            self._work.wait()
         if not self._set:
             raise RuntimeError("Future.wait: nothing is under way that would set its value.")
         return self._value
@@ -172,8 +169,7 @@ class Future:
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """A Future of `callback(this future)`, called when this one's value is there."""
-        out = Future()
-        out._source = self
+        out = Future(self)
         if self._set:
             out.set_result(callback(self))
         else:
