@@ -4,6 +4,8 @@ import math
 import os
 import struct
 import zlib
+from collections.abc import Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -13,7 +15,15 @@ from ..ops.movement import cat, stack
 from ..tensor import Tensor
 
 
-def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scale_each=False, pad_value=0.0):
+def make_grid(
+    tensor: Tensor | Sequence[Tensor],
+    nrow: int = 8,
+    padding: int = 2,
+    normalize: bool = False,
+    value_range: tuple[float, float] | None = None,
+    scale_each: bool = False,
+    pad_value: float = 0.0,
+) -> Tensor:
     """Pictures in rows, as one picture (3, H, W).
 
     Args:
@@ -44,9 +54,8 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
     columns = min(nrow, count)
     rows = math.ceil(count / columns)
     down, across = height + padding, width + padding
-    grid = full(
-        (channels, rows * down + padding, columns * across + padding), pad_value, dtype=x.dtype, device=x.device
-    )
+    size = channels, rows * down + padding, columns * across + padding
+    grid = full(size, pad_value, dtype=x.dtype, device=x.device)
     for i, picture in enumerate(x):
         top, left = i // columns * down + padding, i % columns * across + padding
         grid[:, top : top + height, left : left + width] = picture
@@ -58,7 +67,9 @@ def _scaled(x, value_range):
     return (x.clamp(low, high) - low) / max(high - low, 1e-5)
 
 
-def save_image(tensor, fp, format=None, **options):
+def save_image(
+    tensor: Tensor | Sequence[Tensor], fp: str | os.PathLike | BinaryIO, format: str | None = None, **options: Any
+) -> None:
     """Write a picture, or a grid of pictures, to a file.
 
     Args:
@@ -83,7 +94,7 @@ def save_image(tensor, fp, format=None, **options):
     Image.fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
 
 
-def png(pixels):
+def png(pixels: np.ndarray) -> bytes:
     """The bytes of a PNG file of a uint8 array (H, W, 3). Source: the PNG specification, ISO/IEC 15948."""
     height, width, _ = pixels.shape
 
@@ -92,9 +103,5 @@ def png(pixels):
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB, no interlacing
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # filter 0: none
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(lines.tobytes()))
-        + chunk(b"IEND", b"")
-    )
+    chunks = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes())), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

@@ -8,17 +8,6 @@ from .folder import DatasetFolder, ImageFolder
 from .mnist import KMNIST, MNIST, FashionMNIST
 from .toy import Toy2D
 
-__all__ = [
-    "CIFAR10",
-    "CIFAR100",
-    "DatasetFolder",
-    "Digits",
-    "FakeData",
-    "FashionMNIST",
-    "ImageFolder",
-    "KMNIST",
-    "MNIST",
-    "SyntheticDigits",
-    "Toy2D",
-    "VisionDataset",
-]
+__all__ = (
+    "CIFAR10 CIFAR100 DatasetFolder Digits FakeData FashionMNIST ImageFolder KMNIST MNIST SyntheticDigits Toy2D VisionDataset"
+).split()

@@ -1,10 +1,15 @@
 """What the datasets of pictures have in common."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from ...ops.creation import as_tensor
 from ...utils.data import Dataset
+
+Change = Callable[[Any], Any]
 
 
 class VisionDataset(Dataset):
@@ -19,7 +24,13 @@ class VisionDataset(Dataset):
         ValueError: transforms together with one of the others.
     """
 
-    def __init__(self, root=None, transforms=None, transform=None, target_transform=None):
+    def __init__(
+        self,
+        root: str | os.PathLike | None = None,
+        transforms: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+    ):
         if transforms is not None and (transform is not None or target_transform is not None):
             raise ValueError("Only transforms or transform/target_transform can be passed as argument")
         self.root = os.path.expanduser(root) if isinstance(root, str) else root
@@ -27,7 +38,7 @@ class VisionDataset(Dataset):
         self.target_transform = target_transform
         self.transforms = transforms
 
-    def __len__(self):
+    def __len__(self) -> int:
         raise NotImplementedError("Subclasses of VisionDataset should implement __len__.")
 
     def _changed(self, picture, target):
@@ -50,9 +61,30 @@ class VisionDataset(Dataset):
                 lines.append(f"{name}: {getattr(self, name)}")
         return "\n    ".join([f"Dataset {type(self).__name__}", *lines])
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """Lines of a subclass's own for `print`."""
         return ""
+
+
+class SplitInMemory(VisionDataset):
+    """uint8 pictures and targets, `data` and `targets`, of the training set (`train`) or the test set."""
+
+    train: bool
+
+    def _hold(self, pictures, targets):
+        """Keep them as tensors."""
+        self.data = as_tensor(np.ascontiguousarray(pictures, np.uint8), device="cpu")
+        self.targets = as_tensor(np.ascontiguousarray(targets, np.int64), device="cpu")
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self._changed(as_picture(np.asarray(self.data[index])), int(self.targets[index]))
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def extra_repr(self) -> str:
+        """Which split it is."""
+        return f"Split: {'Train' if self.train else 'Test'}"
 
 
 def as_picture(array):

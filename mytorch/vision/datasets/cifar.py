@@ -6,7 +6,7 @@ import tarfile
 
 import numpy as np
 
-from .base import VisionDataset, as_picture
+from .base import Change, SplitInMemory
 from .files import check_integrity, download, require_sum
 
 
@@ -42,7 +42,7 @@ def read_batch(path):
         return _ArraysOnly(file, encoding="latin1").load()
 
 
-class CIFAR10(VisionDataset):
+class CIFAR10(SplitInMemory):
     """Small colour pictures, 32 x 32, of ten classes: 50,000 to train, 10,000 to test.
 
     Args:
@@ -78,7 +78,14 @@ class CIFAR10(VisionDataset):
     meta = ("batches.meta", "5ff9c542aee3614f3951f8cda6e48888")
     _names_key, _labels_key = "label_names", "labels"
 
-    def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        train: bool = True,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        download: bool = False,
+    ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
         if download:
@@ -103,7 +110,7 @@ class CIFAR10(VisionDataset):
     def _check_integrity(self):
         return all(check_integrity(self._path(n), md5) for n, md5 in [*self.train_list, *self.test_list, self.meta])
 
-    def download(self):
+    def download(self) -> None:
         """Get the archive and unpack the files that are used, unless they are there."""
         if self._check_integrity():
             return
@@ -117,16 +124,6 @@ class CIFAR10(VisionDataset):
                 with open(temporary, "wb") as file:
                     file.write(content)
                 os.replace(temporary, self._path(name))
-
-    def __getitem__(self, index):
-        return self._changed(as_picture(self.data[index]), self.targets[index])
-
-    def __len__(self):
-        return len(self.data)
-
-    def extra_repr(self):
-        """Which split it is."""
-        return f"Split: {'Train' if self.train else 'Test'}"
 
 
 class CIFAR100(CIFAR10):

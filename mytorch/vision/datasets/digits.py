@@ -2,32 +2,15 @@
 
 import numpy as np
 
-from ...ops.creation import as_tensor
 from ...ops.random import Generator
-from .base import VisionDataset, as_picture
+from .base import Change, SplitInMemory
 
 
-class _DigitPictures(VisionDataset):
-    """uint8 pictures and int64 targets in memory."""
-
+class _Digits(SplitInMemory):
     classes = [str(i) for i in range(10)]
 
-    def _hold(self, pictures, targets):
-        self.data = as_tensor(np.ascontiguousarray(pictures, np.uint8), device="cpu")
-        self.targets = as_tensor(np.ascontiguousarray(targets, np.int64), device="cpu")
 
-    def __getitem__(self, index):
-        return self._changed(as_picture(self.data[index].numpy()), int(self.targets[index]))
-
-    def __len__(self):
-        return len(self.data)
-
-    def extra_repr(self):
-        """Which split it is."""
-        return f"Split: {'Train' if self.train else 'Test'}"
-
-
-class Digits(_DigitPictures):
+class Digits(_Digits):
     """scikit-learn's handwritten digits, 8 x 8: 1,437 to train, 360 (every fifth) to test.
 
     Args:
@@ -46,7 +29,7 @@ class Digits(_DigitPictures):
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
 
-    def __init__(self, train=True, transform=None, target_transform=None):
+    def __init__(self, train: bool = True, transform: Change | None = None, target_transform: Change | None = None):
         super().__init__(transform=transform, target_transform=target_transform)
         try:
             from sklearn.datasets import load_digits
@@ -77,7 +60,7 @@ def _glyphs():
     return np.array(rows, np.float32).transpose(1, 0, 2)
 
 
-class SyntheticDigits(_DigitPictures):
+class SyntheticDigits(_Digits):
     """Digits in one 5 x 7 font, each slanted, scaled, moved and dirtied at random: made here, of no file.
 
     Easier than handwriting; they are for trying a program out where there is nothing else.
@@ -98,7 +81,14 @@ class SyntheticDigits(_DigitPictures):
         ValueError: a side that is too small for a digit.
     """
 
-    def __init__(self, train=True, size=2000, image_size=28, transform=None, target_transform=None):
+    def __init__(
+        self,
+        train: bool = True,
+        size: int = 2000,
+        image_size: int = 28,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+    ):
         super().__init__(transform=transform, target_transform=target_transform)
         if image_size < 12:
             raise ValueError(f"SyntheticDigits: image_size is {image_size}; expected at least 12.")

@@ -1,9 +1,12 @@
 """Noise with labels, for trying out a pipeline."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...ops.random import Generator, randint, randn
-from .base import VisionDataset, as_picture
+from .base import Change, VisionDataset, as_picture
 
 
 class FakeData(VisionDataset):
@@ -23,12 +26,12 @@ class FakeData(VisionDataset):
 
     def __init__(
         self,
-        size=1000,
-        image_size=(3, 224, 224),
-        num_classes=10,
-        transform=None,
-        target_transform=None,
-        random_offset=0,
+        size: int = 1000,
+        image_size: Sequence[int] = (3, 224, 224),
+        num_classes: int = 10,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        random_offset: int = 0,
     ):
         super().__init__(transform=transform, target_transform=target_transform)
         if len(image_size) != 3 or image_size[0] not in (1, 3):
@@ -38,7 +41,7 @@ class FakeData(VisionDataset):
         self.num_classes = num_classes
         self.random_offset = random_offset
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         if not 0 <= index < self.size:
             raise IndexError(f"{type(self).__name__} index out of range")
         generator = Generator().manual_seed(index + self.random_offset)
@@ -48,5 +51,5 @@ class FakeData(VisionDataset):
         pixels = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
         return self._changed(as_picture(pixels), target)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.size

@@ -4,12 +4,13 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from contextlib import suppress
 
 TIMEOUT = 30.0  # seconds without an answer
 
 
-def md5_of(path):
+def md5_of(path: str | os.PathLike) -> str:
     """The MD5 sum of a file, in hexadecimal."""
     digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as file:
@@ -18,12 +19,12 @@ def md5_of(path):
     return digest.hexdigest()
 
 
-def check_integrity(path, md5=None):
+def check_integrity(path: str | os.PathLike, md5: str | None = None) -> bool:
     """Whether a file is there and, if a sum is given, has it."""
     return os.path.isfile(path) and (md5 is None or md5_of(path) == md5)
 
 
-def require_sum(path, md5):
+def require_sum(path: str | os.PathLike, md5: str | None) -> None:
     """Raise unless the file has the sum.
 
     Raises:
@@ -36,7 +37,7 @@ def require_sum(path, md5):
         )
 
 
-def download(urls, path, md5=None):
+def download(urls: Iterable[str], path: str | os.PathLike, md5: str | None = None) -> None:
     """Write to `path` what the first url that answers with the right sum gives.
 
     It is written under a temporary name and renamed, so `path` holds a whole file or none. Nothing is

@@ -1,13 +1,15 @@
 """Pictures in folders that are named after their classes."""
 
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from .base import VisionDataset
+from .base import Change, VisionDataset
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
-def pil_loader(path):
+def pil_loader(path: str) -> Any:
     """The picture in a file, as a PIL image of mode RGB.
 
     Raises:
@@ -24,7 +26,7 @@ def pil_loader(path):
 default_loader = pil_loader
 
 
-def find_classes(directory):
+def find_classes(directory: str | os.PathLike) -> tuple[list[str], dict[str, int]]:
     """The names of a folder's folders, sorted, and the number of each.
 
     Raises:
@@ -36,12 +38,12 @@ def find_classes(directory):
     return classes, {name: i for i, name in enumerate(classes)}
 
 
-def has_file_allowed_extension(filename, extensions):
+def has_file_allowed_extension(filename: str, extensions: str | Sequence[str]) -> bool:
     """Whether a file's name ends in one of the extensions, in upper or lower case."""
     return filename.lower().endswith((extensions,) if isinstance(extensions, str) else tuple(extensions))
 
 
-def is_image_file(filename):
+def is_image_file(filename: str) -> bool:
     """Whether a file's name says that it holds a picture."""
     return has_file_allowed_extension(filename, IMG_EXTENSIONS)
 
@@ -69,13 +71,13 @@ class DatasetFolder(VisionDataset):
 
     def __init__(
         self,
-        root,
-        loader,
-        extensions=None,
-        transform=None,
-        target_transform=None,
-        is_valid_file=None,
-        allow_empty=False,
+        root: str | os.PathLike,
+        loader: Callable[[str], Any],
+        extensions: Sequence[str] | None = None,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         if (extensions is None) == (is_valid_file is None):
@@ -97,15 +99,15 @@ class DatasetFolder(VisionDataset):
             self.samples += found
         self.targets = [number for _, number in self.samples]
 
-    def find_classes(self, directory):
+    def find_classes(self, directory: str | os.PathLike) -> tuple[list[str], dict[str, int]]:
         """The classes' names and numbers; a subclass may find them otherwise."""
         return find_classes(directory)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]
         return self._changed(self.loader(path), target)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.samples)
 
 
@@ -113,7 +115,13 @@ class ImageFolder(DatasetFolder):
     """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow."""
 
     def __init__(
-        self, root, transform=None, target_transform=None, loader=default_loader, is_valid_file=None, allow_empty=False
+        self,
+        root: str | os.PathLike,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        loader: Callable[[str], Any] = default_loader,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
     ):
         extensions = IMG_EXTENSIONS if is_valid_file is None else None
         super().__init__(root, loader, extensions, transform, target_transform, is_valid_file, allow_empty)

@@ -10,8 +10,7 @@ import struct
 
 import numpy as np
 
-from ...ops.creation import as_tensor
-from .base import VisionDataset, as_picture
+from .base import Change, SplitInMemory
 from .files import check_integrity, download, require_sum
 
 _IDX_DTYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -39,7 +38,7 @@ def read_idx(path):
     return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-class MNIST(VisionDataset):
+class MNIST(SplitInMemory):
     """Handwritten digits, 28 x 28: 60,000 to train, 10,000 to test.
 
     Args:
@@ -73,7 +72,14 @@ class MNIST(VisionDataset):
         "5 - five", "6 - six", "7 - seven", "8 - eight", "9 - nine",
     ]  # fmt: skip
 
-    def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        train: bool = True,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        download: bool = False,
+    ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
         if download:
@@ -81,21 +87,26 @@ class MNIST(VisionDataset):
         images, labels = (self._read(name, md5) for name, md5 in self._wanted())
         if len(images) != len(labels):
             raise RuntimeError(f"{self.raw_folder}: {len(images)} pictures, but {len(labels)} labels.")
-        self.data = as_tensor(images, device="cpu")
-        self.targets = as_tensor(labels.astype(np.int64), device="cpu")
+        self._hold(images, labels)
 
     @classmethod
-    def splits(cls, transform=None, target_transform=None, root="data", download=True):
+    def splits(
+        cls,
+        transform: Change | None = None,
+        target_transform: Change | None = None,
+        root: str | os.PathLike = "data",
+        download: bool = True,
+    ) -> "tuple[MNIST, MNIST]":
         """The training and the test set, downloaded into `root` first if they are not there."""
         return tuple(cls(root, train, transform, target_transform, download) for train in (True, False))
 
     @property
-    def raw_folder(self):
+    def raw_folder(self) -> str:
         """Where the files lie."""
         return os.path.join(self.root, type(self).__name__, "raw")
 
     @property
-    def class_to_idx(self):
+    def class_to_idx(self) -> dict[str, int]:
         """The number of each class, by its name."""
         return {name: i for i, name in enumerate(self.classes)}
 
@@ -123,21 +134,11 @@ class MNIST(VisionDataset):
             f"Dataset not found: there is no {plain}, nor a .gz of it. You can use download=True to download it"
         )
 
-    def download(self):
+    def download(self) -> None:
         """Get the files of this split that are not there, from the first mirror that has them."""
         if not self._check_exists():
             for name, md5 in self._wanted():
                 download([mirror + name for mirror in self.mirrors], self._path(name), md5)
-
-    def __getitem__(self, index):
-        return self._changed(as_picture(self.data[index].numpy()), int(self.targets[index]))
-
-    def __len__(self):
-        return len(self.data)
-
-    def extra_repr(self):
-        """Which split it is."""
-        return f"Split: {'Train' if self.train else 'Test'}"
 
 
 class FashionMNIST(MNIST):

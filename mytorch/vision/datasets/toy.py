@@ -4,7 +4,8 @@ import numpy as np
 
 from ...backend import CPU
 from ...ops.creation import as_tensor
-from ...ops.random import generator_for
+from ...ops.random import Generator, generator_for
+from ...tensor import Tensor
 from ...utils.data import Dataset
 
 
@@ -45,7 +46,7 @@ class Toy2D(Dataset):
 
     KINDS = (*_RULES, "spiral")
 
-    def __init__(self, kind, size=100, generator=None):
+    def __init__(self, kind: str, size: int = 100, generator: Generator | None = None):
         if kind not in self.KINDS:
             raise ValueError(f"Toy2D: kind is {kind!r}; expected one of {', '.join(self.KINDS)}.")
         if kind == "spiral" and size % 2:
@@ -59,8 +60,8 @@ class Toy2D(Dataset):
         self.points = as_tensor(points.astype(np.float32), device="cpu")
         self.targets = as_tensor(targets.astype(np.int64), device="cpu")
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return self.points[index], self.targets[index]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.points)

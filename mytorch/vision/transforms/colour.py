@@ -1,10 +1,13 @@
 """Transforms of colour."""
 
 import numbers
+from typing import Any
 
 from ...ops.random import randperm
 from . import functional as F
-from .compose import Transform, chance, check_probability, uniform
+from .compose import RandomTransform, Transform, uniform
+
+Factors = float | tuple[float, float]
 
 
 def _range(value, name, centre=1.0, least=0.0, most=float("inf")):
@@ -33,16 +36,15 @@ class ColorJitter(Transform):
         TypeError, ValueError: neither a number nor a pair, or outside of what makes sense.
     """
 
-    shown = ("brightness", "contrast", "saturation", "hue")
-
-    def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
-        super().__init__()
-        self.brightness = _range(brightness, "brightness")
-        self.contrast = _range(contrast, "contrast")
-        self.saturation = _range(saturation, "saturation")
+    def __init__(self, brightness: Factors = 0, contrast: Factors = 0, saturation: Factors = 0, hue: Factors = 0):
         if isinstance(hue, numbers.Number) and hue > 0.5:
             raise ValueError(f"hue values should be between -0.5 and 0.5, but got {hue}.")
-        self.hue = _range(hue, "hue", centre=0.0, least=-0.5, most=0.5)
+        super().__init__(
+            brightness=_range(brightness, "brightness"),
+            contrast=_range(contrast, "contrast"),
+            saturation=_range(saturation, "saturation"),
+            hue=_range(hue, "hue", centre=0.0, least=-0.5, most=0.5),
+        )
 
     @staticmethod
     def get_params(brightness, contrast, saturation, hue):
@@ -50,7 +52,7 @@ class ColorJitter(Transform):
         order = randperm(4, device="cpu")
         return order, *(None if r is None else uniform(*r) for r in (brightness, contrast, saturation, hue))
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         order, *factors = self.get_params(self.brightness, self.contrast, self.saturation, self.hue)
         changes = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
         for i in order.tolist():
@@ -61,25 +63,17 @@ class ColorJitter(Transform):
 class Grayscale(Transform):
     """A picture in grey, of one channel or three equal ones."""
 
-    shown = ("num_output_channels",)
+    function = staticmethod(F.rgb_to_grayscale)
 
-    def __init__(self, num_output_channels=1):
-        super().__init__()
-        self.num_output_channels = num_output_channels
-
-    def forward(self, img):
-        return F.rgb_to_grayscale(img, self.num_output_channels)
+    def __init__(self, num_output_channels: int = 1):
+        super().__init__(num_output_channels=num_output_channels)
 
 
-class RandomGrayscale(Transform):
+class RandomGrayscale(RandomTransform):
     """A picture in grey, of as many channels as before, with probability p."""
 
-    shown = ("p",)
+    def __init__(self, p: float = 0.1):
+        super().__init__(p)
 
-    def __init__(self, p=0.1):
-        super().__init__()
-        check_probability(p, "RandomGrayscale")
-        self.p = p
-
-    def forward(self, img):
-        return F.rgb_to_grayscale(img, F.get_image_num_channels(img)) if chance(self.p) else img
+    def function(self, img: Any) -> Any:
+        return F.rgb_to_grayscale(img, F.get_image_num_channels(img))

@@ -4,7 +4,8 @@ Whatever is random is drawn from the library's CPU generator, in torchvision's o
 and colours (`RandomChoice` and `RandomOrder` draw from Python's generator there, and differ).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +14,43 @@ from ...ops.creation import tensor
 from ...ops.random import default_generator, multinomial, rand, randint, randperm
 
 
-class Transform(Module):
-    """A module of one picture; `shown` names the attributes that `print` shows."""
+def _plain(value):
+    return getattr(value, "value", value)  # an InterpolationMode's
 
-    shown = ()
+
+class Transform(Module):
+    """A module of one picture, which keeps its arguments as attributes.
+
+    It gives `function(picture, *arguments)`, unless it has a `forward` of its own. `print` shows the arguments that are
+    not `hidden`.
+    """
+
+    function: Callable[..., Any]
+    hidden: tuple[str, ...] = ()
+
+    def __init__(self, **arguments: Any):
+        super().__init__()
+        self._arguments = tuple(arguments)
+        for name, value in arguments.items():
+            setattr(self, name, value)
+
+    def forward(self, img: Any) -> Any:
+        return self.function(img, *(getattr(self, name) for name in self._arguments))
 
     def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{name}={self._shown(name)}' for name in self.shown)})"
+        shown = {name: getattr(self, name) for name in self._arguments if name not in self.hidden}
+        return f"{type(self).__name__}({', '.join(f'{k}={_plain(v)}' for k, v in shown.items())})"
 
-    def _shown(self, name):
-        value = getattr(self, name)
-        return value.value if hasattr(value, "value") else value  # an InterpolationMode's
+
+class RandomTransform(Transform):
+    """A transform that is done with probability p, and else leaves the picture as it is."""
+
+    def __init__(self, p: float = 0.5, **arguments: Any):
+        check_probability(p, type(self).__name__)
+        super().__init__(p=p, **arguments)
+
+    def forward(self, img: Any) -> Any:
+        return self.function(img) if chance(self.p) else img
 
 
 def chance(p):
@@ -48,13 +75,19 @@ def check_probability(p, name):
 
 
 class Compose(Transform):
-    """Several transforms, one after the other."""
+    """Several transforms, one after the other.
 
-    def __init__(self, transforms):
-        super().__init__()
-        self.transforms = transforms
+    Example:
+        >>> T = mytorch.vision.transforms
+        >>> change = T.Compose([T.ToTensor(), T.Normalize([0.5], [0.5])])
+        >>> change(np.array([[0, 255]], np.uint8)).tolist()
+        [[[-1.0, 1.0]]]
+    """
 
-    def forward(self, img):
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], **arguments: Any):
+        super().__init__(transforms=transforms, **arguments)
+
+    def forward(self, img: Any) -> Any:
         for t in self.transforms:
             img = t(img)
         return img
@@ -70,25 +103,25 @@ class Lambda(Transform):
         TypeError: it can't be called.
     """
 
-    def __init__(self, lambd):
-        super().__init__()
+    hidden = ("lambd",)
+
+    def __init__(self, lambd: Callable[[Any], Any]):
         if not callable(lambd):
             raise TypeError(f"Argument lambd should be callable, got {type(lambd).__name__!r}")
-        self.lambd = lambd
+        super().__init__(lambd=lambd)
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         return self.lambd(img)
 
 
 class RandomApply(Compose):
     """All of the transforms with probability p, else none."""
 
-    def __init__(self, transforms, p=0.5):
-        super().__init__(transforms)
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5):
         check_probability(p, "RandomApply")
-        self.p = p
+        super().__init__(transforms, p=p)
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         return img if self.p < float(rand(1, device="cpu")[0]) else super().forward(img)
 
     def __repr__(self):
@@ -103,15 +136,14 @@ class RandomChoice(Compose):
         ValueError: not one weight for each transform.
     """
 
-    def __init__(self, transforms, p=None):
-        super().__init__(transforms)
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None):
         if p is not None and not isinstance(p, Sequence):
             raise TypeError(f"Argument p should be a sequence, got {type(p).__name__}")
         if p is not None and len(p) != len(transforms):
             raise ValueError(f"RandomChoice: {len(p)} weights for {len(transforms)} transforms.")
-        self.p = p
+        super().__init__(transforms, p=p)
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         if self.p is None:
             return self.transforms[whole(len(self.transforms))](img)
         weights = tensor([float(w) for w in self.p], device="cpu")
@@ -121,7 +153,7 @@ class RandomChoice(Compose):
 class RandomOrder(Compose):
     """All of the transforms, in random order."""
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         for i in randperm(len(self.transforms), device="cpu").tolist():
             img = self.transforms[i](img)
         return img

@@ -1,90 +1,84 @@
-"""Transforms between kinds of pictures, and of their numbers."""
+"""Conversions between PIL images, arrays and tensors; transforms of values: scaling, normalization, erasing."""
 
 import math
+from collections.abc import Iterable, Sequence
 
 from ...base import dtypes
 from ...ops.creation import as_tensor
+from ...ops.movement import reshape
 from ...ops.random import randn
 from ...tensor import Tensor
 from . import functional as F
-from .compose import Transform, chance, check_probability, uniform, whole
+from .compose import RandomTransform, Transform, chance, uniform, whole
 
 
 class ToTensor(Transform):
     """A PIL image or an array (H, W) or (H, W, C) as a tensor (C, H, W), uint8 as floats from 0 to 1.
 
     A number becomes a 0-d tensor, so that it serves as `target_transform` too.
+
+    Example:
+        >>> x = mytorch.vision.transforms.ToTensor()(np.array([[0, 51, 255]], np.uint8))
+        >>> x.shape, round(x[0, 0, 1].item(), 4)
+        (mytorch.Size([1, 1, 3]), 0.2)
     """
 
-    def forward(self, pic):
-        return F.to_tensor(pic)
+    function = staticmethod(F.to_tensor)
 
 
 class PILToTensor(Transform):
     """A PIL image as a tensor (C, H, W), its numbers unchanged."""
 
-    def forward(self, pic):
-        return F.pil_to_tensor(pic)
+    function = staticmethod(F.pil_to_tensor)
 
 
 class ToPILImage(Transform):
     """A tensor (C, H, W) or an array (H, W, C) as a PIL image; see `functional.to_pil_image`."""
 
-    shown = ("mode",)
+    function = staticmethod(F.to_pil_image)
 
-    def __init__(self, mode=None):
-        super().__init__()
-        self.mode = mode
-
-    def forward(self, pic):
-        return F.to_pil_image(pic, self.mode)
+    def __init__(self, mode: str | None = None):
+        super().__init__(mode=mode)
 
 
 class ConvertImageDtype(Transform):
     """A picture in another dtype, its numbers brought to that dtype's range."""
 
-    shown = ("dtype",)
+    function = staticmethod(F.convert_image_dtype)
 
-    def __init__(self, dtype):
-        super().__init__()
-        self.dtype = dtypes.as_dtype(dtype)
-
-    def forward(self, image):
-        return F.convert_image_dtype(image, self.dtype)
+    def __init__(self, dtype: dtypes.dtype):
+        super().__init__(dtype=dtypes.as_dtype(dtype))
 
 
 class Normalize(Transform):
-    """(picture - mean) / std, with a number for each channel."""
+    """(picture - mean) / std, with a number for each channel.
 
-    shown = ("mean", "std")
+    Example:
+        >>> mytorch.vision.transforms.Normalize([1.0, 2.0], [2.0, 4.0])(mytorch.ones(2, 1, 1)).tolist()
+        [[[0.0]], [[-0.25]]]
+    """
 
-    def __init__(self, mean, std, inplace=False):
-        super().__init__()
-        self.mean = mean
-        self.std = std
-        self.inplace = inplace
+    function = staticmethod(F.normalize)
+    hidden = ("inplace",)
 
-    def forward(self, tensor):
-        return F.normalize(tensor, self.mean, self.std, self.inplace)
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False):
+        super().__init__(mean=mean, std=std, inplace=inplace)
 
 
 class Reshape(Transform):
     """A tensor in another shape."""
 
-    shown = ("shape",)
+    function = staticmethod(reshape)
 
-    def __init__(self, shape):
-        super().__init__()
-        self.shape = tuple(shape)
-
-    def forward(self, tensor):
-        return tensor.reshape(self.shape)
+    def __init__(self, shape: Iterable[int]):
+        super().__init__(shape=tuple(shape))
 
 
-class RandomErasing(Transform):
+class RandomErasing(RandomTransform):
     """A rectangle of a tensor replaced, with probability p.
 
     Args:
+        p: the probability.
         scale: the least and the most share of the area.
         ratio: the least and the greatest height / width.
         value: a number, one for each channel, or "random" for normal noise.
@@ -96,24 +90,23 @@ class RandomErasing(Transform):
     Source: Zhong et al., 2017.
     """
 
-    shown = ("p", "scale", "ratio", "value", "inplace")
-
-    def __init__(self, p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0, inplace=False):
-        super().__init__()
-        check_probability(p, "RandomErasing")
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0,
+        inplace: bool = False,
+    ):
+        super().__init__(p, scale=scale, ratio=ratio, value=value, inplace=inplace)
         if not 0 <= scale[0] <= scale[1] <= 1:
             raise ValueError(f"RandomErasing: scale is {scale}; expected (least, most) between 0 and 1.")
         if not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"RandomErasing: ratio is {ratio}; expected (least, greatest) above 0.")
         if isinstance(value, str) and value != "random":
             raise ValueError("If value is str, it should be 'random'")
-        self.p = p
-        self.scale = scale
-        self.ratio = ratio
-        self.value = value
-        self.inplace = inplace
 
-    def get_params(self, img):
+    def get_params(self, img: Tensor) -> tuple[int, int, int, int, Tensor] | None:
         """(top, left, height, width, replacement), or None if ten draws did not fit."""
         channels, height, width = img.shape[-3:]
         values = self.value if isinstance(self.value, (list, tuple)) else [self.value]
@@ -133,7 +126,7 @@ class RandomErasing(Transform):
                 return whole(height - h + 1), whole(width - w + 1), h, w, value
         return None
 
-    def forward(self, img):
+    def forward(self, img: Tensor) -> Tensor:
         if not isinstance(img, Tensor) or img.ndim < 3:
             raise TypeError(f"RandomErasing: expected a tensor (…, C, H, W), got {type(img)}.")
         found = self.get_params(img) if chance(self.p) else None

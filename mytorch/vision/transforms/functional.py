@@ -6,7 +6,9 @@ On float tensors everything but `to_pil_image` can be differentiated. Colours ru
 """
 
 import math
+from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,8 @@ class InterpolationMode(Enum):
     LANCZOS = "lanczos"
 
 
+Sizes = int | Sequence[int]
+Colour = float | Sequence[float] | None  # of all channels, or of each
 _PIL_NUMBERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
@@ -47,7 +51,7 @@ def _mode(interpolation):
 # -- kinds of pictures -------------------------------------------------------------------------------------------
 
 
-def to_tensor(pic):
+def to_tensor(pic: Any) -> Tensor:
     """A PIL image or an array (H, W) or (H, W, C) as a tensor (C, H, W); a number as a 0-d tensor.
 
     uint8 becomes the default float dtype, divided by 255; other dtypes are kept.
@@ -63,7 +67,7 @@ def to_tensor(pic):
     return out.to(dtypes.default_dtype()) / 255 if out.dtype is dtypes.uint8 else out
 
 
-def pil_to_tensor(pic):
+def pil_to_tensor(pic: Any) -> Tensor:
     """A PIL image as a tensor (C, H, W), its numbers unchanged.
 
     Raises:
@@ -74,7 +78,7 @@ def pil_to_tensor(pic):
     return pil_tensor(pic)
 
 
-def to_pil_image(pic, mode=None):
+def to_pil_image(pic: Tensor | np.ndarray, mode: str | None = None) -> Any:
     """A tensor (C, H, W) or (H, W), or an array (H, W) or (H, W, C), as a PIL image; floats are multiplied by 255.
 
     Args:
@@ -101,7 +105,7 @@ def _wrapped_uint8(x):
 
 
 @on_tensors
-def convert_image_dtype(image, dtype=dtypes.float32):
+def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> Tensor:
     """image in another dtype, its numbers brought to that dtype's range.
 
     Raises:
@@ -131,7 +135,7 @@ def _highest(dtype):
     return 1 if dtype is dtypes.bool_ else int(np.iinfo(dtype.numpy).max)
 
 
-def get_dimensions(img):
+def get_dimensions(img: Any) -> list[int]:
     """[C, H, W] of a picture."""
     if is_pil(img):
         return [len(img.getbands()), img.height, img.width]
@@ -142,12 +146,12 @@ def get_dimensions(img):
     return [img.shape[-3] if img.ndim > 2 else 1, *img.shape[-2:]]
 
 
-def get_image_size(img):
+def get_image_size(img: Any) -> list[int]:
     """[W, H] of a picture."""
     return get_dimensions(img)[:0:-1]
 
 
-def get_image_num_channels(img):
+def get_image_num_channels(img: Any) -> int:
     """The number of channels of a picture."""
     return get_dimensions(img)[0]
 
@@ -165,7 +169,7 @@ def _of_channels(values, image, name):
 
 
 @on_tensors
-def normalize(tensor, mean, std, inplace=False):
+def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
     """(tensor - mean) / std, with a number for each channel.
 
     Raises:
@@ -185,7 +189,7 @@ def normalize(tensor, mean, std, inplace=False):
 
 
 @on_tensors
-def erase(img, i, j, h, w, v, inplace=False):
+def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
     """img with the h x w pixels from row i, column j on replaced by v, which broadcasts to them."""
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
@@ -193,7 +197,7 @@ def erase(img, i, j, h, w, v, inplace=False):
 
 
 @on_tensors
-def invert(img):
+def invert(img: Tensor) -> Tensor:
     """The negative: full brightness minus img."""
     return _highest(img.dtype) - img
 
@@ -202,13 +206,13 @@ def invert(img):
 
 
 @on_tensors
-def hflip(img):
+def hflip(img: Tensor) -> Tensor:
     """Left and right exchanged."""
     return img.flip(-1)
 
 
 @on_tensors
-def vflip(img):
+def vflip(img: Tensor) -> Tensor:
     """Top and bottom exchanged."""
     return img.flip(-2)
 
@@ -221,11 +225,8 @@ def _borders(padding):
     return values if len(values) == 4 else [values[0], values[-1]] * 2
 
 
-_PAD_MODES = {"edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}  # to NumPy's
-
-
 @on_tensors
-def pad(img, padding, fill=0, padding_mode="constant"):
+def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "constant") -> Tensor:
     """img with borders added; negative ones crop.
 
     Args:
@@ -236,13 +237,13 @@ def pad(img, padding, fill=0, padding_mode="constant"):
     Raises:
         ValueError: another mode, or another number of borders.
     """
-    if padding_mode not in ("constant", *_PAD_MODES):
+    if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
         raise ValueError(f"Padding mode should be either constant, edge, reflect or symmetric, got {padding_mode!r}")
     left, top, right, bottom = _borders(padding)
     height, width = img.shape[-2:]
     if padding_mode != "constant":
         rows, columns = (
-            np.pad(np.arange(n), (max(a, 0), max(b, 0)), mode=_PAD_MODES[padding_mode])[max(-a, 0) :]
+            np.pad(np.arange(n), (max(a, 0), max(b, 0)), mode=padding_mode)[max(-a, 0) :]
             for n, a, b in ((height, top, bottom), (width, left, right))
         )
         rows, columns = rows[: len(rows) + min(bottom, 0)], columns[: len(columns) + min(right, 0)]
@@ -254,7 +255,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
 
 
 @on_tensors
-def crop(img, top, left, height, width):
+def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     """The height x width pixels from row `top`, column `left` on; what lies outside is 0."""
     h, w = img.shape[-2:]
     outside = [max(-left, 0), max(left + width - w, 0), max(-top, 0), max(top + height - h, 0)]
@@ -273,7 +274,7 @@ def _pair(size):
 
 
 @on_tensors
-def center_crop(img, output_size):
+def center_crop(img: Tensor, output_size: Sizes) -> Tensor:
     """The middle of img; a side that is too short gets a border of 0."""
     height, width = _pair(output_size)
     h, w = img.shape[-2:]
@@ -290,7 +291,8 @@ def _resized(height, width, size, max_size):
     if len(values) == 2:
         if max_size is not None:
             raise ValueError(
-                "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int or a sequence of length 1"
+                "max_size should only be passed if size specifies the length of the smaller edge, "
+                "i.e. size should be an int or a sequence of length 1"
             )
         return int(values[0]), int(values[1])
     if len(values) != 1:
@@ -319,7 +321,13 @@ def _in_floats(img, change):
 
 
 @on_tensors
-def resize(img, size, interpolation=InterpolationMode.BILINEAR, max_size=None, antialias=True):
+def resize(
+    img: Tensor,
+    size: Sizes,
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    max_size: int | None = None,
+    antialias: bool = True,
+) -> Tensor:
     """img in another size.
 
     Args:
@@ -357,7 +365,17 @@ def _flat(img):
     return img.reshape(1, -1, *img.shape[-2:])
 
 
-def resized_crop(img, top, left, height, width, size, interpolation=InterpolationMode.BILINEAR, antialias=True):
+@on_tensors
+def resized_crop(
+    img: Tensor,
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    size: Sizes,
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    antialias: bool = True,
+) -> Tensor:
     """`crop`, then `resize`."""
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
@@ -372,7 +390,14 @@ def _rotated_size(matrix, height, width):
 
 
 @on_tensors
-def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, center=None, fill=None):
+def rotate(
+    img: Tensor,
+    angle: float,
+    interpolation: InterpolationMode = InterpolationMode.NEAREST,
+    expand: bool = False,
+    center: Sequence[float] | None = None,
+    fill: Colour = None,
+) -> Tensor:
     """img turned counter-clockwise by an angle in degrees.
 
     Args:
@@ -401,12 +426,10 @@ def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, ce
     def turned(x):
         flat = _flat(x)
         here = grid.to(x.dtype)
-        out = F.grid_sample(flat, here, mode=mode, padding_mode="zeros", align_corners=False).reshape(
-            *x.shape[:-2], h, w
-        )
+        out = F.grid_sample(flat, here, mode=mode, align_corners=False).reshape(*x.shape[:-2], h, w)
         if fill is None:
             return out
-        inside = F.grid_sample(flat[:, :1] * 0 + 1, here, mode=mode, padding_mode="zeros", align_corners=False)[0]
+        inside = F.grid_sample(flat[:, :1] * 0 + 1, here, mode=mode, align_corners=False)[0]
         return out * inside + (1 - inside) * _of_channels(fill, x, "rotate")
 
     return _in_floats(img, turned)
@@ -434,7 +457,7 @@ def _factor(value, name):
 
 
 @on_tensors
-def rgb_to_grayscale(img, num_output_channels=1):
+def rgb_to_grayscale(img: Tensor, num_output_channels: int = 1) -> Tensor:
     """0.2989 red + 0.587 green + 0.114 blue, in one channel or three equal ones.
 
     Raises:
@@ -452,7 +475,7 @@ to_grayscale = rgb_to_grayscale
 
 
 @on_tensors
-def adjust_brightness(img, brightness_factor):
+def adjust_brightness(img: Tensor, brightness_factor: float) -> Tensor:
     """img times a factor: 0 is black, 1 is img."""
     _factor(brightness_factor, "brightness_factor")
     _colours(img, "adjust_brightness")
@@ -460,7 +483,7 @@ def adjust_brightness(img, brightness_factor):
 
 
 @on_tensors
-def adjust_contrast(img, contrast_factor):
+def adjust_contrast(img: Tensor, contrast_factor: float) -> Tensor:
     """img's distance from its mean grey times a factor: 0 is grey all over, 1 is img."""
     _factor(contrast_factor, "contrast_factor")
     _colours(img, "adjust_contrast")
@@ -470,14 +493,14 @@ def adjust_contrast(img, contrast_factor):
 
 
 @on_tensors
-def adjust_saturation(img, saturation_factor):
+def adjust_saturation(img: Tensor, saturation_factor: float) -> Tensor:
     """img's distance from grey times a factor: 0 is grey, 1 is img."""
     _factor(saturation_factor, "saturation_factor")
     return img if _colours(img, "adjust_saturation") == 1 else _blend(img, rgb_to_grayscale(img), saturation_factor)
 
 
 @on_tensors
-def adjust_gamma(img, gamma, gain=1):
+def adjust_gamma(img: Tensor, gamma: float, gain: float = 1) -> Tensor:
     """gain * img ** gamma, in colours from 0 to 1."""
     _factor(gamma, "gamma")
     out = convert_image_dtype(img, img.dtype if img.is_floating_point() else dtypes.float32)
@@ -485,7 +508,7 @@ def adjust_gamma(img, gamma, gain=1):
 
 
 @on_tensors
-def adjust_hue(img, hue_factor):
+def adjust_hue(img: Tensor, hue_factor: float) -> Tensor:
     """img with its hues turned by hue_factor of the colour circle, from -0.5 to 0.5.
 
     Raises:

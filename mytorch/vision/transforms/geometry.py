@@ -2,55 +2,46 @@
 
 import math
 import numbers
+from collections.abc import Sequence
+from typing import Any
 
 from . import functional as F
-from .compose import Transform, chance, check_probability, uniform, whole
-from .functional import InterpolationMode
+from .compose import RandomTransform, Transform, uniform, whole
+from .functional import Colour, InterpolationMode, Sizes
 
 
 class Resize(Transform):
     """A picture in another size; the arguments are those of `functional.resize`."""
 
-    shown = ("size", "interpolation", "max_size", "antialias")
+    function = staticmethod(F.resize)
 
-    def __init__(self, size, interpolation=InterpolationMode.BILINEAR, max_size=None, antialias=True):
-        super().__init__()
-        self.size = size
-        self.interpolation = interpolation
-        self.max_size = max_size
-        self.antialias = antialias
-
-    def forward(self, img):
-        return F.resize(img, self.size, self.interpolation, self.max_size, self.antialias)
+    def __init__(
+        self,
+        size: Sizes,
+        interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+        max_size: int | None = None,
+        antialias: bool = True,
+    ):
+        super().__init__(size=size, interpolation=interpolation, max_size=max_size, antialias=antialias)
 
 
 class CenterCrop(Transform):
     """The middle of a picture: a square of side `size`, or (height, width)."""
 
-    shown = ("size",)
+    function = staticmethod(F.center_crop)
 
-    def __init__(self, size):
-        super().__init__()
-        self.size = F._pair(size)
-
-    def forward(self, img):
-        return F.center_crop(img, self.size)
+    def __init__(self, size: Sizes):
+        super().__init__(size=F._pair(size))
 
 
 class Pad(Transform):
     """A picture with borders; the arguments are those of `functional.pad`."""
 
-    shown = ("padding", "fill", "padding_mode")
+    function = staticmethod(F.pad)
 
-    def __init__(self, padding, fill=0, padding_mode="constant"):
-        super().__init__()
+    def __init__(self, padding: Sizes, fill: Colour = 0, padding_mode: str = "constant"):
         F._borders(padding)
-        self.padding = padding
-        self.fill = fill
-        self.padding_mode = padding_mode
-
-    def forward(self, img):
-        return F.pad(img, self.padding, self.fill, self.padding_mode)
+        super().__init__(padding=padding, fill=fill, padding_mode=padding_mode)
 
 
 class RandomCrop(Transform):
@@ -65,18 +56,21 @@ class RandomCrop(Transform):
         ValueError: the picture is too small.
     """
 
-    shown = ("size", "padding")
+    hidden = ("pad_if_needed", "fill", "padding_mode")
 
-    def __init__(self, size, padding=None, pad_if_needed=False, fill=0, padding_mode="constant"):
-        super().__init__()
-        self.size = F._pair(size)
-        self.padding = padding
-        self.pad_if_needed = pad_if_needed
-        self.fill = fill
-        self.padding_mode = padding_mode
+    def __init__(
+        self,
+        size: Sizes,
+        padding: Sizes | None = None,
+        pad_if_needed: bool = False,
+        fill: Colour = 0,
+        padding_mode: str = "constant",
+    ):
+        options = {"pad_if_needed": pad_if_needed, "fill": fill, "padding_mode": padding_mode}
+        super().__init__(size=F._pair(size), padding=padding, **options)
 
     @staticmethod
-    def get_params(img, output_size):
+    def get_params(img: Any, output_size: Sequence[int]) -> tuple[int, int, int, int]:
         """(top, left, height, width) of the part."""
         _, h, w = F.get_dimensions(img)
         th, tw = output_size
@@ -86,7 +80,7 @@ class RandomCrop(Transform):
             return 0, 0, h, w
         return whole(h - th + 1), whole(w - tw + 1), th, tw
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         if self.padding is not None:
             img = F.pad(img, self.padding, self.fill, self.padding_mode)
         _, height, width = F.get_dimensions(img)
@@ -109,22 +103,21 @@ class RandomResizedCrop(Transform):
     Source: Szegedy et al., 2015.
     """
 
-    shown = ("size", "scale", "ratio", "interpolation", "antialias")
-
     def __init__(
-        self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=InterpolationMode.BILINEAR, antialias=True
+        self,
+        size: Sizes,
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+        antialias: bool = True,
     ):
-        super().__init__()
-        self.size = F._pair(size)
         if scale[0] > scale[1] or not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"RandomResizedCrop: scale is {scale} and ratio {ratio}; expected (least, greatest).")
-        self.scale = scale
-        self.ratio = ratio
-        self.interpolation = interpolation
-        self.antialias = antialias
+        size = F._pair(size)
+        super().__init__(size=size, scale=scale, ratio=ratio, interpolation=interpolation, antialias=antialias)
 
     @staticmethod
-    def get_params(img, scale, ratio):
+    def get_params(img: Any, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, int, int, int]:
         """(top, left, height, width) of the part; the middle, as large as can be, if ten draws did not fit."""
         _, height, width = F.get_dimensions(img)
         for _ in range(10):
@@ -140,30 +133,21 @@ class RandomResizedCrop(Transform):
             w = round(height * max(ratio))
         return (height - h) // 2, (width - w) // 2, h, w
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         part = self.get_params(img, self.scale, self.ratio)
         return F.resized_crop(img, *part, self.size, self.interpolation, self.antialias)
 
 
-class RandomHorizontalFlip(Transform):
+class RandomHorizontalFlip(RandomTransform):
     """Left and right exchanged with probability p."""
 
-    shown = ("p",)
-
-    def __init__(self, p=0.5):
-        super().__init__()
-        check_probability(p, type(self).__name__)
-        self.p = p
-
-    def forward(self, img):
-        return F.hflip(img) if chance(self.p) else img
+    function = staticmethod(F.hflip)
 
 
-class RandomVerticalFlip(RandomHorizontalFlip):
+class RandomVerticalFlip(RandomTransform):
     """Top and bottom exchanged with probability p."""
 
-    def forward(self, img):
-        return F.vflip(img) if chance(self.p) else img
+    function = staticmethod(F.vflip)
 
 
 class RandomRotation(Transform):
@@ -177,27 +161,28 @@ class RandomRotation(Transform):
         ValueError: a negative number, or not two.
     """
 
-    shown = ("degrees", "interpolation", "expand", "center", "fill")
-
-    def __init__(self, degrees, interpolation=InterpolationMode.NEAREST, expand=False, center=None, fill=0):
-        super().__init__()
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        interpolation: InterpolationMode = InterpolationMode.NEAREST,
+        expand: bool = False,
+        center: Sequence[float] | None = None,
+        fill: Colour = 0,
+    ):
         if isinstance(degrees, numbers.Number):
             if degrees < 0:
                 raise ValueError("If degrees is a single number, it must be positive.")
             degrees = (-degrees, degrees)
         if len(degrees) != 2:
             raise ValueError("degrees should be a sequence of length 2.")
-        self.degrees = [float(d) for d in degrees]
-        self.interpolation = interpolation
-        self.expand = expand
-        self.center = center
-        self.fill = fill
+        degrees = [float(d) for d in degrees]
+        super().__init__(degrees=degrees, interpolation=interpolation, expand=expand, center=center, fill=fill)
 
     @staticmethod
-    def get_params(degrees):
+    def get_params(degrees: Sequence[float]) -> float:
         """The angle."""
         return uniform(degrees[0], degrees[1])
 
-    def forward(self, img):
+    def forward(self, img: Any) -> Any:
         angle = self.get_params(self.degrees)
         return F.rotate(img, angle, self.interpolation, self.expand, self.center, self.fill)

@@ -1,11 +1,13 @@
-"""The kinds of pictures, and getting from one to another.
+"""Conversions between tensors, arrays and PIL images.
 
-Every transform is written once, for tensors (…, C, H, W). A PIL image or an array, (H, W) or (H, W, C), is made a
-tensor, changed, and made what it was again (`on_tensors`). Pillow is never needed unless pictures are its own.
+Every transform is written once, for tensors (…, C, H, W). A PIL image or an array, (H, W) or (H, W, C), is converted to
+a tensor and the result back (`on_tensors`). Pillow is never needed unless pictures are its own.
 """
 
 import functools
 import sys
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -60,15 +62,20 @@ def to_tensor_kind(picture, name):
         return pil_tensor(picture), lambda out: pil_image(out, like=picture.mode)
     if is_array(picture):
         flat = picture.ndim == 2
-        return array_tensor(
-            picture
-        ), lambda out: tensor_array(out)[:, :, 0] if flat and len(out) == 1 else tensor_array(out)
+        back = lambda out: tensor_array(out)[:, :, 0] if flat and len(out) == 1 else tensor_array(out)  # noqa: E731
+        return array_tensor(picture), back
     raise TypeError(
         f"{name}: expected a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image, got {type(picture)}"
     )
 
 
-def on_tensors(function):
+Picture = TypeVar("Picture")  # a tensor, an array or a PIL image
+Arguments = ParamSpec("Arguments")
+
+
+def on_tensors(
+    function: Callable[Concatenate[Tensor, Arguments], Tensor],
+) -> Callable[Concatenate[Picture, Arguments], Picture]:
     """Let a function of a tensor, its first argument, take every kind of picture and give that kind back."""
 
     @functools.wraps(function)
