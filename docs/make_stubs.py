@@ -10,6 +10,7 @@ Packages get a stub that exports what they import (`from .linear import Linear a
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import keyword
@@ -304,7 +305,11 @@ class Stub:
 
     def add_class(self, name, value, home):
         """A class of another module: imported where a checker finds it, written out if a table made it."""
-        if home and home.startswith("mytorch") and made_from_table(value):
+        if home and home.startswith("mytorch") and home != self.name and made_constructor(value):
+            self.imports.add(f"from {home} import {value.__name__} as _{name}")
+            given = self.parameters(inspect.signature(value), value.__name__)
+            self.body += [f"class {name}(_{name}):", f"    def __init__(self, {given}) -> None: ..."]
+        elif home and home.startswith("mytorch") and made_from_table(value):
             self.body += self.class_lines(name, value, only=("__init__", "forward"))
         elif home and home.startswith("mytorch") and home != self.name:
             self.imports.add(f"from {home} import {value.__name__} as {name}")
@@ -406,7 +411,7 @@ class Stub:
             line for text in texts for line in (["@overload"] if len(texts) > 1 else []) + [f"def {name}({text}){end}"]
         ]
 
-    def parameters(self, signature, name, function=None, first=None, without=(), owner=None, words={}):
+    def parameters(self, signature, name, function=None, first=None, without=(), owner=None, words=None):
         """The arguments as text; `words` gives some of them other names."""
         op = getattr(function, "op", None)
         out, starred = [], False
@@ -430,7 +435,7 @@ class Stub:
                 starred = True
             kind = self.kind_of(p, name, None, op, known)
             default = "" if p.default is p.empty else f" = {default_text(p.default)}"
-            out.append(f"{words.get(p.name, p.name)}: {kind}{default}")
+            out.append(f"{(words or {}).get(p.name, p.name)}: {kind}{default}")
         return ", ".join(out)
 
     def kind_of(self, p, name, fallback=None, op=None, known=True):
@@ -553,6 +558,7 @@ def exported_by(home, name):
     return getattr(importlib.import_module(home), name, None)
 
 
+@functools.cache
 def tree_of(module):
     return ast.parse(Path(module.__file__).read_text())
 
@@ -565,6 +571,19 @@ def made_from_table(cls):
     if module not in CLASSES:
         CLASSES[module] = {n.name for n in ast.walk(tree_of(module)) if isinstance(n, ast.ClassDef)}
     return cls.__name__ not in CLASSES[module]
+
+
+def made_constructor(cls):
+    """Whether a class statement declares what its constructor takes, so that no `def __init__` shows it."""
+    if made_from_table(cls) or "__init__" in methods_of(cls):
+        return False
+    return "__init__" in vars(cls) or isinstance(getattr(cls, "__signature__", None), inspect.Signature)
+
+
+def methods_of(cls):
+    tree = tree_of(sys.modules[cls.__module__])
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
+    return {n.name for n in found[0].body if isinstance(n, ast.FunctionDef)} if found else set()
 
 
 def attributes_set(cls):

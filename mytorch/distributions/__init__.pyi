@@ -19,46 +19,46 @@ from mytorch.distributions.compound import MixtureSameFamily as MixtureSameFamil
 from mytorch.distributions.compound import TransformedDistribution as TransformedDistribution
 from mytorch.distributions.distribution import Distribution as Distribution
 from mytorch.distributions.distribution import ExponentialFamily as ExponentialFamily
-from mytorch.distributions.families_continuous import Beta as Beta
-from mytorch.distributions.families_continuous import Cauchy as Cauchy
+from mytorch.distributions.families_continuous import Beta as _Beta
+from mytorch.distributions.families_continuous import Cauchy as _Cauchy
 from mytorch.distributions.families_continuous import Chi2 as Chi2
 from mytorch.distributions.families_continuous import ContinuousBernoulli as ContinuousBernoulli
 from mytorch.distributions.families_continuous import Dirichlet as Dirichlet
-from mytorch.distributions.families_continuous import Exponential as Exponential
-from mytorch.distributions.families_continuous import FisherSnedecor as FisherSnedecor
-from mytorch.distributions.families_continuous import Gamma as Gamma
-from mytorch.distributions.families_continuous import GeneralizedPareto as GeneralizedPareto
-from mytorch.distributions.families_continuous import Laplace as Laplace
-from mytorch.distributions.families_continuous import Normal as Normal
-from mytorch.distributions.families_continuous import StudentT as StudentT
-from mytorch.distributions.families_continuous import Uniform as Uniform
-from mytorch.distributions.families_continuous import VonMises as VonMises
-from mytorch.distributions.families_discrete import Bernoulli as Bernoulli
-from mytorch.distributions.families_discrete import Binomial as Binomial
-from mytorch.distributions.families_discrete import Categorical as Categorical
-from mytorch.distributions.families_discrete import Geometric as Geometric
+from mytorch.distributions.families_continuous import Exponential as _Exponential
+from mytorch.distributions.families_continuous import FisherSnedecor as _FisherSnedecor
+from mytorch.distributions.families_continuous import Gamma as _Gamma
+from mytorch.distributions.families_continuous import GeneralizedPareto as _GeneralizedPareto
+from mytorch.distributions.families_continuous import Laplace as _Laplace
+from mytorch.distributions.families_continuous import Normal as _Normal
+from mytorch.distributions.families_continuous import StudentT as _StudentT
+from mytorch.distributions.families_continuous import Uniform as _Uniform
+from mytorch.distributions.families_continuous import VonMises as _VonMises
+from mytorch.distributions.families_discrete import Bernoulli as _Bernoulli
+from mytorch.distributions.families_discrete import Binomial as _Binomial
+from mytorch.distributions.families_discrete import Categorical as _Categorical
+from mytorch.distributions.families_discrete import Geometric as _Geometric
 from mytorch.distributions.families_discrete import Multinomial as Multinomial
-from mytorch.distributions.families_discrete import NegativeBinomial as NegativeBinomial
+from mytorch.distributions.families_discrete import NegativeBinomial as _NegativeBinomial
 from mytorch.distributions.families_discrete import OneHotCategorical as OneHotCategorical
 from mytorch.distributions.families_discrete import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
-from mytorch.distributions.families_discrete import Poisson as Poisson
+from mytorch.distributions.families_discrete import Poisson as _Poisson
 from mytorch.distributions.families_matrix import LKJCholesky as LKJCholesky
 from mytorch.distributions.families_matrix import LowRankMultivariateNormal as LowRankMultivariateNormal
 from mytorch.distributions.families_matrix import MultivariateNormal as MultivariateNormal
 from mytorch.distributions.families_matrix import Wishart as Wishart
 from mytorch.distributions.families_transformed import ExpRelaxedCategorical as ExpRelaxedCategorical
-from mytorch.distributions.families_transformed import Gumbel as Gumbel
+from mytorch.distributions.families_transformed import Gumbel as _Gumbel
 from mytorch.distributions.families_transformed import HalfCauchy as HalfCauchy
 from mytorch.distributions.families_transformed import HalfNormal as HalfNormal
 from mytorch.distributions.families_transformed import InverseGamma as InverseGamma
-from mytorch.distributions.families_transformed import Kumaraswamy as Kumaraswamy
+from mytorch.distributions.families_transformed import Kumaraswamy as _Kumaraswamy
 from mytorch.distributions.families_transformed import LogNormal as LogNormal
 from mytorch.distributions.families_transformed import LogisticNormal as LogisticNormal
 from mytorch.distributions.families_transformed import LogitRelaxedBernoulli as LogitRelaxedBernoulli
-from mytorch.distributions.families_transformed import Pareto as Pareto
+from mytorch.distributions.families_transformed import Pareto as _Pareto
 from mytorch.distributions.families_transformed import RelaxedBernoulli as RelaxedBernoulli
 from mytorch.distributions.families_transformed import RelaxedOneHotCategorical as RelaxedOneHotCategorical
-from mytorch.distributions.families_transformed import Weibull as Weibull
+from mytorch.distributions.families_transformed import Weibull as _Weibull
 from mytorch.distributions.transforms import AbsTransform as AbsTransform
 from mytorch.distributions.transforms import AffineTransform as AffineTransform
 from mytorch.distributions.transforms import CatTransform as CatTransform
@@ -90,6 +90,48 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
+class Bernoulli(_Bernoulli):
+    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+class Beta(_Beta):
+    def __init__(self, concentration1: Tensor | _float, concentration0: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Binomial(_Binomial):
+    def __init__(self, total_count: Tensor | _float = 1, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+class Categorical(_Categorical):
+    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+class Cauchy(_Cauchy):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Exponential(_Exponential):
+    def __init__(self, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class FisherSnedecor(_FisherSnedecor):
+    def __init__(self, df1: Tensor | _float, df2: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Gamma(_Gamma):
+    def __init__(self, concentration: Tensor | _float, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class GeneralizedPareto(_GeneralizedPareto):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Geometric(_Geometric):
+    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+class Gumbel(_Gumbel):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Kumaraswamy(_Kumaraswamy):
+    def __init__(self, concentration1: Tensor | _float, concentration0: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Laplace(_Laplace):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class NegativeBinomial(_NegativeBinomial):
+    def __init__(self, total_count: Tensor | _float, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+class Normal(_Normal):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Pareto(_Pareto):
+    def __init__(self, scale: Tensor | _float, alpha: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Poisson(_Poisson):
+    def __init__(self, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class StudentT(_StudentT):
+    def __init__(self, df: Tensor | _float, loc: Tensor | _float = 0.0, scale: Tensor | _float = 1.0, validate_args: _bool | None = None) -> None: ...
+class Uniform(_Uniform):
+    def __init__(self, low: Tensor | _float, high: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class VonMises(_VonMises):
+    def __init__(self, loc: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Weibull(_Weibull):
+    def __init__(self, scale: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 biject_to: Callable[..., Any]
 identity_transform: Callable[..., Any]
 def kl_divergence(p: Any, q: Any) -> Any: ...

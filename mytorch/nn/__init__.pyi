@@ -20,6 +20,7 @@ from mytorch.nn import dropout as dropout
 from mytorch.nn import embedding as embedding
 from mytorch.nn import functional as functional
 from mytorch.nn import grad as grad
+from mytorch.nn import graphed as graphed
 from mytorch.nn import hooks as hooks
 from mytorch.nn import init as init
 from mytorch.nn import lazy as lazy
@@ -27,13 +28,13 @@ from mytorch.nn import linear as linear
 from mytorch.nn import linear_cross_entropy as linear_cross_entropy
 from mytorch.nn import loss as loss
 from mytorch.nn import module as module
-from mytorch.nn import multihead as multihead
 from mytorch.nn import normalization as normalization
 from mytorch.nn import padding as padding
 from mytorch.nn import parallel as parallel
 from mytorch.nn import parameter as parameter
 from mytorch.nn import pool as pool
 from mytorch.nn import rnn as rnn
+from mytorch.nn import sync_batch_norm as sync_batch_norm
 from mytorch.nn import transformer as transformer
 from mytorch.nn import tuples as tuples
 from mytorch.nn import utils as utils
@@ -88,7 +89,7 @@ from mytorch.nn.linear import Flatten as Flatten
 from mytorch.nn.linear import Identity as Identity
 from mytorch.nn.linear import Linear as Linear
 from mytorch.nn.linear import Unflatten as Unflatten
-from mytorch.nn.linear_cross_entropy import LinearCrossEntropyOptions as LinearCrossEntropyOptions
+from mytorch.nn.linear_cross_entropy import LinearCrossEntropyOptions as _LinearCrossEntropyOptions
 from mytorch.nn.loss import CTCLoss as CTCLoss
 from mytorch.nn.loss import CosineSimilarity as CosineSimilarity
 from mytorch.nn.loss import CrossEntropyLoss as CrossEntropy
@@ -111,7 +112,6 @@ from mytorch.nn.normalization import LayerNorm as LayerNorm
 from mytorch.nn.normalization import LayerNorm as Layernorm
 from mytorch.nn.normalization import LocalResponseNorm as LocalResponseNorm
 from mytorch.nn.normalization import RMSNorm as RMSNorm
-from mytorch.nn.normalization import SyncBatchNorm as SyncBatchNorm
 from mytorch.nn.padding import _ConstantPad
 from mytorch.nn.padding import _Pad
 from mytorch.nn.parallel.data_parallel import DataParallel as DataParallel
@@ -241,6 +241,8 @@ class L1Loss(_Loss):
 class LeakyReLU(Module):
     def __init__(self, negative_slope: _Number = 0.01, inplace: _bool = False) -> None: ...
     def forward(self, input: Tensor) -> Tensor: ...
+class LinearCrossEntropyOptions(_LinearCrossEntropyOptions):
+    def __init__(self, allow_retain_graph: _bool = False, batch_chunk_size: _int | None = None, chunking_method: str | None = 'auto', acc_policy: str = 'auto', acc_dtype: object = None) -> None: ...
 class LogSigmoid(Module):
     def __init__(self) -> None: ...
     def forward(self, input: Tensor) -> Tensor: ...

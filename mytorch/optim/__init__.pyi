@@ -14,33 +14,35 @@ from mytorch.ops.random import Generator
 from mytorch.optim import adafactor as adafactor
 from mytorch.optim import adam as adam
 from mytorch.optim import adaptive as adaptive
+from mytorch.optim import fused as fused
 from mytorch.optim import lbfgs as lbfgs
 from mytorch.optim import lion as lion
 from mytorch.optim import lr_scheduler as lr_scheduler
 from mytorch.optim import muon as muon
 from mytorch.optim import optimizer as optimizer
+from mytorch.optim import options as options
 from mytorch.optim import sgd as sgd
 from mytorch.optim import sparse_adam as sparse_adam
+from mytorch.optim import state as state
 from mytorch.optim import swa_utils as swa_utils
-from mytorch.optim import together as together
 from mytorch.optim import zero as zero
-from mytorch.optim.adafactor import Adafactor as Adafactor
-from mytorch.optim.adam import Adam as Adam
-from mytorch.optim.adam import AdamW as AdamW
-from mytorch.optim.adaptive import ASGD as ASGD
-from mytorch.optim.adaptive import Adadelta as Adadelta
-from mytorch.optim.adaptive import Adagrad as Adagrad
-from mytorch.optim.adaptive import Adamax as Adamax
-from mytorch.optim.adaptive import NAdam as NAdam
-from mytorch.optim.adaptive import RAdam as RAdam
-from mytorch.optim.adaptive import RMSprop as RMSprop
-from mytorch.optim.adaptive import Rprop as Rprop
-from mytorch.optim.lbfgs import LBFGS as LBFGS
-from mytorch.optim.lion import Lion as Lion
-from mytorch.optim.muon import Muon as Muon
+from mytorch.optim.adafactor import Adafactor as _Adafactor
+from mytorch.optim.adam import Adam as _Adam
+from mytorch.optim.adam import AdamW as _AdamW
+from mytorch.optim.adaptive import ASGD as _ASGD
+from mytorch.optim.adaptive import Adadelta as _Adadelta
+from mytorch.optim.adaptive import Adagrad as _Adagrad
+from mytorch.optim.adaptive import Adamax as _Adamax
+from mytorch.optim.adaptive import NAdam as _NAdam
+from mytorch.optim.adaptive import RAdam as _RAdam
+from mytorch.optim.adaptive import RMSprop as _RMSprop
+from mytorch.optim.adaptive import Rprop as _Rprop
+from mytorch.optim.lbfgs import LBFGS as _LBFGS
+from mytorch.optim.lion import Lion as _Lion
+from mytorch.optim.muon import Muon as _Muon
 from mytorch.optim.optimizer import Optimizer as Optimizer
-from mytorch.optim.sgd import SGD as SGD
-from mytorch.optim.sparse_adam import SparseAdam as SparseAdam
+from mytorch.optim.sgd import SGD as _SGD
+from mytorch.optim.sparse_adam import SparseAdam as _SparseAdam
 from mytorch.tensor import RemovableHandle
 from mytorch.tensor import Tensor
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -52,4 +54,35 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
-
+class ASGD(_ASGD):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, lambd: _float = 0.0001, alpha: _float = 0.75, t0: _float = 1000000.0, weight_decay: _float = 0, foreach: _bool | None = None, maximize: _bool = False, differentiable: _bool = False, capturable: _bool = False) -> None: ...
+class Adadelta(_Adadelta):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 1.0, rho: _float = 0.9, eps: _float = 1e-06, weight_decay: _float = 0, foreach: _bool | None = None, *, capturable: _bool = False, maximize: _bool = False, differentiable: _bool = False) -> None: ...
+class Adafactor(_Adafactor):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, beta2_decay: _float = -0.8, eps: tuple[_float, ...] = ..., d: _float = 1.0, weight_decay: _float = 0.0, *, foreach: _bool | None = None, maximize: _bool = False) -> None: ...
+class Adagrad(_Adagrad):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, lr_decay: _float = 0, weight_decay: _float = 0, initial_accumulator_value: _float = 0, eps: _float = 1e-10, foreach: _bool | None = None, *, maximize: _bool = False, differentiable: _bool = False, fused: _bool | None = None) -> None: ...
+class Adam(_Adam):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, weight_decay: _float = 0, amsgrad: _bool = False, *, foreach: _bool | None = None, maximize: _bool = False, capturable: _bool = False, differentiable: _bool = False, fused: _bool | None = None, decoupled_weight_decay: _bool = False, beta1: _float | None = None, beta2: _float | None = None) -> None: ...
+class AdamW(_AdamW):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, weight_decay: _float = 0.01, amsgrad: _bool = False, *, maximize: _bool = False, foreach: _bool | None = None, capturable: _bool = False, differentiable: _bool = False, fused: _bool | None = None, beta1: _float | None = None, beta2: _float | None = None) -> None: ...
+class Adamax(_Adamax):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.002, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, weight_decay: _float = 0, foreach: _bool | None = None, *, maximize: _bool = False, differentiable: _bool = False, capturable: _bool = False) -> None: ...
+class LBFGS(_LBFGS):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 1, max_iter: _int = 20, max_eval: _int | None = None, tolerance_grad: _float = 1e-07, tolerance_change: _float = 1e-09, history_size: _int = 100, line_search_fn: str | None = None) -> None: ...
+class Lion(_Lion):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.0001, betas: tuple[_float | Tensor, _float | Tensor] = ..., weight_decay: _float = 0.0, *, maximize: _bool = False, foreach: _bool | None = None, capturable: _bool = False, differentiable: _bool = False, fused: _bool | None = None) -> None: ...
+class Muon(_Muon):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, weight_decay: _float = 0.1, momentum: _float = 0.95, nesterov: _bool = True, ns_coefficients: tuple[_float, ...] = ..., eps: _float = 1e-07, ns_steps: _int = 5, adjust_lr_fn: str | None = None) -> None: ...
+class NAdam(_NAdam):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.002, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, weight_decay: _float = 0, momentum_decay: _float = 0.004, decoupled_weight_decay: _bool = False, *, foreach: _bool | None = None, maximize: _bool = False, capturable: _bool = False, differentiable: _bool = False) -> None: ...
+class RAdam(_RAdam):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, weight_decay: _float = 0, decoupled_weight_decay: _bool = False, *, foreach: _bool | None = None, maximize: _bool = False, capturable: _bool = False, differentiable: _bool = False) -> None: ...
+class RMSprop(_RMSprop):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, alpha: _float = 0.99, eps: _float = 1e-08, weight_decay: _float = 0, momentum: _float = 0, centered: _bool = False, capturable: _bool = False, foreach: _bool | None = None, maximize: _bool = False, differentiable: _bool = False) -> None: ...
+class Rprop(_Rprop):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, etas: tuple[_float, ...] = ..., step_sizes: tuple[_float, ...] = ..., *, capturable: _bool = False, foreach: _bool | None = None, maximize: _bool = False, differentiable: _bool = False) -> None: ...
+class SGD(_SGD):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, momentum: _float = 0, dampening: _float = 0, weight_decay: _float = 0, nesterov: _bool = False, *, maximize: _bool = False, foreach: _bool | None = None, differentiable: _bool = False, fused: _bool | None = None) -> None: ...
+class SparseAdam(_SparseAdam):
+    def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.001, betas: tuple[_float | Tensor, _float | Tensor] = ..., eps: _float = 1e-08, maximize: _bool = False) -> None: ...

@@ -18,7 +18,7 @@ from mytorch.utils.data import dataloader as dataloader
 from mytorch.utils.data import dataset as dataset
 from mytorch.utils.data import distributed as distributed
 from mytorch.utils.data import sampler as sampler
-from mytorch.utils.data._utils.worker import WorkerInfo as WorkerInfo
+from mytorch.utils.data._utils.worker import WorkerInfo as _WorkerInfo
 from mytorch.utils.data.dataloader import DataLoader as DataLoader
 from mytorch.utils.data.dataset import ChainDataset as ChainDataset
 from mytorch.utils.data.dataset import ConcatDataset as ConcatDataset
@@ -43,6 +43,8 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
+class WorkerInfo(_WorkerInfo):
+    def __init__(self, id: _int, num_workers: _int, seed: _int, dataset: Any) -> None: ...
 def default_collate(batch: Any) -> Any: ...
 def default_convert(data: Any) -> Any: ...
 def get_worker_info() -> Any: ...
