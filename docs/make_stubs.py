@@ -10,9 +10,11 @@ Packages get a stub that exports what they import (`from .linear import Linear a
 """
 
 import ast
+import functools
 import importlib
 import inspect
-import pkgutil
+import keyword
+import re
 import sys
 import types
 import typing
@@ -22,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 # Modules that get a stub besides the packages. What these import from one another is exported, too.
-MODULES = "tensor _array linalg fft special random nn.functional".split()
+SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
+MODULES = [*SURFACES, *"tensor _array amp graph.mode ops.random autograd.function".split()]
+HELPERS = tuple(f"mytorch.{w}" for w in "ops.out ops.bind ops.core ops.precision ops.inplace kernels _array".split())
 INTERNAL = "ops kernels base backend graph files compat cli utils.tensorboard".split()  # no user imports these packages
 
 
@@ -39,12 +43,13 @@ ARGUMENTS = _table({
         out_proj_weight out_proj_bias q_proj_weight k_proj_weight v_proj_weight bias_k bias_v static_k static_v key_padding_mask
         attn_mask pos_weight per_sample_weights offsets residual cos sin logits condition var window running_mean running_var real imag
         angle v fweights aweights prob sorter prepend append batch other_tensor mat_a mat_b offs linear_weight linear_bias row_indices
-        col_indices anchors positives negatives cu_seqlens tensors1 lengths Q""",
-    "_Operand": "other value min max posinf neginf end_value nan",
-    "_Number": """alpha beta fill_value start end step low high eps p lambd negative_slope threshold upper lower min_val max_val rtol
+        col_indices anchors positives negatives cu_seqlens tensors1 lengths Q x tensor gradient weights indices ndarray""",
+    "_Operand": "other value values min max posinf neginf end_value nan",
+    "_Number": """alpha beta fill_value start end step low high eps p lambd negative_slope threshold lower min_val max_val rtol
         atol std mean sigma median base maxnorm max_norm dx rcond momentum label_smoothing margin dropout_p tol softcap epsilon
-        norm_type scale delta""",
-    "_Number | str": "ord",
+        norm_type scale delta correction from_ to""",
+    "_Number | str": "ord", "_Ints | Tensor": "indices_or_sections split_size_or_sections repeats", "Sequence[_float]": "range",
+    "Callable[..., Any]": "hook callable function distance_function", "Sequence[Tensor] | Tensor": "inputs",
     "_int": """dim dim0 dim1 dim2 axis0 axis1 k n N m diagonal offset chunks dimension sections steps num_samples decimals minlength
         num_classes groups num_groups padding_idx ignore_index start_dim end_dim storage_offset blank upscale_factor downscale_factor
         n_fft hop_length win_length length window_length seed edge_order row col num_heads embed_dim_to_check unsqueeze_dim
@@ -52,19 +57,20 @@ ARGUMENTS = _table({
     "_Dims": "dims axes axis shifts",
     "_Ints": "kernel_size stride padding dilation output_padding output_size bins window_size scale_size",
     "_Shape": "size sizes shape normalized_shape split_sizes physical_layout pad repeats_shape",
-    "_bool": """keepdim keepdims unbiased largest sorted descending stable inplace training train requires_grad pin_memory non_blocking copy
+    "_bool": """upper keepdim keepdims unbiased largest sorted descending stable inplace training train requires_grad pin_memory non_blocking copy
         equal_nan right upper_triangular left unitriangular transpose hermitian full_matrices compute_uv accumulate include_self
         return_inverse return_counts return_indices ceil_mode count_include_pad align_corners recompute_scale_factor antialias is_causal
         enable_gqa scale_grad_by_freq sparse include_last_offset log_target log_input full swap zero_infinity replacement out_int32 some
         center normalized onesided return_complex density hard periodic increasing with_replacement assume_unique invert as_tuple
         need_weights average_attn_weights use_separate_proj_weight add_zero_attn unpack_data unpack_pivots pivot check_errors get_infos
-        adjoint fused size_average causal wrap""",
+        adjoint fused size_average causal wrap retain_graph create_graph force""",
     "_DType": "dtype out_dtype", "_dtype": "type1 type2",
     "_Device": "device",
-    "str": "reduction mode padding_mode reduce rounding_mode interpolation side compute_mode equation indexing approximate UPLO act_func driver norm",
+    "_bool | str": "reduce",
+    "str": "reduction mode padding_mode rounding_mode interpolation side compute_mode equation indexing approximate UPLO act_func driver norm",
     "Generator": "generator",
     "Sequence[Tensor]": "tensors matrices grads",
-    "Any": "out layout memory_format data obj indices_or_sections args kwargs named options names",
+    "Any": "out layout memory_format data obj args kwargs named options names",
 })  # fmt: skip
 
 # The type of an argument of one function.
@@ -74,8 +80,8 @@ SPECIFIC = _table({
         std.dim fftshift.dim ifftshift.dim fftn.dim ifftn.dim rfftn.dim irfftn.dim hfftn.dim ihfftn.dim fft2.dim ifft2.dim rfft2.dim irfft2.dim
         hfft2.dim ihfft2.dim nuclear_norm.dim frobenius_norm.dim masked_softmax.dim renorm.dims flip.dims roll.dims roll.shifts
         moveaxis.source moveaxis.destination movedim.source movedim.destination normalize.dim tensorsolve.dims""",
-    "_Operand": "pow.input where.input where.self float_power.input pow.exponent float_power.exponent lerp.weight xlogy.input",
-    "_Ints": "pad.pad fold.output_size interpolate.size upsample.size",
+    "_Operand": "lerp.end pow.input where.input where.self float_power.input pow.exponent float_power.exponent lerp.weight xlogy.input",
+    "_Ints": "pad.pad conv_tbc.pad from_file.size fold.output_size interpolate.size upsample.size",
     "_Shape | _int": "layer_norm.normalized_shape rms_norm.normalized_shape add_layer_norm.normalized_shape add_rms_norm.normalized_shape",
     "Sequence[_float] | _float": "interpolate.scale_factor upsample.scale_factor gradient.spacing",
     "Tensor | _Number": "normal.mean normal.std bernoulli.p bernoulli_.p",
@@ -83,8 +89,13 @@ SPECIFIC = _table({
     "_Ints | str": "conv1d.padding conv2d.padding conv3d.padding",
     "_Number | str": "norm.p cond.p matrix_norm.ord",
     "_Shape | None": "fft.s fft2.s fftn.s ifft2.s ifftn.s rfft2.s rfftn.s irfft2.s irfftn.s hfft2.s hfftn.s ihfft2.s ihfftn.s",
-    "Any": "tensordot.dims repeat_interleave.repeats ctc_loss.input_lengths ctc_loss.target_lengths",
+    "Tensor": "allclose.other equal.other is_same_size.other is_set_to.other expand_as.other view_as.other reshape_as.other type_as.other dot.other matmul.other bmm.other kron.other",
+    "np.ndarray[Any, Any]": "from_numpy.ndarray", "Sequence[Tensor]": "index_put.indices",
+    "Any": "__getitem__.index __setitem__.index tensordot.dims as_subclass.cls ctc_loss.input_lengths ctc_loss.target_lengths",
 })  # fmt: skip
+SURE = (
+    "dtype device generator requires_grad reduction".split()
+)  # these mean the same everywhere, others in functions of tensors
 VARIADIC = _table({
     "_int | _Shape": "size shape sizes repeats dims dim tile",
     "Tensor": "tensors matrices operands arrays",
@@ -100,6 +111,7 @@ RETURNS = _table({
     "_int": """numel nelement dim ndimension element_size data_ptr get_device storage_offset dense_dim sparse_dim __len__ __int__ __index__ __hash__
         get_num_threads get_num_interop_threads initial_seed seed get_deterministic_debug_mode""",
     "_float": "__float__", "_complex": "__complex__",
+    "Self ": "__enter__", "None ": "__exit__ cuda.seed cuda.manual_seed", "Tensor": "linalg.cond",
     "_int | _float | _bool": "item",
     "str": "typename __repr__ __str__ __format__ get_float32_matmul_precision",
     "_dtype": "promote_types result_type get_default_dtype get_autocast_dtype", "_device": "get_default_device",
@@ -118,7 +130,7 @@ RETURNS = _table({
     "tuple[_int, ...]": "dim_order", "Iterator[Tensor]": "__iter__", "Generator": "manual_seed",
     "Tensor | tuple[Tensor, ...]": "atleast_1d atleast_2d atleast_3d",
     "RemovableHandle": "register_hook register_post_accumulate_grad_hook",
-    "Self": "requires_grad_ detach_ cpu cuda contiguous clone_ share_memory_ as_subclass resize_ resize_as_ set_",
+    "Self": "requires_grad_",
     "Any": """load new compile typename_ accelerate cond while_loop vmap to_dlpack storage untyped_storage __reduce_ex__ __reduce__ __deepcopy__ __dlpack__ __dlpack_device__ __array_wrap__
         __cuda_array_interface__ _extra_state histogramdd lu""",
 })  # fmt: skip
@@ -153,9 +165,9 @@ OVERLOADS = {
     "Tensor.type": ("dtype: None = ... -> str", "dtype: _DType | str, non_blocking: _bool = ... -> Tensor"),
     "Tensor.view": ("*shape: _int -> Tensor", "shape: _Shape -> Tensor", "dtype: _dtype -> Tensor"),
     "Tensor.to": (
-        "dtype: _dtype, non_blocking: _bool = ..., copy: _bool = ..., *, memory_format: Any = ... -> Self",
-        "device: _Device = ..., dtype: _DType = ..., non_blocking: _bool = ..., copy: _bool = ..., *, memory_format: Any = ... -> Self",
-        "other: Tensor, non_blocking: _bool = ..., copy: _bool = ... -> Self",
+        "dtype: _dtype, non_blocking: _bool = ..., copy: _bool = ..., *, memory_format: Any = ... -> Tensor",
+        "device: _Device = ..., dtype: _DType = ..., non_blocking: _bool = ..., copy: _bool = ..., *, memory_format: Any = ... -> Tensor",
+        "other: Tensor, non_blocking: _bool = ..., copy: _bool = ... -> Tensor",
     ),
     "mytorch.where": ("condition: Tensor -> tuple[Tensor, ...]", "condition: Tensor, input: _Operand, other: _Operand, *, out: Any = ... -> Tensor"),
 }  # fmt: skip
@@ -163,16 +175,40 @@ OVERLOADS = {
 PROPERTIES = _table({
     "Size": "shape", "_dtype": "dtype", "_device": "device", "_int": "ndim itemsize nbytes output_nr _version",
     "_bool": "is_cuda requires_grad is_leaf retains_grad is_sparse is_quantized is_meta is_mkldnn is_nested is_cpu is_complex",
-    "Tensor": "data real imag T H mT mH", "Tensor | None": "grad _base", "Any": "edge grad_fn _data _edge _view",
+    "str": "name", "Tensor": "data real imag T H mT mH", "Tensor | None": "grad _base", "Any": "edge grad_fn _data _edge _view",
 })  # fmt: skip
 
 # Attributes and bases that no run-time look at a class shows.
 CLASS_EXTRAS = {
     "Array": ("Tensor", ["_array: Any", "_cell: Any"]),  # `.data` and `.grad` are Arrays; to a checker they are Tensors
-    "Size": ("tuple[_int, ...]", []),
+    "Size": (
+        "tuple[_int, ...]",
+        [
+            "def __add__(self, other: tuple[_int, ...]) -> Size: ...  # type: ignore[override]",
+            "@overload",
+            "def __getitem__(self, key: SupportsIndex) -> _int: ...",
+            "@overload",
+            "def __getitem__(self, key: slice[Any, Any, Any]) -> Size: ...",
+        ],
+    ),
+    "ModeSwitch": ("", ["def __call__(self, function: _F) -> _F: ..."]),
+    "_Bare": (
+        "ModeSwitch",
+        [
+            "@overload",
+            "def __new__(cls, function: None = None) -> Self: ...",
+            "@overload",
+            "def __new__(cls, function: _F) -> _F: ...  # type: ignore[misc]",
+            "def __init__(self, function: Any = None) -> None: ...",
+        ],
+    ),
     "Tensor": ("", ["_data: Array", "_edge: Any", "_view: Any", "_post_accumulate_grad_hooks: Any"]),
 }
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+RESULTS_OF = {
+    "Tensor": {"_wrap": "Self", "_of": "Self", "view_as": "Tensor", "__repr__": "str"}, "Size": {"numel": "_int"},
+    "RemovableHandle": {"remove": "None"},
+}  # fmt: skip
 DUNDERS = {f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS} | set(
     """__init__ __call__ __enter__ __exit__ __iter__ __len__ __getitem__ __setitem__ __delitem__ __contains__ __bool__ __int__ __float__ __complex__
     __index__ __neg__ __pos__ __abs__ __invert__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __array__ __getattr__ __setattr__ __dir__
@@ -181,7 +217,7 @@ DUNDERS = {f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS}
 HEADER = """# Generated by docs/make_stubs.py from the library at run time; change that or the library, not this file.
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from typing_extensions import Self
@@ -189,6 +225,7 @@ from typing_extensions import Self
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 {imports}
+_F = TypeVar("_F", bound=Callable[..., Any])
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]
 _Shape = Sequence[_int]
@@ -207,6 +244,7 @@ class Stub:
     def __init__(self, module):
         self.module = module
         self.name = module.__name__
+        self.exports = module.__file__.endswith("__init__.py") or self.name.removeprefix("mytorch.") in SURFACES
         self.own = (self.name + ".").removeprefix("mytorch.")  # "linalg."
         self.imports, self.tuples, self.body = set(), {}, []
         for name, value in sorted(self.names().items()):
@@ -218,17 +256,23 @@ class Stub:
 
     def names(self):
         """What the module offers: public names, and private ones that are its own or that other modules import."""
-        wanted = IMPORTED.get(self.name, set())
+        wanted, listed = IMPORTED.get(self.name, set()), getattr(self.module, "__all__", None)
         found = {}
         for name in dir(self.module):
-            if name in wanted or not name.startswith("_") or name == "__version__":
-                found[name] = getattr(self.module, name)
+            home = getattr(getattr(self.module, name), "__module__", self.name)
+            public = name in listed if listed else not name.startswith("_") and (self.exports or home == self.name)
+            value = getattr(self.module, name)
+            base = isinstance(value, type) and home == self.name and value.__name__ == name
+            public = public and (home == self.name or not (inspect.isfunction(value) and home.startswith(HELPERS)))
+            if name in wanted or public or base or name == "__version__":
+                found[name] = value
         return found
 
     def text(self):
         for name, home in HOME.items():
-            if home != self.name:
+            if home != self.name and f"from {home} import {name} as {name}" not in self.imports:
                 self.imports.add(f"from {home} import {name}")
+        self.imports -= {line.rpartition(" as ")[0] for line in self.imports}
         tuples = "".join(
             f"\nclass {name}(NamedTuple):\n" + "".join(f"    {f}: Tensor\n" for f in fields.split())
             for fields, name in sorted(self.tuples.items())
@@ -261,7 +305,11 @@ class Stub:
 
     def add_class(self, name, value, home):
         """A class of another module: imported where a checker finds it, written out if a table made it."""
-        if home and home.startswith("mytorch") and made_from_table(value):
+        if home and home.startswith("mytorch") and home != self.name and made_constructor(value):
+            self.imports.add(f"from {home} import {value.__name__} as _{name}")
+            given = self.parameters(inspect.signature(value), value.__name__)
+            self.body += [f"class {name}(_{name}):", f"    def __init__(self, {given}) -> None: ..."]
+        elif home and home.startswith("mytorch") and made_from_table(value):
             self.body += self.class_lines(name, value, only=("__init__", "forward"))
         elif home and home.startswith("mytorch") and home != self.name:
             self.imports.add(f"from {home} import {value.__name__} as {name}")
@@ -288,7 +336,7 @@ class Stub:
             bases = [self.annotation(b) for b in cls.__bases__ if b is not object]
             base = ", ".join(b for b in bases if b not in ("Any", name))
         lines = list(lines)
-        known = {line.partition(":")[0] for line in lines}
+        known = {re.sub(r"^def |[(:].*", "", line) for line in lines}
         for member, value in sorted(vars(cls).items()):
             private = member.startswith("_") and member not in DUNDERS and cls.__name__ not in CLASS_EXTRAS
             strange = member.startswith("__") and member not in DUNDERS
@@ -346,15 +394,29 @@ class Stub:
             return lines
         signature = inspect.signature(function)
         twin = name.endswith("_") and first == "self" and owner in ("Tensor", "Array")
-        given = self.parameters(signature, name, function, first, without=("out",) if twin else ())
-        line = f"def {name}({given}) -> {self.result(name, function, signature, first)}: ..."
-        return [line + ("  # type: ignore[override]" if name in ("__eq__", "__ne__") else "")]
+        if twin and "args" in signature.parameters and hasattr(exported_by("mytorch", "Tensor"), name[:-1]):
+            signature = inspect.signature(
+                getattr(exported_by("mytorch", "Tensor"), name[:-1])
+            )  # transpose_ as transpose
+        end = f" -> {self.result(name, function, signature, first, owner)}: ..."
+        end += "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+        end += "  # type: ignore[misc]" if name[:3] == "__i" and name[3:-2] in OPERATORS else ""
+        texts = [self.parameters(signature, name, function, first, without=("out",) if twin else (), owner=owner)]
+        others = [w for w in getattr(function, "spellings", ()) if w != first and not keyword.iskeyword(w)]
+        while others:  # other names of arguments, such as NumPy's `axis` for `dim`
+            words = {function.spellings[w]: w for w in reversed(others)}
+            others = [w for w in others if w not in words.values()]
+            texts.append(self.parameters(signature, name, function, first, owner=owner, words=words))
+        return [
+            line for text in texts for line in (["@overload"] if len(texts) > 1 else []) + [f"def {name}({text}){end}"]
+        ]
 
-    def parameters(self, signature, name, function=None, first=None, without=()):
-        """The arguments as text, with NumPy's spellings of them (`axis`) where the function takes these."""
+    def parameters(self, signature, name, function=None, first=None, without=(), owner=None, words=None):
+        """The arguments as text; `words` gives some of them other names."""
         op = getattr(function, "op", None)
-        out, starred, late = [], False, False
-        spelled = getattr(function, "spellings", {})
+        out, starred = [], False
+        layer = name == "forward" or function is None
+        known = layer or (first == "self" and owner == "Tensor") or self.library(function)
         for i, p in enumerate(signature.parameters.values()):
             if p.name in without:
                 continue
@@ -371,53 +433,61 @@ class Stub:
             if p.kind is p.KEYWORD_ONLY and not starred:
                 out.append("*")
                 starred = True
-            kind = self.kind_of(p, name, op=op)
-            optional = p.default is not p.empty or p.name in spelled.values() or late
-            late = optional and not starred
-            out.append(f"{p.name}: {kind}" + (f" = {default_text(p.default)}" if optional else ""))
+            kind = self.kind_of(p, name, None, op, known)
+            default = "" if p.default is p.empty else f" = {default_text(p.default)}"
+            out.append(f"{(words or {}).get(p.name, p.name)}: {kind}{default}")
         return ", ".join(out)
 
-    def kind_of(self, p, name, fallback=None, op=None):
+    def kind_of(self, p, name, fallback=None, op=None, known=True):
         """The type of a parameter: as annotated, as the tables say, or as its default shows."""
         if p.annotation is not p.empty:
             return self.annotation(p.annotation)
-        kind = SPECIFIC.get(f"{name.rstrip('_')}.{p.name}") or fallback or ARGUMENTS.get(p.name)
+        kind = (
+            SPECIFIC.get(f"{name if name[:2] == '__' else name.rstrip('_')}.{p.name}")
+            or fallback
+            or (ARGUMENTS.get(p.name) if known or p.name in SURE else None)
+        )
         if name in BINARY and p.name == "other":
             kind = "_Operand"
         if kind is None and op is not None and p.name in op.inputs:
             kind = "Tensor"
-        if kind is None or (type(p.default) is str and kind in ("_Number", "_int")):
+        if kind is None or (type(p.default) in (bool, str) and type(p.default).__name__ not in kind and kind != "Any"):
             plain = {bool: "_bool", int: "_int", float: "_float", str: "str", tuple: "Sequence[Any]"}
             kind = plain.get(type(p.default), "Any")
-        if type(p.default) is float and kind == "_int":
+        if type(p.default) is float and kind in ("_int", "_bool"):
             kind = "_Number"
         return (
             kind if p.default is not None or kind in ("Any", "_Device") or kind.endswith("None") else f"{kind} | None"
         )
 
-    def result(self, name, function, signature, first):
+    def result(self, name, function, signature, first, owner):
         declared = signature.return_annotation
         op = getattr(function, "op", None)
         if declared is not signature.empty and op is None:
             return self.annotation(declared)
-        if name in COMPARISONS or (name.startswith("__") and name.strip("_").lstrip("r") in OPERATORS):
+        if name in RESULTS_OF.get(owner, {}):
+            return RESULTS_OF[owner][name]
+        if name in COMPARISONS or re.fullmatch(rf"__r?({'|'.join(OPERATORS)})__", name):
             return "Tensor"
-        if first == "self" and ((name.endswith("_") and not name.startswith("_")) or name.strip("_")[1:] in OPERATORS):
+        in_place = (name.endswith("_") and not name.startswith("_")) or (name[:3] == "__i" and name[3:-2] in OPERATORS)
+        if first == "self" and in_place:
             return "Self"
         fields = FIELDS_OF.get(self.own + name) or (FIELDS.get(name) if name not in RETURNS else None)
         if fields:
             return self.named_tuple(fields)
-        if name in RETURNS:
-            return RETURNS[name]
+        if self.own + name in RETURNS or name in RETURNS:
+            return RETURNS.get(self.own + name, RETURNS.get(name)).strip()
         if op is not None and op.outputs is not None:
             return "tuple[Tensor, ...]" if op.outputs == "list" else f"tuple[{', '.join(['Tensor'] * len(op.outputs))}]"
-        return "Tensor" if self.library(function) else "Any"
+        layer = name == "forward" and inspect.unwrap(function).__module__.startswith("mytorch.nn.")
+        return "Tensor" if layer or self.library(function) or (owner == "Tensor" and name[0] != "_") else "Any"
 
     def library(self, function):
         """Whether it computes with tensors: an op, or a function of the modules that hold such."""
-        home = inspect.unwrap(function).__module__ if callable(function) else ""
-        return home.startswith(("mytorch.ops", "mytorch.nn.functional", "mytorch.linalg", "mytorch.fft", "mytorch.special",
-                                "mytorch.compat.functional", "mytorch.tensor", "mytorch._array"))  # fmt: skip
+        home = inspect.unwrap(function).__module__ or ""
+        return home.startswith(
+            tuple(f"mytorch.{w}" for w in "ops nn.functional linalg fft special compat.functional compat.names".split())
+        )
 
     def named_tuple(self, fields):
         return self.tuples.setdefault(fields, "_" + "_".join(fields.split()))
@@ -488,6 +558,7 @@ def exported_by(home, name):
     return getattr(importlib.import_module(home), name, None)
 
 
+@functools.cache
 def tree_of(module):
     return ast.parse(Path(module.__file__).read_text())
 
@@ -502,6 +573,19 @@ def made_from_table(cls):
     return cls.__name__ not in CLASSES[module]
 
 
+def made_constructor(cls):
+    """Whether a class statement declares what its constructor takes, so that no `def __init__` shows it."""
+    if made_from_table(cls) or "__init__" in methods_of(cls):
+        return False
+    return "__init__" in vars(cls) or isinstance(getattr(cls, "__signature__", None), inspect.Signature)
+
+
+def methods_of(cls):
+    tree = tree_of(sys.modules[cls.__module__])
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
+    return {n.name for n in found[0].body if isinstance(n, ast.FunctionDef)} if found else set()
+
+
 def attributes_set(cls):
     """Public names that the methods of a class store on self, as its source shows."""
     for node in ast.walk(tree_of(sys.modules[cls.__module__])):
@@ -513,14 +597,14 @@ def attributes_set(cls):
     return set()
 
 
-def imported_names(modules):
+def imported_names():
     """{module: the names that other modules of the library import from it}."""
     found = {}
-    for name, module in modules.items():
-        package = name if module.__file__.endswith("__init__.py") else name.rpartition(".")[0]
-        for node in ast.walk(tree_of(module)):
+    for path in (ROOT / "mytorch").rglob("*.py"):
+        package = ["mytorch", *path.relative_to(ROOT / "mytorch").parts[:-1]]
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
-                up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                up = package[: len(package) - node.level + 1] if node.level else []
                 home = ".".join([*up, *([node.module] if node.module else [])])
                 found.setdefault(home, set()).update(a.name for a in node.names)
     return found
@@ -535,17 +619,15 @@ def stubs():
     """Every stub: (path, text)."""
     mytorch = importlib.import_module("mytorch")
     modules = {"mytorch": mytorch}
-    for found in pkgutil.walk_packages(mytorch.__path__, "mytorch."):
-        short = found.name.removeprefix("mytorch.")
-        if short.startswith(("kernels.", "utils.tensorboard.", "cli.")) or short.endswith("__main__"):
-            continue
-        if found.ispkg or short in MODULES or not short.startswith(tuple(f"{w}." for w in INTERNAL)):
+    for path in sorted((ROOT / "mytorch").rglob("*.py")):
+        short = ".".join(path.relative_to(ROOT / "mytorch").with_suffix("").parts).removesuffix(".__init__")
+        if short not in ("__init__", "__main__") and (short in MODULES or not short.startswith(tuple(INTERNAL))):
             try:
-                modules[found.name] = importlib.import_module(found.name)
+                modules[f"mytorch.{short}"] = importlib.import_module(f"mytorch.{short}")
             except ImportError:  # it needs a package that is not installed
                 continue
-    IMPORTED.update(imported_names(modules))
-    from mytorch.ops.core import RECORDS
+    IMPORTED.update(imported_names())
+    from mytorch.ops.record import RECORDS
 
     BINARY.update(r.name for r in RECORDS.values() if r.inputs[:2] == ("input", "other"))
     BINARY.update(f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS)
@@ -554,10 +636,10 @@ def stubs():
     for name, module in sorted(modules.items()):
         short = name.removeprefix("mytorch.")
         package = module.__file__.endswith("__init__.py")
-        if short.startswith(tuple(INTERNAL)) or not (short in MODULES or (package and len(vars(module)) > 9)):
-            continue
-        stub = Stub(module)
-        yield stub.path, stub.text()
+        internal = short.startswith(tuple(INTERNAL))
+        if short in MODULES or (package and not internal and len(vars(module)) > 9):
+            stub = Stub(module)
+            yield stub.path, stub.text()
 
 
 def main():

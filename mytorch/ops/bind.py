@@ -35,6 +35,7 @@ def also_named(function, spellings):
             kwargs[spellings[word]] = kwargs.pop(word)
         return function(*args, **kwargs)
 
+    named.spellings = spellings
     return named
 
 

@@ -79,4 +79,20 @@ def takes_out(function):
             raise _not_a_tensor(error, function.__name__, args) from None
         return result if out is None else write_out(result, out, function.__name__)
 
+    with_out.__wrapped__ = WithOut(function)
     return with_out
+
+
+class WithOut:
+    """What `inspect.signature` finds behind a function that `takes_out` wrapped: its parameters, and `out`."""
+
+    def __init__(self, function):
+        self.__wrapped__ = function
+
+    @property
+    def __signature__(self):
+        own = inspect.signature(self.__wrapped__)
+        given = [p for p in own.parameters.values() if p.name != "out"]
+        last = len(given) - any(p.kind is p.VAR_KEYWORD for p in given)
+        out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+        return own.replace(parameters=[*given[:last], out, *given[last:]])
