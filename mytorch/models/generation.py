@@ -4,11 +4,15 @@
 logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
 """
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from .._array import on_input_device
 from ..backend import on, xp_of
 from ..base.dtypes import int64
 from ..graph.mode import no_grad
-from ..ops.creation import empty
+from ..nn import Module
+from ..ops.creation import arange, empty
 from ..ops.random import Generator, multinomial
 from ..tensor import Tensor
 
@@ -25,8 +29,16 @@ class LayerCache:
         """How many positions are filled, the same for all layers."""
         return self.owner.length
 
+    def mask(self, T: int) -> tuple[Tensor | None, bool]:
+        """(mask, is_causal) for attention of T new positions to themselves and all before."""
+        start = self.length
+        if start == 0 or T == 1:  # first or alone
+            return None, T > 1
+        device = self.k.device
+        return arange(start, start + T, device=device)[:, None] >= arange(start + T, device=device), False
+
     @on_input_device
-    def append(self, k, v):
+    def append(self, k: Tensor, v: Tensor) -> list[Tensor]:
         """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
         start, stop = self.length, self.length + k.shape[2]
         if stop > self.owner.capacity:
@@ -58,16 +70,16 @@ class KVCache:
         length: the most positions.
     """
 
-    def __init__(self, num_layers, length):
+    def __init__(self, num_layers: int, length: int):
         self.capacity = length
         self.length = 0
         self.layers = [LayerCache(self) for _ in range(num_layers)]
 
-    def advance(self, count):
+    def advance(self, count: int) -> None:
         """Note that every layer has taken `count` more positions."""
         self.length += count
 
-    def reset(self):
+    def reset(self) -> None:
         """Forget everything, keep the memory."""
         self.length = 0
 
@@ -77,8 +89,15 @@ class KVCache:
 
 @on_input_device
 def pick(
-    logits, seen=None, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, generator=None, vocab_size=None
-):
+    logits: Tensor,
+    seen=None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    generator: Generator | None = None,
+    vocab_size: int | None = None,
+) -> Tensor:
     """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
 
     Args:
@@ -119,34 +138,33 @@ def pick(
 
 
 def _check(max_new_tokens, temperature, top_k, top_p, repetition_penalty):
-    if max_new_tokens < 0:
-        raise ValueError(f"generate: max_new_tokens is {max_new_tokens}; expected 0 or more.")
-    if temperature < 0:
-        raise ValueError(f"generate: temperature is {temperature}; expected 0 (the likeliest token) or more.")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"generate: top_k is {top_k}; expected at least 1, or None for all tokens.")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"generate: top_p is {top_p}; expected a number above 0 and at most 1.")
-    if repetition_penalty <= 0:
-        raise ValueError(f"generate: repetition_penalty is {repetition_penalty}; expected a positive number.")
+    for name, value, holds, expected in (
+        ("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more"),
+        ("temperature", temperature, temperature >= 0, "0 (the likeliest token) or more"),
+        ("top_k", top_k, top_k is None or top_k >= 1, "at least 1, or None for all tokens"),
+        ("top_p", top_p, top_p is None or 0 < top_p <= 1, "a number above 0 and at most 1"),
+        ("repetition_penalty", repetition_penalty, repetition_penalty > 0, "a positive number"),
+    ):
+        if not holds:
+            raise ValueError(f"generate: {name} is {value}; expected {expected}.")
 
 
 @no_grad()
 def stream(
-    model,
-    input,
-    max_new_tokens,
+    model: Module,
+    input: Tensor,
+    max_new_tokens: int,
     *,
-    temperature=1.0,
-    top_k=None,
-    top_p=None,
-    repetition_penalty=1.0,
-    stop=None,
-    seed=None,
-    generator=None,
-    use_cache=True,
-    vocab_size=None,
-):
+    stop: int | Iterable[int] | None = None,
+    seed: int | None = None,
+    use_cache: bool = True,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    generator: Generator | None = None,
+    vocab_size: int | None = None,
+) -> Iterator[Tensor]:
     """Yield the next token of each sequence, int64 (B,), as they are made.
 
     Past the model's context the oldest tokens are dropped, as in nanoGPT; positions then shift, so the cache
@@ -185,13 +203,11 @@ def stream(
         for n in range(T, T + max_new_tokens):
             with there:
                 if cache is not None and n <= context:
-                    fresh = tokens[:, cache.length : n]
-                    logits = model(Tensor._wrap(fresh), cache=cache, last_only=True)
+                    logits = model(Tensor._wrap(tokens[:, cache.length : n]), cache=cache, last_only=True)
                 else:
                     logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
-                seen = tokens[:, :n] if repetition_penalty != 1.0 else None
                 new = pick(
-                    logits[:, -1], seen, temperature, top_k, top_p, repetition_penalty, generator, vocab_size
+                    logits[:, -1], tokens[:, :n], temperature, top_k, top_p, repetition_penalty, generator, vocab_size
                 )._data._array
                 if stops:
                     new = xp.where(done, tokens[:, n - 1], new)
@@ -206,8 +222,14 @@ def stream(
 
 
 @on_input_device
-def generate(model, input, max_new_tokens, **options):
-    """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`."""
+def generate(model: Module, input: Tensor, max_new_tokens: int, **options: Any) -> Tensor:
+    """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`.
+
+    Example:
+        >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8)
+        >>> mytorch.models.generate(model, tensor([[1, 2]]), 3, temperature=0).shape
+        torch.Size([1, 5])
+    """
     prompt = input if input.ndim == 2 else input.reshape(1, -1)
     xp = xp_of(prompt._data._array)
     columns = [prompt.to(int64)._data._array]

@@ -1,0 +1,25 @@
+"""Where a transformer's addition meets the norm that follows it."""
+
+from ..graph.mode import get_mode
+from ..tensor import Tensor
+from .normalization import LayerNorm
+
+
+class AddLayerNorm(LayerNorm):
+    """(x + branch, the layer norm of that sum), in one pass on a GPU; see `F.add_layer_norm`.
+
+    Blocks that end with `x + branch` and begin with a norm hand on x and branch instead, and let this add them.
+    Under a GPU's autocast the norm comes in half precision, as the linear layer that follows would cast it.
+
+    Example:
+        >>> total, normed = mytorch.nn.residual.AddLayerNorm(2)(tensor([[1.0, 2.0]]), tensor([[2.0, -2.0]]))
+        >>> total.tolist(), normed.round().tolist()
+        ([[3.0, 0.0]], [[1.0, -1.0]])
+    """
+
+    def forward(self, x: Tensor, branch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The sum and its norm; (x, its norm) where there is nothing to add."""
+        policy = get_mode().autocast
+        casts = policy is not None and x.device.type == policy.device_type == "cuda" and x.dtype.itemsize <= 4
+        dtype = policy.dtype if casts else None
+        return (x, super().forward(x, dtype=dtype)) if branch is None else super().forward(branch, x, dtype=dtype)
