@@ -21,7 +21,7 @@ import mytorch.special
 
 ROOT = Path(__file__).resolve().parents[1]
 
-RIGHT = '''
+RIGHT = """
 import mytorch
 import mytorch.nn as nn
 import mytorch.nn.functional as F
@@ -85,9 +85,9 @@ def accuracy(model: nn.Module, data: DataLoader[tuple[Tensor, Tensor]]) -> float
 if __name__ == "__main__":
     train(1)
     accuracy(Net(), DataLoader(Points(64), batch_size=16))
-'''
+"""
 
-REVEALED = '''
+REVEALED = """
 import mytorch
 import mytorch.nn as nn
 import mytorch.nn.functional as F
@@ -116,9 +116,9 @@ reveal_type(F.gelu(x))  # Tensor
 reveal_type(mytorch.where(x > 0, x, 0.0))  # Tensor
 reveal_type(mytorch.linalg.svd(x).Vh)  # Tensor
 reveal_type(nn.Linear(4, 2).weight)  # Parameter
-'''
+"""
 
-WRONG = '''
+WRONG = """
 import mytorch
 import mytorch.nn as nn
 import mytorch.nn.functional as F
@@ -136,7 +136,7 @@ mytorch.optim.AdamW([x], lrr=0.1)  # wrong
 F.softmax(3, dim=0)  # wrong
 name: str = x.sum()  # wrong
 x.shape.foo  # wrong
-'''
+"""
 
 
 def _expected(program, mark):
@@ -159,12 +159,22 @@ def programs(tmp_path_factory):
 
 def _mypy(place):
     pytest.importorskip("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary", "--show-absolute-path"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--no-error-summary",
+        "--show-absolute-path",
+    ]
     command += ["--cache-dir", str(ROOT / ".mypy_cache" / "programs"), "right.py", "revealed.py", "wrong.py"]
     done = subprocess.run(command, cwd=place, env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, text=True)
     found = re.findall(r"^.*?(\w+)\.py:(\d+): (error|note): (.*)$", done.stdout, re.M)
     assert found and not done.stderr, done.stdout + done.stderr
-    return [(name, int(line), kind, re.sub(r'Revealed type is "(.*)"', r"\1", text)) for name, line, kind, text in found]
+    return [
+        (name, int(line), kind, re.sub(r'Revealed type is "(.*)"', r"\1", text)) for name, line, kind, text in found
+    ]
 
 
 def _pyright(place):
@@ -233,7 +243,11 @@ def _definitions(path, cls=None):
 def _same_kind(result):
     """A declared result, such that PyTorch's stubs and ours can be compared."""
     result = result.replace("torch.return_types.", "_").replace("| SymInt", "").strip()
-    named = "tuple" if result.startswith("_") and result not in ("_int", "_bool", "_float", "_complex", "_dtype") else result
+    named = (
+        "tuple"
+        if result.startswith("_") and result not in ("_int", "_bool", "_float", "_complex", "_dtype")
+        else result
+    )
     return {"Self": "Tensor", "S": "Tensor", "Number": "_int | _float | _bool", "list": "list[Any]",
             "numpy.ndarray": "np.ndarray[Any, Any]", "Sequence[Tensor]": "tuple[Tensor, ...]"}.get(named, named)  # fmt: skip
 
@@ -245,7 +259,9 @@ def test_results_are_those_of_pytorchs_stubs(ours, theirs, cls):
     torch = pytest.importorskip("torch")
     mine = _definitions(ROOT / "mytorch" / ours, cls[0])
     torchs = _definitions(Path(torch.__file__).parent / theirs, cls[1])
-    differs = {"adaptive_max_pool1d", "histogramdd", "new", "__eq__", "__ne__"} | {n for n in mine if n.startswith("_foreach")}
+    differs = {"adaptive_max_pool1d", "histogramdd", "new", "__eq__", "__ne__"} | {
+        n for n in mine if n.startswith("_foreach")
+    }
     wrong = {
         n: (mine[n], torchs[n])
         for n in sorted(mine.keys() & torchs.keys() - differs)

@@ -7,11 +7,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import checks
 import numpy as np
-from mytorch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import mytorch
 import mytorch.distributed as dist
 from mytorch import nn
+from mytorch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from mytorch.nn.parallel import DistributedDataParallel as DDP
 
 STEPS, BATCH = 20, 6  # BATCH on each rank
