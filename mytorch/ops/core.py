@@ -64,8 +64,9 @@ class Op(Record):
                 inputs, attrs = mode.autocast.cast(self, inputs, attrs)
         raws, edges, arrays, mask, as_tensor, xp, bfloat16 = prepare(self, inputs)
         implementation = self.reference
-        if self.fused_on or fused is True:
-            module = self.kernels.find("cpu" if xp is numpy_ns else "cuda", fused, raws, attrs)
+        device = "cpu" if xp is numpy_ns else "cuda"
+        if device in self.fused_on or fused is True:
+            module = self.kernels.find(device, fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
         try:
@@ -150,7 +151,7 @@ class Op(Record):
                 tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None,
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
-                tuple([_was_float32(e) for e in edges]) if plan.needs_wide else None,
+                tuple([_was_float32(e) for e in edges]) if plan.needs_wide and first.itemsize == 2 else plan.not_wide,
             )
             saved = plan.pick(values)
             for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:

@@ -232,6 +232,7 @@ class SavePlan:
         self.names = tuple(names)
         self.wanted = implementation.wants(mask)
         self.needs_shapes, self.needs_dtypes, self.needs_wide = (word in names for word in ("shapes", "dtypes", "wide"))
+        self.not_wide = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
