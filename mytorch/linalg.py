@@ -17,6 +17,7 @@ from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, ro
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
+from .ops.padding import pad
 from .ops.precision import in_precision
 from .ops.raw import on_device_of, raw_of, to_cpu
 from .ops.reduction import normalize_dims
@@ -29,7 +30,7 @@ inv, det, slogdet, cholesky, diagonal = (
 )
 LinAlgError = np.linalg.LinAlgError
 
-_Eigh, _Eig = namedtuple("eigh", "eigenvalues eigenvectors"), namedtuple("eig", "eigenvalues eigenvectors")
+_Eigh, _Eig = (namedtuple(name, "eigenvalues eigenvectors") for name in ("eigh", "eig"))
 _Svd, _Qr = namedtuple("svd", "U S Vh"), namedtuple("qr", "Q R")
 _Lstsq = namedtuple("lstsq", "solution residuals rank singular_values")
 _Lu, _LuFactor = namedtuple("lu", "P L U"), namedtuple("lu_factor", "LU pivots")
@@ -38,11 +39,16 @@ _CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_e
 
 
 def _empty(like, dtype=None):
-    return on_device_of(np.empty(0, np.dtype(dtype) if dtype is not None else raw_of(like).dtype), like)
+    return on_device_of(np.empty(0, raw_of(like).dtype if dtype is None else dtype), like)
 
 
 def _real_dtype(A):
     return raw_of(A).real.dtype
+
+
+def _eye_like(A, *size):
+    """A unit matrix of that size with the dtype and device of A."""
+    return eye(*size, dtype=A.dtype, device=A.device)
 
 
 def _no_errors(A):
@@ -96,7 +102,12 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
 
 
 def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """A vector norm, or a matrix norm where two axes or a matrix order are given."""
+    """A vector norm, or a matrix norm where two axes or a matrix order are given.
+
+    Example:
+        >>> mytorch.linalg.norm(tensor([[3.0, 0.0], [0.0, 4.0]])).item()
+        5.0
+    """
     vector = ord is None or (dim is None and A.ndim == 1) or isinstance(dim, int) or (dim is not None and len(dim) == 1)
     if vector and not isinstance(ord, str):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
@@ -123,6 +134,10 @@ def eigh(A, UPLO="L"):
 
     Raises:
         RuntimeError: UPLO is neither "L" nor "U", or matrices that are not square.
+
+    Example:
+        >>> mytorch.linalg.eigh(tensor([[3.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
+        [1.0, 3.0]
     """
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -146,7 +161,13 @@ def eigvals(A):
 
 @on_input_device
 def svd(A, full_matrices=True, *, driver=None):
-    """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd."""
+    """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd.
+
+    Example:
+        >>> U, S, Vh = mytorch.linalg.svd(tensor([[3.0, 0.0], [0.0, 4.0]]))
+        >>> S.tolist()
+        [4.0, 3.0]
+    """
     if A.ndim < 2:
         raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
     rows, columns = A.shape[-2:]
@@ -155,10 +176,8 @@ def svd(A, full_matrices=True, *, driver=None):
     if full_matrices and rows != columns:
         raw = raw_of(A)
         full_u, _, full_v = xp_of(raw).linalg.svd(raw, full_matrices=True)
-        if rows > k:
-            U = cat([U, Tensor._wrap(full_u[..., k:])], -1)
-        else:
-            Vh = cat([Vh, Tensor._wrap(full_v[..., k:, :])], -2)
+        U = cat([U, Tensor._wrap(full_u[..., k:])], -1) if rows > k else U
+        Vh = cat([Vh, Tensor._wrap(full_v[..., k:, :])], -2) if columns > k else Vh
     return _Svd(U, S, Vh)
 
 
@@ -177,7 +196,7 @@ def _cut(largest, shape, atol, rtol, kind):
 
 
 def _largest(A, hermitian):
-    """The largest singular value of each matrix, on the host; 0 for empty ones."""
+    """The largest singular value of each matrix, as a NumPy array; 0 for empty ones."""
     raw = to_cpu(A)
     if 0 in raw.shape[-2:]:
         return np.zeros(raw.shape[:-2], raw.real.dtype)
@@ -199,10 +218,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     if 0 in raw.shape[-2:]:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
-    if tol is not None:
-        cut = to_cpu(tol) if isinstance(tol, Tensor) else np.asarray(tol)
-    else:
-        cut = np.asarray(_cut(s.max(-1), A.shape, atol, rtol, s.dtype))
+    cut = to_cpu(_cut(s.max(-1), A.shape, atol, rtol, s.dtype) if tol is None else tol)
     return on_device_of(np.asarray((s > cut[..., None]).sum(-1)), A)
 
 
@@ -244,6 +260,12 @@ def qr(A, mode="reduced"):
 
     Raises:
         RuntimeError: a gradient is asked for in a mode that has none.
+
+    Example:
+        >>> A = tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> Q, R = mytorch.linalg.qr(A)
+        >>> mytorch.allclose(Q @ R, A, atol=1e-5)
+        True
     """
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
@@ -280,13 +302,8 @@ def lu(A, *, pivot=True):
 
 def _compact(L, U):
     """L below the diagonal, U on and above it, in one matrix."""
-    rows, columns = L.shape[-2], U.shape[-1]
-    low, up = L.tril(-1), U
-    if columns > low.shape[-1]:
-        low = cat([low, low.new_zeros((*low.shape[:-1], columns - low.shape[-1]))], -1)
-    if rows > up.shape[-2]:
-        up = cat([up, up.new_zeros((*up.shape[:-2], rows - up.shape[-2], columns))], -2)
-    return low + up
+    rows, k, columns = L.shape[-2], L.shape[-1], U.shape[-1]
+    return pad(L.tril(-1), (0, columns - k)) + pad(U, (0, 0, 0, rows - k))
 
 
 def lu_factor(A, *, pivot=True):
@@ -299,11 +316,9 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
     LU, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(to_cpu(LU), axis1=-2, axis2=-1) == 0
-    info = (
-        np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
-        if zero.shape[-1]
-        else np.zeros(zero.shape[:-1], np.int32)
-    )
+    info = np.zeros(zero.shape[:-1], np.int32)
+    if zero.shape[-1]:
+        info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
     if check_errors and info.any():
         raise LinAlgError(
             f"linalg.lu_factor: U[{info.max()},{info.max()}] is zero and using it on lu_solve would result in a division by zero."
@@ -320,7 +335,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         order = rows_after(to_cpu(LU_pivots).astype(np.int64) - 1, rows)
         P = _permutation(order, raw_of(LU_data).dtype, LU_data)
     if unpack_data:
-        L = LU_data[..., :k].tril(-1) + eye(rows, k, dtype=LU_data.dtype, device=LU_data.device)
+        L = LU_data[..., :k].tril(-1) + _eye_like(LU_data, rows, k)
         U = LU_data[..., :k, :].triu()
     return _Lu(P, L, U)
 
@@ -335,8 +350,8 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
 def householder_product(A, tau):
     """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal."""
     rows, columns = A.shape[-2:]
-    out = eye(rows, dtype=A.dtype, device=A.device).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
-    V = A.tril(-1) + eye(rows, columns, dtype=A.dtype, device=A.device)
+    out = _eye_like(A, rows).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
+    V = A.tril(-1) + _eye_like(A, rows, columns)
     for i in range(tau.shape[-1]):
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * (out @ v) @ v.mH
@@ -350,7 +365,7 @@ def matrix_power(A, n):
     """A multiplied with itself n times; negative n for the inverse."""
     square(A, "matrix_power")
     if n == 0:
-        return eye(A.shape[-1], dtype=A.dtype, device=A.device).expand(*A.shape).clone() + A * 0
+        return _eye_like(A, A.shape[-1]).expand(*A.shape).clone() + A * 0
     if n < 0:
         return matrix_power(inverse(A), -n)
     out = None
@@ -372,7 +387,7 @@ def matrix_exp(A):
     size = float(A.detach().abs().sum(-1).max()) if A.numel() else 0.0
     squarings = max(0, math.ceil(math.log2(size)) + 4) if size > 0 else 0
     x = A * (0.5**squarings)
-    term = out = eye(A.shape[-1], dtype=A.dtype, device=A.device).expand(*A.shape)
+    term = out = _eye_like(A, A.shape[-1]).expand(*A.shape)
     for k in range(1, 13):
         term = term @ x * (1.0 / k)
         out = out + term
@@ -385,7 +400,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """X with A X = B for triangular A (or X A = B)."""
     A = A.triu() if upper else A.tril()
     if unitriangular:
-        one = eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        one = _eye_like(A, A.shape[-1])
         A = A * (1 - one) + one
     square(A, "solve_triangular")
     return _d._solve.caller(A, B) if left else _d._solve.caller(A.mT, B.mT).mT
@@ -484,13 +499,9 @@ def tensorsolve(A, B, dims=None):
 
 
 for _name, _function in list(globals().items()):
-    if (
-        getattr(_function, "__module__", None) in (__name__, _d.__name__)
-        and not _name.startswith("_")
-        and callable(_function)
-    ):
-        if not isinstance(_function, type):
-            globals()[_name] = takes_out(_function)
+    _ours = getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_")
+    if _ours and callable(_function) and not isinstance(_function, type):
+        globals()[_name] = takes_out(_function)
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",

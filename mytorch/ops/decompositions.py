@@ -23,9 +23,9 @@ from .reduction import normalize_dims, vector_norm
 
 def square(input, name):
     """input, checked to hold square matrices."""
-    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
-        if input.ndim < 2:
-            raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    if input.ndim < 2:
+        raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    if input.shape[-1] != input.shape[-2]:
         raise RuntimeError(
             f"linalg.{name}: A must be batches of square matrices, but they are {input.shape[-2]} by {input.shape[-1]} matrices"
         )
@@ -62,6 +62,10 @@ def inverse(input):
 
     Raises:
         RuntimeError: a matrix is singular, or not square.
+
+    Example:
+        >>> mytorch.linalg.inv(tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
     """
     try:
         return _inv.caller(square(input, "inv"))
@@ -92,6 +96,10 @@ def solve(A, B, *, left=True):
 
     Raises:
         LinAlgError: a matrix is singular. RuntimeError: shapes that do not fit.
+
+    Example:
+        >>> mytorch.linalg.solve(tensor([[2.0, 0.0], [0.0, 4.0]]), tensor([2.0, 2.0])).tolist()
+        [1.0, 0.5]
     """
     square(A, "solve")
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape)[:-1])
@@ -141,7 +149,12 @@ _det.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) *
 
 @public(inplace=False)
 def det(input):
-    """The determinants of square matrices."""
+    """The determinants of square matrices.
+
+    Example:
+        >>> mytorch.linalg.det(tensor([[2.0, 0.0], [0.0, 4.0]])).item()
+        8.0
+    """
     return _det.caller(square(input, "det"))
 
 
@@ -205,6 +218,10 @@ def cholesky(input, upper=False):
 
     Raises:
         LinAlgError: a matrix is not positive definite.
+
+    Example:
+        >>> mytorch.linalg.cholesky(tensor([[4.0, 0.0], [0.0, 9.0]])).tolist()
+        [[2.0, 0.0], [0.0, 3.0]]
     """
     square(input, "cholesky")
     try:

@@ -42,8 +42,7 @@ def _sized(input, n, dim):
         return input
     if n < have:
         return input.narrow(dim, 0, n)
-    widths = [0, 0] * (input.ndim - 1 - dim) + [0, n - have]
-    return pad(input, widths)
+    return pad(input, [0, 0] * (input.ndim - 1 - dim) + [0, n - have])
 
 
 def _complex(input):
@@ -61,12 +60,27 @@ def _transform(input, n, dim, norm, inverse):
 
 
 def fft(input, n=None, dim=-1, norm=None):
-    """The discrete Fourier transform along an axis."""
+    """The discrete Fourier transform along an axis: out[k] = sum over t of input[t] exp(-2 pi i k t / n).
+
+    Args:
+        n: the length to which the axis is first cut or padded with zeros.
+        norm: "backward" (no scale, the default), "ortho" (1 / sqrt(n)) or "forward" (1 / n).
+
+    Example:
+        >>> mytorch.fft.fft(tensor([1.0, 0.0, 0.0, 0.0])).real.tolist()  # an impulse holds all frequencies
+        [1.0, 1.0, 1.0, 1.0]
+    """
     return _transform(input, n, dim, norm, False)
 
 
 def ifft(input, n=None, dim=-1, norm=None):
-    """The inverse transform along an axis."""
+    """The inverse of `fft` along an axis; "backward" scales by 1 / n here.
+
+    Example:
+        >>> x = tensor([1.0, 2.0, 3.0])
+        >>> mytorch.allclose(mytorch.fft.ifft(mytorch.fft.fft(x)).real, x)
+        True
+    """
     return _transform(input, n, dim, norm, True)
 
 
@@ -82,33 +96,32 @@ def irfft(input, n=None, dim=-1, norm=None):
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
     x = _sized(_complex(input), n // 2 + 1, d)
-    first = x.narrow(d, 0, 1)
+    first = _real_part(x.narrow(d, 0, 1))
     mirrored = x.narrow(d, 1, (n - 1) // 2).flip(d).conj()
-    first = _realised(first)
     middle = x.narrow(d, 1, n // 2) if n > 1 else x.narrow(d, 0, 0)
     if n % 2 == 0 and n > 1:
-        last = _realised(x.narrow(d, n // 2, 1))
+        last = _real_part(x.narrow(d, n // 2, 1))
         middle = cat([x.narrow(d, 1, n // 2 - 1), last], d)
     return _transform(cat([first, middle, mirrored], d), None, d, norm, True).real
 
 
-def _realised(x):
-    """Without the imaginary part, which a transform of real numbers does not have there."""
+def _real_part(x):
+    """x without its imaginary part, which the transform of a real signal does not have there."""
     return _complex(x.real)
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward"}
 
 
 def hfft(input, n=None, dim=-1, norm=None):
     """The transform of a signal with conjugate symmetry, of which the first half is given; real."""
     n = 2 * (input.shape[normalize_dim(dim, input.ndim)] - 1) if n is None else n
-    return irfft(_complex(input).conj(), n, dim, _TURNED.get(norm, norm))
+    return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
 
 
 def ihfft(input, n=None, dim=-1, norm=None):
     """The inverse of hfft: the first half of the inverse transform of real numbers."""
-    return rfft(input, n, dim, _TURNED.get(norm, norm)).conj()
-
-
-_TURNED = {None: "forward", "backward": "forward", "forward": "backward"}
+    return rfft(input, n, dim, _OPPOSITE.get(norm, norm)).conj()
 
 
 def _axes(input, s, dim):
@@ -167,7 +180,7 @@ def _two(transform):
         return transform(input, s, dim, norm)
 
     over_two.__name__ = over_two.__qualname__ = transform.__name__[:-1] + "2"
-    over_two.__doc__ = f"{transform.__name__} over two axes, the last two by default."
+    over_two.__doc__ = f"`{transform.__name__}` over two axes, the last two by default."
     return over_two
 
 
@@ -177,21 +190,23 @@ hfft2, ihfft2 = _two(hfftn), _two(ihfftn)
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
     """The frequencies of fft's elements, in cycles per unit of d."""
-    return Tensor._wrap(np.fft.fftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype())))
+    raw = np.fft.fftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
 def rfftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
     """The frequencies of rfft's elements."""
-    return Tensor._wrap(np.fft.rfftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype())))
+    raw = np.fft.rfftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
 def fftshift(input, dim=None):
     """Frequency zero moved to the middle."""
-    dims = tuple(range(input.ndim)) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+    dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(input.shape[d] // 2 for d in dims), tuple(dims))
 
 
 def ifftshift(input, dim=None):
     """The inverse of fftshift."""
-    dims = tuple(range(input.ndim)) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+    dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(-(input.shape[d] // 2) for d in dims), tuple(dims))

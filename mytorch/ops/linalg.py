@@ -30,6 +30,12 @@ def matmul(input, other):
 
     Raises:
         RuntimeError: the inner sizes differ, or an operand is a number.
+
+    Example:
+        >>> mytorch.matmul(tensor([[1, 2], [3, 4]]), tensor([1, 10])).tolist()
+        [21, 43]
+        >>> (mytorch.zeros(5, 2, 3) @ mytorch.zeros(3, 4)).shape
+        mytorch.Size([5, 2, 4])
     """
     n, m = input.ndim, other.ndim
     if n == 0 or m == 0:
@@ -65,14 +71,24 @@ def _expect_dims(input, mat2, dims, name):
 
 @public(inplace=False)
 def mm(input, mat2):
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    Example:
+        >>> mytorch.mm(tensor([[1, 2]]), tensor([[3], [4]])).tolist()
+        [[11]]
+    """
     _expect_dims(input, mat2, 2, "mm")
     return matmul(input, mat2)
 
 
 @public(inplace=False)
 def bmm(input, mat2):
-    """The products of two batches of matrices, (B, n, k) and (B, k, m)."""
+    """The products of two batches of matrices, (B, n, k) and (B, k, m).
+
+    Example:
+        >>> mytorch.bmm(mytorch.ones(2, 1, 3), mytorch.ones(2, 3, 1)).tolist()
+        [[[3.0]], [[3.0]]]
+    """
     _expect_dims(input, mat2, 3, "bmm")
     if input.shape[0] != mat2.shape[0]:
         raise RuntimeError(f"bmm: batch sizes differ: {tuple(input.shape)} and {tuple(mat2.shape)}.")
@@ -90,7 +106,12 @@ def mv(input, vec):
 @public(inplace=False)
 @in_precision("widest")
 def dot(input, tensor):
-    """The inner product of two vectors."""
+    """The inner product of two vectors.
+
+    Example:
+        >>> mytorch.dot(tensor([1, 2]), tensor([3, 4])).item()
+        11
+    """
     if input.ndim != 1 or tensor.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     return matmul(input, tensor)
@@ -98,7 +119,12 @@ def dot(input, tensor):
 
 @public(inplace=False, names=("ger",))
 def outer(input, vec2):
-    """The outer product of two vectors."""
+    """The outer product of two vectors.
+
+    Example:
+        >>> mytorch.outer(tensor([1, 2]), tensor([3, 4])).tolist()
+        [[3, 4], [6, 8]]
+    """
     if input.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(f"outer: Expected 1-D arguments, but got {input.ndim}-D and {vec2.ndim}-D")
     return input.unsqueeze(1) * vec2
@@ -187,7 +213,7 @@ def _einsum_vjp(g, operands, spec, needs, xp):
             continue
         others = [t for j, t in enumerate(terms) if j != i]
         rest = [operands[j] for j in range(len(terms)) if j != i]
-        have = set(output).union(*others) if others else set(output)
+        have = set(output).union(*others)
         reachable = "".join(c for c in term if c in have)
         part = xp.call(_einsum, g, *rest, spec=f"{','.join([output, *others])}->{reachable}")
         missing = [k for k, c in enumerate(term) if c not in have]
@@ -211,14 +237,11 @@ def _letters(equation, operands):
         )
     used = set(equation) - set(".,->")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used]
-    longest = 0
-    for term, x in zip(terms, operands, strict=True):
-        if "..." in term:
-            longest = max(longest, x.ndim - len(term.replace("...", "")))
+    hidden = [x.ndim - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
+    longest = max((n for n, term in zip(hidden, terms, strict=True) if "..." in term), default=0)
     dots = "".join(free[:longest])
     spelled = []
-    for term, x in zip(terms, operands, strict=True):
-        n = x.ndim - len(term.replace("...", ""))
+    for term, x, n in zip(terms, operands, hidden, strict=True):
         if n < 0 or ("..." not in term and n):
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand"
@@ -236,8 +259,19 @@ def _letters(equation, operands):
 def einsum(equation, *operands):
     """Einstein's sum: products of operands summed over the letters that the output does not name.
 
+    Args:
+        equation: letters for the axes of each operand, then of the output: "bij,bjk->bik". `...` stands for any
+            further axes; without "->" the output has the letters that occur once, in alphabetical order.
+
     Raises:
         RuntimeError: an equation that does not fit the operands.
+
+    Example:
+        >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
+        >>> mytorch.einsum("ij,jk->ik", x, y).tolist()  # a matrix product
+        [[19, 22], [43, 50]]
+        >>> mytorch.einsum("ii->i", x).tolist()  # a diagonal
+        [1, 4]
     """
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
@@ -256,15 +290,14 @@ def einsum(equation, *operands):
     for term, x in zip(terms, ready, strict=True):
         for c, n in zip(term, x.shape, strict=True):
             sizes[c] = max(sizes.get(c, 1), n)
-    wide = []
-    for term, x in zip(terms, ready, strict=True):
+    for i, (term, x) in enumerate(zip(terms, ready, strict=True)):
         full = tuple(sizes[c] for c in term)
-        if any(n not in (1, sizes[c]) for c, n in zip(term, x.shape, strict=True)):
+        if any(n not in (1, size) for n, size in zip(x.shape, full, strict=True)):
             raise RuntimeError(
                 f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}"
             )
-        wide.append(x if tuple(x.shape) == full else x.expand(*full))
-    return _einsum(*wide, spec=f"{','.join(terms)}->{output}")
+        ready[i] = x if tuple(x.shape) == full else x.expand(*full)
+    return _einsum(*ready, spec=f"{','.join(terms)}->{output}")
 
 
 @public(method=False, inplace=False)
@@ -327,13 +360,18 @@ def kron(input, other):
     n = max(input.ndim, other.ndim)
     a = input.reshape((1,) * (n - input.ndim) + tuple(input.shape))
     b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
-    wide = a.reshape([v for s in a.shape for v in (s, 1)]) * b.reshape([v for s in b.shape for v in (1, s)])
-    return wide.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
+    pairs = a.reshape([v for s in a.shape for v in (s, 1)]) * b.reshape([v for s in b.shape for v in (1, s)])
+    return pairs.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
 
 
 @public(inplace=False)
 def cross(input, other, dim=None):
-    """The cross product of vectors of three along `dim` (the first such axis, if not given)."""
+    """The cross product of vectors of three along `dim` (the first axis of length 3 by default).
+
+    Example:
+        >>> mytorch.cross(tensor([1, 0, 0]), tensor([0, 1, 0])).tolist()
+        [0, 0, 1]
+    """
     d = next(i for i, n in enumerate(input.shape) if n == 3) if dim is None else dim
     (a, b, c), (x, y, z) = input.unbind(d), other.unbind(d)
     return stack([b * z - c * y, c * x - a * z, a * y - b * x], d)
