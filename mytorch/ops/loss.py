@@ -419,8 +419,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         var = var.unsqueeze(-1)
     if bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
-    held = var.detach().clamp(min=eps)
-    var = var + (held - var.detach())
+    clamped = var.detach().clamp(min=eps)
+    var = var + (clamped - var.detach())
     losses = (var.log() + (input - target).square() / var) * 0.5
     return _reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
@@ -519,12 +519,12 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
-    gaps = (margin - rows.gather(1, index) + rows).clamp(min=0)
-    gaps = gaps if p == 1 else gaps.square()
+    margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    margins = margins if p == 1 else margins.square()
     if weight is not None:
-        gaps = gaps * weight[index]
+        margins = margins * weight[index]
     others = Tensor._wrap(xp_of(raw_of(rows)).arange(rows.shape[1])) != index
-    losses = where(others, gaps, 0.0).sum(1) / rows.shape[1]
+    losses = where(others, margins, 0.0).sum(1) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
 
@@ -550,9 +550,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     is_target[where_rows, index[where_rows, where_columns]] = True
     safe = Tensor._wrap(xp.where(listed, index, 0))
     picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
-    gaps = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
+    margins = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
-    losses = where(counted, gaps, 0.0).sum((1, 2)) / rows.shape[1]
+    losses = where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
 
