@@ -371,6 +371,9 @@ _group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
     """Normalise each sample's channels in groups, then scale and shift each channel.
 
+    Args:
+        input: (N, C, …). num_groups: by which C can be divided. weight, bias: (C,).
+
     Raises:
         RuntimeError: the channels can't be divided into num_groups.
     Source: Wu and He, 2018.
@@ -402,10 +405,15 @@ def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None,
 ):  # fmt: skip
-    """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
+    """Normalise each channel of each sample over its positions, then scale and shift it.
+
+    Args:
+        input: (N, C, …). weight, bias: (C,).
+        running_mean, running_var, momentum: as batch_norm; used in place of input's own statistics without use_input_stats.
 
     Raises:
         ValueError: a single position, in training.
+    Source: Ulyanov et al., 2016.
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
