@@ -488,7 +488,13 @@ def softmin(input, dim=None, dtype=None, *, fused=None):
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """A sample of a relaxed one-hot variable; `hard` rounds it, with the gradient of the soft one. Source: Jang et al., 2017."""
+    """A sample of a relaxed one-hot variable: softmax((logits + Gumbel noise) / tau). Source: Jang et al., 2017.
+
+    Args:
+        tau: the temperature; towards 0, samples become one-hot.
+        hard: round the sample to one-hot, with the gradient of the soft one.
+        eps: of older versions, unused.
+    """
     uniform = logits.detach().clone().uniform_(0, 1)
     gumbels = -(-(uniform.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
     soft = softmax((logits + gumbels) / tau, dim)

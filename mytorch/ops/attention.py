@@ -46,8 +46,8 @@ def _shared(xp, x, query):
         return x
     *lead, heads, length, width = x.shape
     groups = query.shape[-3] // heads
-    wide = xp.broadcast_to(xp.reshape(x, (*lead, heads, 1, length, width)), (*lead, heads, groups, length, width))
-    return xp.reshape(wide, (*lead, heads * groups, length, width))
+    repeated = xp.broadcast_to(xp.reshape(x, (*lead, heads, 1, length, width)), (*lead, heads, groups, length, width))
+    return xp.reshape(repeated, (*lead, heads * groups, length, width))
 
 
 def _gathered(xp, g, shape):

@@ -125,11 +125,11 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     n, channels = input.shape[:2]
     outs, out = g.shape[1], math.prod(g.shape[2:])
     rows = g.reshape(n, groups, outs // groups, out)
-    wide = np.float32 if g.dtype.itemsize == 2 else g.dtype
-    total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), wide)
+    dtype = np.float32 if g.dtype.itemsize == 2 else g.dtype
+    total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
         columns = _columns(xp, input[chunk], kernel, stride, padding, dilation, groups, g.shape[2:])
-        total += xp.sum(xp.matmul(rows[chunk], xp.swapaxes(columns, -1, -2)).astype(wide, copy=False), axis=0)
+        total += xp.sum(xp.matmul(rows[chunk], xp.swapaxes(columns, -1, -2)).astype(dtype, copy=False), axis=0)
     return total.astype(g.dtype, copy=False).reshape(outs, channels // groups, *kernel)
 
 

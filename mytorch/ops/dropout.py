@@ -1,4 +1,4 @@
-"""Dropout, and where its random bits come from: a mask that was drawn, or a `Draw` that a kernel makes bits from.
+"""Dropout, and where its random bits come from: a drawn mask, or a `DropoutSeed` for a kernel.
 
 On the CPU a mask is an array. On a GPU a kernel needs only (seed, offset), which lie in device memory, and the number
 of the draw: forward and backward make the same bits from them, so no mask is stored, and a captured training step
@@ -12,7 +12,7 @@ from .random import bernoulli_mask, generator_for
 
 
 class DropoutSeed:
-    """The dropout mask of one call, not yet made.
+    """The dropout mask of one call, before there is one.
 
     Attributes:
         p: share of elements that are dropped.
@@ -36,7 +36,7 @@ class DropoutSeed:
 
 
 def dropout_mask(op, like, shape, p, fused=None):
-    """A Draw, if op's kernel for like's device makes its own random bits and may be used; else a raw mask.
+    """A DropoutSeed, if op's kernel for like's device makes its own random bits and may be used; else a raw mask.
 
     The mask is 0 with probability p and 1 / (1 - p) otherwise, of the given shape and like's dtype.
     """

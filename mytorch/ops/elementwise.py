@@ -25,7 +25,7 @@ def documented(text, name, example):
 
 
 def named(name, doc):
-    """Decorate a function that is made for several names with one of them, and its docstring."""
+    """Decorate a function of a family with its own name and docstring."""
 
     def give(function):
         function.__name__ = function.__qualname__ = name
@@ -163,30 +163,20 @@ pow.grad(
 )
 
 
-@public()
-def add(input, other, tensor=None, *, alpha=1):
-    """input + alpha * other; also, as older programs have it, `add(input, alpha, other)`.
+def _with_alpha(name, record, symbol, example):
+    text = f"input {symbol} alpha * other; also, as older programs have it, `{name}(input, alpha, other)`."
 
-    Example:
-        >>> mytorch.add(tensor([1, 2]), tensor([10, 20]), alpha=2).tolist()
-        [21, 42]
-    """
-    if tensor is not None:
-        other, alpha = tensor, other
-    return _add.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+    @named(name, documented(text, name, example))
+    def function(input, other, tensor=None, *, alpha=1):
+        if tensor is not None:
+            other, alpha = tensor, other
+        return record.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+
+    return function
 
 
-@public(names=("subtract",))
-def sub(input, other, tensor=None, *, alpha=1):
-    """input - alpha * other; also, as older programs have it, `sub(input, alpha, other)`.
-
-    Example:
-        >>> mytorch.sub(tensor([1, 2]), tensor([10, 20])).tolist()
-        [-9, -18]
-    """
-    if tensor is not None:
-        other, alpha = tensor, other
-    return _sub.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+add = public()(_with_alpha("add", _add, "+", "[1, 2]; [10, 20]; alpha=2 -> [21, 42]"))
+sub = public(names=("subtract",))(_with_alpha("sub", _sub, "-", "[1, 2]; [10, 20] -> [-9, -18]"))
 
 
 def _scaled(input, other, alpha):
@@ -474,27 +464,25 @@ def lerp(input, end, weight):
     return input + (end - input) * weight
 
 
-@public()
-def addcmul(input, tensor1, tensor2, tensor=None, *, value=1):
-    """input + value * tensor1 * tensor2; also, as older programs have it, `addcmul(input, value, tensor1, tensor2)`.
+def _with_value(name, symbol, record, example):
+    text = (
+        f"input + value * tensor1 {symbol} tensor2; also, as older programs have it, "
+        f"`{name}(input, value, tensor1, tensor2)`."
+    )
 
-    Example:
-        >>> mytorch.addcmul(tensor([1.0]), tensor([2.0]), tensor([3.0]), value=10).tolist()
-        [61.0]
-    """
-    if tensor is not None:
-        value, tensor1, tensor2 = tensor1, tensor2, tensor
-    product = tensor1 * tensor2
-    return input + (product if value == 1 else product * value)
+    @public()
+    @named(name, documented(text, name, example))
+    def function(input, tensor1, tensor2, tensor=None, *, value=1):
+        if tensor is not None:
+            value, tensor1, tensor2 = tensor1, tensor2, tensor
+        change = record.caller(tensor1, tensor2)
+        return input + (change if value == 1 else change * value)
+
+    return function
 
 
-@public()
-def addcdiv(input, tensor1, tensor2, tensor=None, *, value=1):
-    """input + value * tensor1 / tensor2; also, as older programs have it, `addcdiv(input, value, tensor1, tensor2)`."""
-    if tensor is not None:
-        value, tensor1, tensor2 = tensor1, tensor2, tensor
-    quotient = tensor1 / tensor2
-    return input + (quotient if value == 1 else quotient * value)
+addcmul = _with_value("addcmul", "*", mul, "[1.0]; [2.0]; [3.0]; value=10 -> [61.0]")
+addcdiv = _with_value("addcdiv", "/", _div, "[1.0]; [6.0]; [3.0]; value=10 -> [21.0]")
 
 
 # -- comparison and logic (no gradient) -------------------------------------------------------------------

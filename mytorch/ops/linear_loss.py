@@ -29,8 +29,8 @@ def _linear_cross_entropy_vjp(
     options = (weight, ignore_index, label_smoothing, reduction)
     kept = target != ignore_index
     index = target * kept
-    wide = "float64" if logits.dtype.itemsize == 8 else "float32"
-    rows = kept.astype(wide) if weight is None else weight.astype(wide)[index] * kept
+    dtype = "float64" if logits.dtype.itemsize == 8 else "float32"
+    rows = kept.astype(dtype) if weight is None else weight.astype(dtype)[index] * kept
     total = rows.sum() if reduction == "mean" else 1.0
     gl = _cross_entropy_grad(g, logits, target, *options, xp.asarray(rows) if is_raw(rows) else rows, total, xp)
     gl = xp.astype(gl, input.dtype)

@@ -240,6 +240,20 @@ def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
     return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
 
 
+_SHARED = """
+
+    Args:
+        reduction: "mean" or "sum" of the losses, or "none" for all of them.
+        size_average, reduce: its older form; False and True, or None to leave it to `reduction`."""
+
+
+def _loss(function):
+    """A loss that autocast runs in float32; the arguments that losses share go into its docstring."""
+    text, *rest = function.__doc__.rstrip().split("\n\n", 1)
+    function.__doc__ = "\n\n".join((text + _SHARED, *rest)) + "\n"
+    return in_precision("float32")(function)
+
+
 def _match(input, target, name):
     if tuple(input.shape) != tuple(target.shape):
         warnings.warn(
@@ -287,7 +301,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     return total / weights.sum() if reduction == "mean" else total
 
 
-@in_precision("float32")
+@_loss
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)^2.
 
@@ -299,7 +313,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     return _reduce((input - target).square(), reduction, size_average, reduce, weight)
 
 
-@in_precision("float32")
+@_loss
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|.
 
@@ -311,7 +325,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
 
 
-@in_precision("float32")
+@_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
 
@@ -328,7 +342,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964.
 
@@ -367,7 +381,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _reduce(losses, reduction, size_average, reduce, weight)
 
 
-@in_precision("float32")
+@_loss
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
@@ -384,7 +398,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(losses, reduction, size_average, reduce, weight)
 
 
-@in_precision("float32")
+@_loss
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size.
 
@@ -399,11 +413,15 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return _reduce(losses, reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
-    """The negative log-likelihood of counts under Poisson rates (or their logarithms)."""
+    """The negative log-likelihood of counts under Poisson rates: exp(input) - target * input, input being their logarithms.
+
+    With log_input=False input holds the rates themselves, and eps is added before their logarithm; `full` adds Stirling's
+    approximation of log(target!).
+    """
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
@@ -412,33 +430,38 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """The negative log-likelihood of targets under normal distributions of the given means and variances."""
+    """((input - target)^2 / var + log(var)) / 2: the negative log-likelihood under normal distributions with means `input`.
+
+    Args:
+        var: the variances, at least eps: of input's shape, or one for each row, or a number.
+        full: add the constant log(2 pi) / 2.
+    """
     if not isinstance(var, (Tensor, Array)):
         var = input * 0 + var
     elif tuple(var.shape) != tuple(input.shape) and var.ndim == input.ndim - 1:
         var = var.unsqueeze(-1)
     if bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
-    held = var.detach().clamp(min=eps)
-    var = var + (held - var.detach())
+    clamped = var.detach().clamp(min=eps)
+    var = var + (clamped - var.detach())
     losses = (var.log() + (input - target).square() / var) * 0.5
     return _reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
 
-@in_precision("float32")
+@_loss
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1; max(0, margin - input) where it is -1."""
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     return _reduce((-target * input).exp().log1p(), reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction, size_average, reduce)
@@ -454,7 +477,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return (a * b).sum(dim)
 
 
-@in_precision("float32")
+@_loss
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """1 - cos where target is 1; max(0, cos - margin) where it is -1."""
     dim = input1.ndim - 1
@@ -487,7 +510,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
-@in_precision("float32")
+@_loss
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
@@ -513,23 +536,23 @@ def triplet_margin_with_distance_loss(
     return _reduce((near - far + margin).clamp(min=0), reduction)
 
 
-@in_precision("float32")
+@_loss
 @on_input_device
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
-    gaps = (margin - rows.gather(1, index) + rows).clamp(min=0)
-    gaps = gaps if p == 1 else gaps.square()
+    margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    margins = margins if p == 1 else margins.square()
     if weight is not None:
-        gaps = gaps * weight[index]
+        margins = margins * weight[index]
     others = Tensor._wrap(xp_of(raw_of(rows)).arange(rows.shape[1])) != index
-    losses = where(others, gaps, 0.0).sum(1) / rows.shape[1]
+    losses = where(others, margins, 0.0).sum(1) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The mean over classes of the binary cross-entropies with logits."""
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -537,7 +560,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return _reduce(losses, reduction, size_average, reduce)
 
 
-@in_precision("float32")
+@_loss
 @on_input_device
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Hinges between every target class (listed up to the first -1) and every other class."""
@@ -550,9 +573,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     is_target[where_rows, index[where_rows, where_columns]] = True
     safe = Tensor._wrap(xp.where(listed, index, 0))
     picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
-    gaps = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
+    margins = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
-    losses = where(counted, gaps, 0.0).sum((1, 2)) / rows.shape[1]
+    losses = where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
 

@@ -13,13 +13,14 @@ from .pool import avg_pool1d
 from .raw import shape_of
 
 
-def _wide(xp, x):
+def _in_float32(xp, x):
+    """x, in float32 if it has 16 bits: statistics are computed in that."""
     return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
 
 
 def _rows(xp, x, width):
     """x as rows (N, width), in float32 at least."""
-    return xp.reshape(_wide(xp, x), (-1, width))
+    return xp.reshape(_in_float32(xp, x), (-1, width))
 
 
 def _like(xp, out, input, dtype):
@@ -159,8 +160,8 @@ def _sum_of(xp, input, residual):
     """input + residual, in the wider of their dtypes; input, if it is the sum already."""
     if residual is None:
         return input
-    wide = promote_types(as_dtype(input.dtype), as_dtype(residual.dtype)).numpy
-    return xp.astype(xp.astype(input, wide) + xp.astype(residual, wide), wide)
+    dtype = promote_types(as_dtype(input.dtype), as_dtype(residual.dtype)).numpy
+    return xp.astype(xp.astype(input, dtype) + xp.astype(residual, dtype), dtype)
 
 
 @op(
@@ -255,7 +256,7 @@ def _channels(xp, p, ndim):
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
-    x = _wide(xp, input)
+    x = _in_float32(xp, input)
     axes = (0, *range(2, len(input.shape)))
     if stats is not None and isinstance(xp, Namespace):
         mean, var = (s.reshape((1, -1) + (1,) * (x.ndim - 2)) for s in stats)
@@ -275,7 +276,7 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
-    x, g = _wide(xp, input), _wide(xp, g)
+    x, g = _in_float32(xp, input), _in_float32(xp, g)
     axes = (0, *range(2, len(input.shape)))
     n = math.prod(input.shape) // max(input.shape[1], 1)
     normed = (x - mean) * rstd
@@ -324,7 +325,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
     raw = input._data._array
     xp = xp_of(raw)
-    x = _wide(xp, raw)
+    x = _in_float32(xp, raw)
     axes = (0, *range(2, raw.ndim))
     mean = xp.mean(x, axis=axes, keepdims=True)
     var = xp.mean(xp.square(x - mean), axis=axes)
@@ -340,7 +341,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
-    out, mean, rstd = _normed(xp, _wide(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
+    out, mean, rstd = _normed(xp, _in_float32(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
     out = xp.reshape(out, input.shape)
     if weight is not None:
         out = out * _channels(xp, weight, len(input.shape))
@@ -353,8 +354,8 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
     shape = shapes[0]
     rows = (shape[0] * num_groups, -1)
     axes = (0, *range(2, len(shape)))
-    g = _wide(xp, g)
-    normed = (_wide(xp, xp.reshape(input, rows)) - mean) * rstd
+    g = _in_float32(xp, g)
+    normed = (_in_float32(xp, xp.reshape(input, rows)) - mean) * rstd
     gx = None
     if needs[0]:
         gw = xp.reshape(g if weight is None else g * _channels(xp, weight, len(shape)), rows)
@@ -369,6 +370,9 @@ _group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
     """Normalise each sample's channels in groups, then scale and shift each channel.
+
+    Args:
+        input: (N, C, …). num_groups: by which C can be divided. weight, bias: (C,).
 
     Raises:
         RuntimeError: the channels can't be divided into num_groups.
@@ -401,10 +405,15 @@ def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None,
 ):  # fmt: skip
-    """Normalise each channel of each sample over its positions. Source: Ulyanov et al., 2016.
+    """Normalise each channel of each sample over its positions, then scale and shift it.
+
+    Args:
+        input: (N, C, …). weight, bias: (C,).
+        running_mean, running_var, momentum: as batch_norm; used in place of input's own statistics without use_input_stats.
 
     Raises:
         ValueError: a single position, in training.
+    Source: Ulyanov et al., 2016.
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)

@@ -210,7 +210,7 @@ def pixel_unshuffle(input, downscale_factor):
 
 
 def channel_shuffle(input, groups):
-    """The channels dealt out in `groups` piles. Source: Zhang et al., 2018."""
+    """(N, g C, …) with the channels of g groups interleaved. Source: Zhang et al., 2018."""
     n, c, *rest = input.shape
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
 
