@@ -7,15 +7,22 @@ fills. Everything else (state dicts, moving, iterating, printing) walks those th
 import functools
 import itertools
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from .._array import Array
 from ..backend import as_device, device
 from ..base import dtypes
 from ..graph.mode import no_grad
+from ..ops.creation import empty_like
 from ..tensor import RemovableHandle, Tensor
+from .common_types import Device
+from .hooks import BackwardBoundary
 from .parameter import Buffer, Parameter, is_lazy
 
 _EXTRA_STATE = "_extra_state"
+Self = TypeVar("Self", bound="Module")
+Hook = Callable[..., Any]
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -46,12 +53,14 @@ def _global_hook(hooks, hook):
     return RemovableHandle(hooks, hook)
 
 
-def register_module_forward_pre_hook(hook):
+def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, args)` before the forward of every module."""
     return _global_hook(_global_forward_pre_hooks, hook)
 
 
-def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
+def register_module_forward_hook(
+    hook: Hook, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
     """Call `hook(module, args, output)` after the forward of every module.
 
     Args:
@@ -65,7 +74,7 @@ def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     return handle
 
 
-def register_module_full_backward_hook(hook):
+def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, grad_input, grad_output)` in the backward of every module."""
     return _global_hook(_global_backward_hooks, hook)
 
@@ -73,22 +82,22 @@ def register_module_full_backward_hook(hook):
 register_module_backward_hook = register_module_full_backward_hook
 
 
-def register_module_full_backward_pre_hook(hook):
+def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, grad_output)` before the backward of every module."""
     return _global_hook(_global_backward_pre_hooks, hook)
 
 
-def register_module_buffer_registration_hook(hook):
+def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, name, buffer)` when any module registers a buffer; a result takes its place."""
     return RemovableHandle(_global_buffer_registration_hooks, hook)
 
 
-def register_module_module_registration_hook(hook):
+def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, name, submodule)` when any module registers a submodule; a result takes its place."""
     return RemovableHandle(_global_module_registration_hooks, hook)
 
 
-def register_module_parameter_registration_hook(hook):
+def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, name, param)` when any module registers a parameter; a result takes its place."""
     return RemovableHandle(_global_parameter_registration_hooks, hook)
 
@@ -111,21 +120,34 @@ class Module:
 
     Subclasses call `super().__init__()` first, assign their parameters and submodules to attributes, and
     define `forward`. Calling the module runs the hooks and `forward`.
+
+    Example:
+        >>> class Scale(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = nn.Parameter(tensor(3.0))
+        ...
+        ...     def forward(self, x):
+        ...         return self.factor * x
+        >>> Scale()(tensor([1.0, 2.0])).tolist()
+        [3.0, 6.0]
     """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, "Module | None"]
 
     dump_patches = False
     _version = 1
     call_super_init = False
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name = f"{type(self).__name__}.__init__()"
         if kwargs and not self.call_super_init:
-            raise TypeError(
-                f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
-            )
+            raise TypeError(f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'")
         if args and not self.call_super_init:
-            raise TypeError(
-                f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
-            )
+            raise TypeError(f"{name} takes 1 positional argument but {len(args) + 1} were given")
         put = super().__setattr__
         put("training", True)
         put("_parameters", {})
@@ -143,13 +165,13 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def forward(self, *input):
+    def forward(self, *input: Any) -> Any:
         """Compute the output; every subclass defines it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     # -- calling -------------------------------------------------------------------------------------------
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (self._hooked or _hooked_globally[0]):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
@@ -160,44 +182,46 @@ class Module:
         result = None
         called = set()
         try:
-            for key, hook in [*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()]:
-                if key in self._hooks_with_kwargs:
-                    changed = hook(self, args, kwargs)
-                    if changed is not None:
-                        if not (isinstance(changed, tuple) and len(changed) == 2):
-                            raise RuntimeError(
-                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
-                            )
-                        args, kwargs = changed
-                else:
-                    changed = hook(self, args)
-                    if changed is not None:
-                        args = changed if isinstance(changed, tuple) else (changed,)
+            args, kwargs = self._run_pre_hooks(args, kwargs)
             boundary = None
             hooks = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
             pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
             if hooks or pre_hooks:
-                from .hooks import BackwardBoundary
-
                 boundary = BackwardBoundary(self, hooks, pre_hooks)
                 args = boundary.enter(args)
             result = self.forward(*args, **kwargs)
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
                 called.add(key)
-                with_kwargs = key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs
-                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-                if changed is not None:
-                    result = changed
+                changed = self._run_hook(key, hook, args, kwargs, result)
+                result = result if changed is None else changed
             return boundary.leave(result) if boundary is not None else result
         except Exception:
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
                 always = key in self._always_called_hooks or key in _global_forward_hooks_always_called
                 if always and key not in called:
-                    if key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs:
-                        hook(self, args, kwargs, result)
-                    else:
-                        hook(self, args, result)
+                    self._run_hook(key, hook, args, kwargs, result)
             raise
+
+    def _run_pre_hooks(self, args, kwargs):
+        """The arguments of forward, as the pre-hooks leave them."""
+        for key, hook in [*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()]:
+            with_kwargs = key in self._hooks_with_kwargs
+            changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
+            if changed is None:
+                continue
+            if not with_kwargs:
+                args = changed if isinstance(changed, tuple) else (changed,)
+            elif isinstance(changed, tuple) and len(changed) == 2:
+                args, kwargs = changed
+            else:
+                raise RuntimeError(
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                )
+        return args, kwargs
+
+    def _run_hook(self, key, hook, args, kwargs, result):
+        with_kwargs = key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs
+        return hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
 
     def _register(self, hooks, hook, prepend=False, with_kwargs=False, always_call=False):
         self.__dict__["_hooked"] = True
@@ -208,27 +232,31 @@ class Module:
             self._always_called_hooks.add(handle.id)
         return handle
 
-    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
         """Call `hook(module, args)` before forward; a result replaces the arguments. Returns a handle."""
         return self._register(self._forward_pre_hooks, hook, prepend, with_kwargs)
 
-    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+    def register_forward_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
         """Call `hook(module, args, output)` after forward; a result replaces the output. Returns a handle."""
         return self._register(self._forward_hooks, hook, prepend, with_kwargs, always_call)
 
-    def register_full_backward_hook(self, hook, prepend=False):
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the inputs are known."""
         return self._register(self._backward_hooks, hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
-    def register_full_backward_pre_hook(self, hook, prepend=False):
+    def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` when the gradients of the outputs are known."""
         return self._register(self._backward_pre_hooks, hook, prepend)
 
     # -- attributes ------------------------------------------------------------------------------------------
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         d = self.__dict__
         for store in ("_parameters", "_buffers", "_modules"):
             found = d.get(store)
@@ -236,7 +264,7 @@ class Module:
                 return found[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         d = self.__dict__
         params = d.get("_parameters")
         if isinstance(value, Parameter):
@@ -245,10 +273,7 @@ class Module:
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
         elif params is not None and name in params:
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as parameter '{name}' (mytorch.nn.Parameter or None expected)"
-                )
+            _refuse_other_than_none(value, "parameter", name, "mytorch.nn.Parameter")
             params[name] = None
         elif isinstance(value, Module):
             if d.get("_modules") is None:
@@ -256,18 +281,13 @@ class Module:
             self._forget(name, "_modules")
             d["_modules"][name] = _registered(_global_module_registration_hooks, self, name, value)
         elif d.get("_modules") is not None and name in d["_modules"]:
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as child module '{name}' (mytorch.nn.Module or None expected)"
-                )
+            _refuse_other_than_none(value, "child module", name, "mytorch.nn.Module")
             d["_modules"][name] = None
         elif isinstance(value, Buffer) or (d.get("_buffers") is not None and name in d["_buffers"]):
             if d.get("_buffers") is None:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
-            if value is not None and not isinstance(value, Tensor):
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as buffer '{name}' (mytorch.Tensor, mytorch.nn.Buffer or None expected)"
-                )
+            if not isinstance(value, Tensor):
+                _refuse_other_than_none(value, "buffer", name, "mytorch.Tensor, mytorch.nn.Buffer")
             if name not in d["_buffers"]:
                 self._forget(name, "_buffers")
                 self.register_buffer(name, value, getattr(value, "persistent", True))
@@ -286,7 +306,7 @@ class Module:
         if keep != "_buffers" and "_non_persistent_buffers_set" in d:
             d["_non_persistent_buffers_set"].discard(name)
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         for store in (self._parameters, self._buffers, self._modules):
             if name in store:
                 del store[name]
@@ -298,21 +318,20 @@ class Module:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers]
         return sorted({name for name in names if not name[0].isdigit()})
 
-    def _check_name(self, name, what):
+    def _check_name(self, name, what, store):
+        """Refuse names that are no names, and those of attributes that are not in `store`."""
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(
-                f'{what} name can\'t contain ".", got: {name}'
-                if what == "module"
-                else f'{what} name can\'t contain "."'
-            )
+            raise KeyError(f'{what} name can\'t contain "."' + (f", got: {name}" if what == "module" else ""))
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[store]:
+            raise KeyError(f"attribute '{name}' already exists")
 
-    def register_parameter(self, name, param):
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter under a name; None reserves the name.
 
         Raises:
@@ -320,44 +339,36 @@ class Module:
             TypeError: not a Parameter.
             ValueError: a tensor that was computed.
         """
-        self._check_name(name, "parameter")
-        if hasattr(self, name) and name not in self._parameters:
-            raise KeyError(f"attribute '{name}' already exists")
+        self._check_name(name, "parameter", "_parameters")
         if param is not None:
             if not isinstance(param, Parameter):
-                raise TypeError(
-                    f"cannot assign '{_typename(param)}' object to parameter '{name}' (mytorch.nn.Parameter or None required)"
-                )
+                given = f"'{_typename(param)}' object to parameter '{name}'"
+                raise TypeError(f"cannot assign {given} (mytorch.nn.Parameter or None required)")
             if param.grad_fn is not None:
                 raise ValueError(
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
                 )
         self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
-    def register_buffer(self, name, tensor, persistent=True):
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but not learnt; not persistent ones stay out of the state dict."""
-        self._check_name(name, "buffer")
-        if hasattr(self, name) and name not in self._buffers:
-            raise KeyError(f"attribute '{name}' already exists")
+        self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (mytorch Tensor or None required)"
-            )
+            given = f"'{_typename(tensor)}' object to buffer '{name}'"
+            raise TypeError(f"cannot assign {given} (mytorch Tensor or None required)")
         self._buffers[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
-    def add_module(self, name, module):
+    def add_module(self, name: str, module: "Module | None") -> None:
         """Add a submodule under a name."""
-        self._check_name(name, "module")
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
-        if hasattr(self, name) and name not in self._modules:
-            raise KeyError(f"attribute '{name}' already exists")
+        self._check_name(name, "module", "_modules")
         self._modules[name] = _registered(_global_module_registration_hooks, self, name, module)
 
     register_module = add_module
 
-    def get_submodule(self, target):
+    def get_submodule(self, target: str) -> "Module":
         """The submodule at a dotted path.
 
         Raises:
@@ -372,7 +383,7 @@ class Module:
                 raise AttributeError(f"`{part}` is not an nn.Module")
         return found
 
-    def set_submodule(self, target, module, strict=False):
+    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
         """Put a module at a dotted path, whose parent is there.
 
         Args:
@@ -402,7 +413,7 @@ class Module:
             raise AttributeError(f"`{name}` is not {what}")
         return getattr(owner, store)[name]
 
-    def get_parameter(self, target):
+    def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path.
 
         Raises:
@@ -410,7 +421,7 @@ class Module:
         """
         return self._get_member(target, "_parameters", "an nn.Parameter")
 
-    def get_buffer(self, target):
+    def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path.
 
         Raises:
@@ -420,7 +431,9 @@ class Module:
 
     # -- iterating ---------------------------------------------------------------------------------------------
 
-    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+    def named_modules(
+        self, memo: set["Module"] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, "Module"]]:
         """Yield (dotted name, module) for this module and all below, each once."""
         memo = set() if memo is None else memo
         if self in memo:
@@ -432,12 +445,12 @@ class Module:
             if module is not None:
                 yield from module.named_modules(memo, prefix + ("." if prefix else "") + name, remove_duplicate)
 
-    def modules(self, remove_duplicate=True):
+    def modules(self, remove_duplicate: bool = True) -> Iterator["Module"]:
         """Yield this module and all below, each once unless remove_duplicate is off."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
-    def named_children(self):
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """Yield (name, module) for the direct submodules, each once."""
         seen = set()
         for name, module in self._modules.items():
@@ -445,7 +458,7 @@ class Module:
                 seen.add(module)
                 yield name, module
 
-    def children(self):
+    def children(self) -> Iterator["Module"]:
         """Yield the direct submodules, each once."""
         for _, module in self.named_children():
             yield module
@@ -461,27 +474,31 @@ class Module:
                     seen.add(id(value))
                 yield path + ("." if path else "") + name, value
 
-    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
         """Yield (dotted name, parameter); one that is shared comes once."""
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
-    def parameters(self, recurse=True):
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Yield the parameters; one that is shared comes once."""
         for _, p in self.named_parameters(recurse=recurse):
             yield p
 
-    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """Yield (dotted name, buffer)."""
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
-    def buffers(self, recurse=True):
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Yield the buffers."""
         for _, b in self.named_buffers(recurse=recurse):
             yield b
 
     # -- modes, moving -------------------------------------------------------------------------------------------
 
-    def train(self, mode=True):
+    def train(self: Self, mode: bool = True) -> Self:
         """Set training mode here and below; returns self."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -489,17 +506,17 @@ class Module:
             module.training = mode
         return self
 
-    def eval(self):
+    def eval(self: Self) -> Self:
         """Set evaluation mode here and below; returns self."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad=True):
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
         """Set requires_grad of every parameter; returns self."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for p in self.parameters():
             if p.grad is not None:
@@ -508,14 +525,14 @@ class Module:
                 else:
                     p.grad.zero_()
 
-    def apply(self, fn):
+    def apply(self: Self, fn: Callable[["Module"], Any]) -> Self:
         """Call fn on every module, children first; returns self."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace the contents of every parameter, gradient and buffer by fn of it; they keep their identity."""
         if recurse:
             for module in self.children():
@@ -539,7 +556,7 @@ class Module:
                         self._buffers[name] = moved
         return self
 
-    def to(self, *args, **kwargs):
+    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """Move or cast the parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
 
         A dtype applies to floating point and complex ones only; returns self.
@@ -573,78 +590,76 @@ class Module:
 
         return self._apply(convert)
 
-    def _cast_floats(self, dtype):
+    def _cast_floats(self: Self, dtype: dtypes.dtype) -> Self:
         return self._apply(lambda t: t.to(dtype) if t.dtype.is_floating_point else t)
 
-    def float(self):
+    def float(self: Self) -> Self:
         """Cast the floating point parameters and buffers to float32; returns self."""
         return self._cast_floats(dtypes.float32)
 
-    def double(self):
+    def double(self: Self) -> Self:
         """Cast the floating point parameters and buffers to float64; returns self."""
         return self._cast_floats(dtypes.float64)
 
-    def half(self):
+    def half(self: Self) -> Self:
         """Cast the floating point parameters and buffers to float16; returns self."""
         return self._cast_floats(dtypes.float16)
 
-    def bfloat16(self):
+    def bfloat16(self: Self) -> Self:
         """Cast the floating point parameters and buffers to bfloat16; returns self."""
         return self._cast_floats(dtypes.bfloat16)
 
-    def type(self, dst_type):
+    def type(self: Self, dst_type: dtypes.dtype | str) -> Self:
         """Cast all parameters and buffers; returns self."""
         return self._apply(lambda t: t.to(dtypes.as_dtype(dst_type)))
 
-    def cpu(self):
-        """Move to host memory; returns self."""
+    def cpu(self: Self) -> Self:
+        """Move to the CPU; returns self."""
         return self._apply(lambda t: t.cpu())
 
-    def cuda(self, device=None):
+    def cuda(self: Self, device: Device = None) -> Self:
         """Move to a GPU; returns self."""
         return self._apply(lambda t: t.cuda(device))
 
-    def to_empty(self, *, device, recurse=True):
+    def to_empty(self: Self, *, device: Device, recurse: bool = True) -> Self:
         """Move without copying the contents; returns self."""
-        from ..ops.creation import empty_like
-
         return self._apply(lambda t: empty_like(t, device=device), recurse)
 
-    def share_memory(self):
+    def share_memory(self: Self) -> Self:
         """self: worker processes get their own copies."""
         return self
 
-    def compile(self, *args, **kwargs):
+    def compile(self, *args: Any, **kwargs: Any) -> None:
         """Eager is all there is; kept so that programs run."""
 
     # -- state dict ------------------------------------------------------------------------------------------------
 
-    def get_extra_state(self):
+    def get_extra_state(self) -> Any:
         """What else belongs in the state dict; a subclass that defines it defines `set_extra_state` too."""
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
-    def set_extra_state(self, state):
+    def set_extra_state(self, state: Any) -> None:
         """Take back what `get_extra_state` gave."""
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
-    def register_state_dict_post_hook(self, hook):
+    def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` at the end of `state_dict`."""
         return RemovableHandle(self._state_dict_hooks, hook)
 
     _register_state_dict_hook = register_state_dict_post_hook
 
-    def register_state_dict_pre_hook(self, hook):
+    def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` at the start of `state_dict`."""
         return RemovableHandle(self._state_dict_pre_hooks, hook)
 
-    def register_load_state_dict_pre_hook(self, hook):
+    def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
         return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self))
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self) if with_module else hook)
 
-    def register_load_state_dict_post_hook(self, hook):
+    def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after loading."""
         return RemovableHandle(self._load_state_dict_post_hooks, hook)
 
@@ -658,7 +673,9 @@ class Module:
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
-    def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
+    def state_dict(
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """The parameters and persistent buffers by dotted name, as tensors that share their memory.
 
         Args:
@@ -695,36 +712,11 @@ class Module:
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, mine in own.items():
             key = prefix + name
-            if key not in state_dict:
-                if strict:
-                    missing_keys.append(key)
-                continue
-            given = state_dict[key]
-            try:
-                given = (
-                    given
-                    if isinstance(given, Tensor)
-                    else Tensor._of(given if isinstance(given, Array) else Array(given))
-                )
-            except (TypeError, ValueError):
-                error_msgs.append(
-                    f'While copying the parameter named "{key}", expected mytorch.Tensor or Tensor-like object from checkpoint '
-                    f"but received {type(given)}"
-                )
-                continue
-            if is_lazy(mine) and not is_lazy(given):
-                mine.materialize(tuple(given.shape))
-            if tuple(given.shape) != tuple(mine.shape) and not (mine.ndim == 0 and tuple(given.shape) == (1,)):
-                error_msgs.append(
-                    f"size mismatch for {key}: copying a param with shape {tuple(given.shape)} from checkpoint, the shape in "
-                    f"current model is {tuple(mine.shape)}."
-                )
-                continue
-            with no_grad():
-                if assign:
-                    self._assign(name, mine, given)
-                else:
-                    mine.copy_(given.reshape(mine.shape))
+            if key in state_dict:
+                problem = self._load_tensor(name, key, mine, state_dict[key], assign)
+                error_msgs.extend([problem] if problem else [])
+            elif strict:
+                missing_keys.append(key)
         extra = prefix + _EXTRA_STATE
         if type(self).set_extra_state is not Module.set_extra_state:
             if extra in state_dict:
@@ -733,24 +725,43 @@ class Module:
                 missing_keys.append(extra)
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
-        if strict:
-            for key in state_dict:
-                if key.startswith(prefix) and key != extra:
-                    head = key[len(prefix) :].split(".", 1)
-                    if len(head) > 1:
-                        if head[0] not in self._modules:
-                            unexpected_keys.append(key)
-                    elif head[0] not in own:
-                        unexpected_keys.append(key)
+        for key in state_dict if strict else ():
+            if key.startswith(prefix) and key != extra:
+                head, dot, _ = key[len(prefix) :].partition(".")
+                if head not in (self._modules if dot else own):
+                    unexpected_keys.append(key)
 
-    def _assign(self, name, mine, given):
-        """load_state_dict(assign=True): the given tensor takes the place of ours."""
-        if isinstance(mine, Parameter):
-            self._parameters[name] = given if isinstance(given, Parameter) else Parameter(given, mine.requires_grad)
-        else:
-            self._buffers[name] = given
+    def _load_tensor(self, name, key, mine, given, assign):
+        """Copy one tensor of a state dict, or, with `assign`, take it; returns what is wrong with it, if anything."""
+        try:
+            if not isinstance(given, Tensor):
+                given = Tensor._of(given if isinstance(given, Array) else Array(given))
+        except (TypeError, ValueError):
+            return (
+                f'While copying the parameter named "{key}", expected mytorch.Tensor or Tensor-like object from checkpoint '
+                f"but received {type(given)}"
+            )
+        if is_lazy(mine) and not is_lazy(given):
+            mine.materialize(tuple(given.shape))
+        theirs, ours = tuple(given.shape), tuple(mine.shape)
+        if theirs != ours and not (mine.ndim == 0 and theirs == (1,)):
+            return (
+                f"size mismatch for {key}: copying a param with shape {theirs} from checkpoint, the shape in "
+                f"current model is {ours}."
+            )
+        with no_grad():
+            if not assign:
+                mine.copy_(given.reshape(mine.shape))
+            elif isinstance(mine, Parameter):
+                kept = given if isinstance(given, Parameter) else Parameter(given, mine.requires_grad)
+                self._parameters[name] = kept
+            else:
+                self._buffers[name] = given
+        return None
 
-    def load_state_dict(self, state_dict, strict=True, assign=False):
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
         """Copy tensors from a state dict into this module and those below.
 
         Args:
@@ -767,7 +778,7 @@ class Module:
         """
         if not hasattr(state_dict, "keys"):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing, unexpected, errors = [], [], []
+        missing, unexpected, errors, found = [], [], [], []
         metadata = getattr(state_dict, "_metadata", None)
         state = OrderedDict(state_dict)
 
@@ -784,16 +795,16 @@ class Module:
                 hook(module, _IncompatibleKeys(missing, unexpected))
 
         load(self, state)
-        if strict:
-            if unexpected:
-                errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ". ")
-            if missing:
-                errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ". ")
+        for what, keys in (("Missing", missing), ("Unexpected", unexpected)) if strict else ():
+            if keys:
+                listed = ", ".join(f'"{k}"' for k in keys)
+                found.append(f"{what} key(s) in state_dict: {listed}. ")
+        errors = found + errors
         if errors:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
         return _IncompatibleKeys(missing, unexpected)
 
-    def init_from_torch(self, torch_module):
+    def init_from_torch(self: Self, torch_module: Any) -> Self:
         """Copy the parameters and buffers of a torch module of the same structure; returns self.
 
         Raises:
@@ -805,14 +816,14 @@ class Module:
 
     # -- printing, copying -------------------------------------------------------------------------------------------
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """What stands between the brackets of this module's line when it is printed."""
         return ""
 
     def _get_name(self):
         return type(self).__name__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         extra = self.extra_repr().split("\n") if self.extra_repr() else []
         children = [f"({name}): " + _indent(repr(module), 2) for name, module in self._modules.items()]
         lines = extra + children
@@ -826,6 +837,11 @@ class Module:
         self.__dict__.update(state)
         for name in ("_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_backward_pre_hooks"):  # older pickles
             self.__dict__.setdefault(name, OrderedDict())
+
+
+def _refuse_other_than_none(value, what, name, wanted):
+    if value is not None:
+        raise TypeError(f"cannot assign '{_typename(value)}' as {what} '{name}' ({wanted} or None expected)")
 
 
 def _typename(value):

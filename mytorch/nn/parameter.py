@@ -1,15 +1,16 @@
 """Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from ..backend import DeviceLike
-from ..base.dtypes import dtype
 from ..files import TENSOR_CLASSES
 from ..graph.node import Leaf
 from ..ops.creation import empty
 from ..tensor import Tensor
+
+
+def _take_memory(tensor, data):
+    source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
+    tensor._data, tensor._edge, tensor._view = source._data, None, None
 
 
 class Parameter(Tensor):
@@ -18,15 +19,18 @@ class Parameter(Tensor):
     Args:
         data: a Tensor, Array, ndarray or numbers; its memory is shared.
         requires_grad: whether gradients are computed for it.
+
+    Example:
+        >>> layer = nn.Module()
+        >>> layer.scale = nn.Parameter(mytorch.ones(2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['scale']
     """
 
     __slots__ = ()
 
-    def __init__(self, data: Any = None, requires_grad: bool = True):
-        source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
-        self._data = source._data
-        self._edge = None
-        self._view = None
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        _take_memory(self, data)
         if requires_grad:
             self.requires_grad_()
 
@@ -43,11 +47,8 @@ class Buffer(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any = None, *, persistent: bool = True):
-        source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
-        self._data = source._data
-        self._edge = None
-        self._view = None
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        _take_memory(self, data)
         self.persistent = persistent
 
 
@@ -56,11 +57,11 @@ class _Uninitialized:
 
     __slots__ = ()
 
-    def materialize(self, shape, device=None, dtype=None):
+    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
         """Give it memory of the given shape, and turn it into the ordinary kind."""
-        made = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
+        memory = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
         requires_grad = self.requires_grad
-        self._data = made._data
+        self._data = memory._data
         self.__class__ = self._becomes
         if requires_grad:
             self._edge = Leaf(self._data._array)
@@ -83,7 +84,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
     __slots__ = ()
     _becomes = Parameter
 
-    def __init__(self, requires_grad: bool = True, device: DeviceLike | None = None, dtype: dtype | None = None):
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
         Parameter.__init__(self, empty(0, device=device, dtype=dtype), requires_grad)
 
 
@@ -94,16 +95,12 @@ class UninitializedBuffer(_Uninitialized, Buffer):
     _becomes = Buffer
 
     def __init__(
-        self,
-        requires_grad: bool = False,
-        device: DeviceLike | None = None,
-        dtype: dtype | None = None,
-        persistent: bool = True,
-    ):
+        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> None:
         Buffer.__init__(self, empty(0, device=device, dtype=dtype), persistent=persistent)
 
 
-def is_lazy(x: Any) -> bool:
+def is_lazy(x: object) -> bool:
     """Whether x is an uninitialised parameter or buffer."""
     return isinstance(x, _Uninitialized)
 
