@@ -58,9 +58,9 @@ class _Uninitialized:
 
     def materialize(self, shape, device=None, dtype=None):
         """Give it memory of the given shape, and turn it into the ordinary kind."""
-        made = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
+        memory = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
         requires_grad = self.requires_grad
-        self._data = made._data
+        self._data = memory._data
         self.__class__ = self._becomes
         if requires_grad:
             self._edge = Leaf(self._data._array)
