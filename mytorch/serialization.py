@@ -83,8 +83,8 @@ def sync_directory(path: str | os.PathLike) -> None:
 # -- safetensors ----------------------------------------------------------------------------------
 
 
-def _host(value, name):
-    """The contiguous host array of a Tensor, Array or ndarray."""
+def _cpu_array(value, name):
+    """The contiguous CPU array of a Tensor, Array or ndarray."""
     inner = getattr(value, "_data", value)
     raw = inner._array if isinstance(inner, Array) else inner
     if not hasattr(raw, "dtype") or not hasattr(raw, "shape"):
@@ -107,17 +107,17 @@ def save_safetensors(
     Raises:
         TypeError: a value is no tensor, or of a dtype that the format has no code for.
     """
-    hosts = {name: _host(value, name) for name, value in tensors.items()}
+    arrays = {name: _cpu_array(value, name) for name, value in tensors.items()}
     header = {} if metadata is None else {"__metadata__": {str(k): str(v) for k, v in metadata.items()}}
-    order = sorted(hosts, key=lambda name: (-hosts[name].dtype.itemsize, name))  # so that all are aligned
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # so that all are aligned
     end = 0
     for name in order:
-        host = hosts[name]
-        d = dtypes.from_numpy(host.dtype)
+        raw = arrays[name]
+        d = dtypes.from_numpy(raw.dtype)
         if d not in _CODES:
             raise TypeError(f"save_safetensors: {name!r} has dtype {d.name}, which safetensors can't hold; cast it.")
-        header[name] = {"dtype": _CODES[d], "shape": list(host.shape), "data_offsets": [end, end + host.nbytes]}
-        end += host.nbytes
+        header[name] = {"dtype": _CODES[d], "shape": list(raw.shape), "data_offsets": [end, end + raw.nbytes]}
+        end += raw.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
 
@@ -125,7 +125,7 @@ def save_safetensors(
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name in order:
-            file.write(hosts[name].reshape(-1).view(np.uint8).data)
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
     if hasattr(path, "write"):
         write(path)

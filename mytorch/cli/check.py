@@ -166,7 +166,7 @@ def ddp_step(device, rank, n):
 @check("Accelerator")
 def accelerator_step(device, rank, n):
     """Ten steps in the configured precision, on a GPU in all of them."""
-    told = []
+    precisions = []
     for precision in ("no", "fp16", "bf16") if device.type == "cuda" else (None,):
         accelerator = Accelerator(mixed_precision=precision or "no")
         model, optimizer = _model(), None
@@ -185,8 +185,8 @@ def accelerator_step(device, rank, n):
             raise AssertionError(
                 f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f} in {accelerator.mixed_precision}"
             )
-        told.append(accelerator.mixed_precision)
-    return f"mixed precision: {', '.join(told)}"
+        precisions.append(accelerator.mixed_precision)
+    return f"mixed precision: {', '.join(precisions)}"
 
 
 @check("fused kernels")

@@ -15,16 +15,8 @@ from .configuration import Configuration, default_path
 PACKAGES = (
     "mytorch numpy ml_dtypes safetensors tqdm numba triton cupy-cuda12x cupy-cuda13x mpi4py mpich openmpi wandb tiktoken"
 ).split()
-VARIABLES = (
-    "MYTORCH",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-    "NCCL_",
-    "TRITON_",
-    "WANDB_MODE",
-)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+VARIABLES = ("MYTORCH", "CUDA_VISIBLE_DEVICES", "NCCL_", "TRITON_", "WANDB_MODE", *THREADS)
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
@@ -68,10 +60,8 @@ def _gpus():
     yield "NCCL", version
     for i in range(device_count()):
         p = runtime.getDeviceProperties(i)
-        yield (
-            f"GPU {i}",
-            f"{p['name'].decode()}, {p['totalGlobalMem'] / 2**30:.1f} GiB, compute capability {p['major']}.{p['minor']}",
-        )
+        memory, capability = f"{p['totalGlobalMem'] / 2**30:.1f} GiB", f"{p['major']}.{p['minor']}"
+        yield f"GPU {i}", f"{p['name'].decode()}, {memory}, compute capability {capability}"
 
 
 def report():

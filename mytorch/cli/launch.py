@@ -10,16 +10,10 @@ from .configuration import PRECISIONS, Configuration, default_path
 def parser(prog):
     """The launcher's options and the configuration's."""
     p = run.parser(prog)
-    p.add_argument(
-        "--config",
-        "--config_file",
-        "--config-file",
-        metavar="FILE",
-        help=f"settings to use (default {default_path()}, if it is there)",
-    )
-    p.add_argument(
-        "--mixed_precision", "--mixed-precision", choices=PRECISIONS, help="instead of the configured precision"
-    )
+    where = f"settings to use (default {default_path()}, if it is there)"
+    p.add_argument("--config", "--config_file", "--config-file", metavar="FILE", help=where)
+    precision = "instead of the configured precision"
+    p.add_argument("--mixed_precision", "--mixed-precision", choices=PRECISIONS, help=precision)
     return p
 
 
@@ -48,13 +42,8 @@ def job(args):
         if not asked:
             args.nproc_per_node = str(settings.num_processes)
         args.cpu = args.cpu or (settings.device == "cpu" and args.num_gpus is None)
-        if (
-            settings.device == "gpu"
-            and settings.gpu_indices
-            and not args.cpu
-            and "CUDA_VISIBLE_DEVICES" not in os.environ
-        ):
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, settings.gpu_indices))
+        if settings.device == "gpu" and settings.gpu_indices and not args.cpu:
+            os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, settings.gpu_indices)))
         if args.nnodes is None and not args.standalone:
             args.nnodes = settings.num_machines
         if args.node_rank is None and args.nnodes and args.nnodes > 1:

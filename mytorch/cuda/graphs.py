@@ -1,6 +1,6 @@
-"""CUDA graphs: the launches of a piece of program, noted once and then started all together.
+"""CUDA graphs: the launches of a part of a program, noted once and then started all together.
 
-Launching costs the host 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
+Launching costs the CPU 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
 training step of hundreds of launches is started by a single call. `compile_step` does it for a whole step;
 `CUDAGraph` and `graph` are PyTorch's, and `make_graphed_callables` (nn/graphed.py).
 
@@ -43,7 +43,7 @@ def graph_pool_handle() -> Any:
 
 
 class CUDAGraph:
-    """A captured piece of program: `capture_begin` … `capture_end` on a stream of its own, then `replay`.
+    """A captured part of a program: `capture_begin` … `capture_end` on a stream of its own, then `replay`.
 
     `with cuda.graph(g):` calls the first two. An optimizer step in it follows its learning rate, draws of random numbers
     differ from replay to replay.
@@ -195,9 +195,9 @@ class graph:
             self.cuda_graph._abandon()
         finally:
             self.capture_stream.__exit__()
-        told = explained(error)
-        if told is not error:
-            raise told from error
+        explanation = explained(error)
+        if explanation is not error:
+            raise explanation from error
 
 
 def capture_stream() -> streams.Stream:
@@ -358,7 +358,7 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
     change from step to step (`scheduler.step()` belongs outside); when a hyperparameter, a parameter's memory or a
     loaded state dict is no longer what was captured, the step is captured anew.
 
-    The function may not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the host; whatever
+    The function may not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the CPU; whatever
     else Python does in it (counting, `model.train()`, hooks) happens only in the first calls. Take batches as arguments:
     they may lie on the CPU. What it returns are copies, which later steps leave alone.
 

@@ -80,16 +80,16 @@ class CollectiveLog:
             return "Which rank is missing is not known here."
         now = time.time()
         last = self.slots["number"].argmax(axis=1)
-        told = []
+        sentences = []
         for r in range(len(self.ranks)):
             slot = self.slots[r, last[r]]
             if slot["number"] >= self.count:
                 continue
             if slot["number"] == 0:
-                told.append(f"rank {self.ranks[r]} has not entered any collective")
+                sentences.append(f"rank {self.ranks[r]} has not entered any collective")
             else:
-                told.append(
+                sentences.append(
                     f"rank {self.ranks[r]} is missing: its last one was {slot['what'].decode(errors='replace')} "
                     f"(collective {slot['number']}), {now - slot['time']:.1f} s ago"
                 )
-        return "; ".join(told) + "." if told else "All ranks have entered it."
+        return "; ".join(sentences) + "." if sentences else "All ranks have entered it."

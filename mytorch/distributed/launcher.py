@@ -31,11 +31,8 @@ _TAIL = 16384  # bytes of a rank's errors to remember
 
 
 def find_mpiexec():
-    """The mpiexec that belongs to this Python (the mpich wheel puts it beside), else the one on the PATH, else None."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    if beside.is_file() and os.access(beside, os.X_OK):
-        return str(beside)
-    return shutil.which("mpiexec")
+    """The mpiexec that belongs to this Python (the mpich wheel puts it into the same folder), else the one on the PATH, else None."""
+    return shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 
 
 def mpiexec_command(n):
@@ -175,7 +172,7 @@ class Job:
         command: what each rank runs.
         n: ranks here.
         mpi: start them through mpiexec.
-        env: variables for all of them, beside the launcher's own.
+        env: variables for all of them, in addition to the launcher's own.
         first: the number of the first rank here; world: how many there are on all machines.
         output: "all" shows every rank's lines with its number in front; "main" only rank 0's, as they are.
         link: the Link to the launchers of the other machines, or None.
@@ -203,9 +200,8 @@ class Job:
 
     def run(self):
         """Run the program; returns its exit code."""
-        wanted = [
-            s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
-        ]  # nohup
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        wanted = [s for s in signals if signal.getsignal(s) != signal.SIG_IGN]  # which nohup sets
         handlers = {s: signal.signal(s, self._interrupted) for s in wanted}
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
@@ -231,11 +227,8 @@ class Job:
                 self._flush(rank)
             self._end_processes()
             if self.link is not None:
-                self.link.tell(
-                    "done"
-                    if self.failed is None and self.reason is None
-                    else f"a rank of machine {self.link.node} failed"
-                )
+                well = self.failed is None and self.reason is None
+                self.link.tell("done" if well else f"a rank of machine {self.link.node} failed")
             return self._report()
 
     def _start(self):
@@ -243,11 +236,8 @@ class Job:
         self.started = time.monotonic()
 
         def start(command, env):
-            self.processes.append(
-                subprocess.Popen(
-                    command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
-                )
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
+            self.processes.append(subprocess.Popen(command, env=env, start_new_session=True, **streams))
 
         common = {**self.env, "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.n)}
         if self.mpi:
@@ -317,9 +307,8 @@ class Job:
             hello = json.loads(message) if kind == b"h" else None
         except ValueError:
             return False
-        if not isinstance(hello, dict) or not secrets.compare_digest(
-            str(hello.get("token")).encode(), self.token.encode()
-        ):
+        given = str(hello.get("token")) if isinstance(hello, dict) else ""
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
             return False
         rank = self.ranks.get(hello["rank"])
         if rank is None or rank.connection is not None:
@@ -377,9 +366,12 @@ class Job:
         limit = time.monotonic() + within
         self.deadline = limit if self.deadline is None else min(limit, self.deadline)
         if not quietly:
-            for rank in self.ranks.values():
-                if rank.code is None:
-                    rank.send(b"s", str(int(signal.SIGTERM)).encode())
+            self._signal_ranks(signal.SIGTERM)
+
+    def _signal_ranks(self, number):
+        for rank in self.ranks.values():
+            if rank.code is None:
+                rank.send(b"s", str(int(number)).encode())
 
     def _interrupted(self, number, frame):
         if self.signal is not None:  # the second time: at once
@@ -387,9 +379,7 @@ class Job:
             return
         self.signal = number
         self.deadline = time.monotonic() + INTERRUPT_AFTER
-        for rank in self.ranks.values():
-            if rank.code is None:
-                rank.send(b"s", str(int(number)).encode())
+        self._signal_ranks(number)
 
     def _end_processes(self):
         """Wait for mpiexec and the supervisors, and kill what does not go."""

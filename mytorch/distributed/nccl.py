@@ -2,7 +2,7 @@
 
 The unique id that the ranks meet by goes from rank 0 to the others over TCP (`rendezvous.py`). Transfers run
 on a stream of the engine's own: it waits for what the current stream has computed so far, and `Work.wait`
-lets the current stream wait for it, so the host never does. A thread watches for transfers that take
+lets the current stream wait for it, so the CPU never does. A thread watches for transfers that take
 longer than the timeout; since a hung NCCL kernel cannot be raised out of, it says so and ends the process.
 
 Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclCommunicator.html
@@ -69,7 +69,7 @@ class NCCLWork(Work):
         return self.event.done
 
     def wait(self, timeout=None):
-        """Let the current stream wait for the transfer; the host goes on.
+        """Let the current stream wait for the transfer; the CPU goes on.
 
         What must be done with the result is put on the current stream, behind the transfer.
         """
@@ -171,7 +171,7 @@ class NCCLEngine(Engine):
     # -- moving bytes ----------------------------------------------------------------------------
 
     def barrier(self, label=""):
-        """All ranks are here; the host waits, too."""
+        """All ranks are here; the CPU waits, too."""
         x = cupy_ns().zeros(1, np.int32)
         work = self.all_reduce(x, ReduceOp.SUM, label)
         return work.finish(work.event.synchronize)

@@ -97,7 +97,6 @@ class _World:
     """What `init_process_group` makes; there is one or none."""
 
     group = None
-    made = 0  # groups so far
 
 
 class NonMember:
@@ -255,7 +254,6 @@ def init_process_group(
         if backend == "gloo":
             _say_once(rank, 'backend="gloo" runs over MPI here.')
     _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
-    _World.made = 1
     _World.group.engine.barrier(_World.group.enter("barrier")).wait()
     if temporary and log and rank == 0:
         os.remove(log)  # all have it mapped
@@ -305,9 +303,7 @@ def _check_world(engine, rank, size):
 
 def _share_log(engine):
     """The path of a log for an MPI engine's ranks; None if they are not all on one machine."""
-    host = socket.gethostname()
-    hosts = all_gather_bytes(engine, host.encode())
-    same = all(h == host.encode() for h in hosts)
+    same = len(set(all_gather_bytes(engine, socket.gethostname().encode()))) == 1
     mine = CollectiveLog.create(engine.size).encode() if same and engine.rank == 0 else b""
     path = all_gather_bytes(engine, mine)[0].decode()
     return path if same else None
@@ -320,11 +316,7 @@ def destroy_process_group(group: Group = None) -> None:
         ValueError: there is none.
     """
     if group is None or group is _World.group:
-        if _World.group is None:
-            raise ValueError(
-                "Default process group has not been initialized, please make sure to call init_process_group."
-            )
-        _World.group.engine.close()
+        default_group().engine.close()
         _World.group = None
     elif group is not NON_MEMBER:
         group.engine.close()
@@ -425,7 +417,6 @@ def new_group(
         warnings.warn("new_group: use_local_synchronization is ignored; all processes call new_group.", stacklevel=2)
     world.enter(f"new_group({ranks})")
     engine = world.engine.split(ranks)
-    _World.made += 1
     path = b""
     if world.log.shared:
         mine = CollectiveLog.create(len(ranks)).encode() if world.rank() == ranks[0] else b""

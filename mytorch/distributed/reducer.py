@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from .._array import Array
-from ..backend import device_of, on, xp_of
+from ..backend import device_of, on, to_device, xp_of
 from ..base.dtypes import as_dtype
 from ..graph.mode import get_mode
 from ..graph.node import Leaf
@@ -248,7 +248,7 @@ class Reducer:
         """Wait for all buckets and leave the averages in the parameters' gradients."""
         used = None
         if self.find_unused:
-            used = Tensor._wrap(self._on_device(self.used.copy()))
+            used = Tensor._wrap(to_device(self.used.copy(), device_of(self.buckets[0].flat)))
             collectives.all_reduce(used, ReduceOp.MAX, self.group)
             used = np.asarray(used._data)
         for bucket in self.buckets:
@@ -267,11 +267,6 @@ class Reducer:
         self.ready.clear()
         self.reachable = None
         self.next = 0
-
-    def _on_device(self, host):
-        xp, there = on(device_of(self.buckets[0].flat))
-        with there:
-            return xp.asarray(host)
 
     def remove(self):
         """Take the hooks away."""

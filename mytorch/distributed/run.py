@@ -24,11 +24,8 @@ def parser(prog="mytorchrun launch"):
     def add(name, *others, **options):
         p.add_argument(f"--{name}", *([f"--{name.replace('_', '-')}"] if "_" in name else []), *others, **options)
 
-    add(
-        "nproc_per_node",
-        metavar="N",
-        help='processes on this machine: a number, "gpu" (one for each GPU), "cpu" (one for each core) or "auto"',
-    )
+    each = 'processes on this machine: a number, "gpu" (one for each GPU), "cpu" (one for each core) or "auto"'
+    add("nproc_per_node", metavar="N", help=each)
     add("num_gpus", metavar="N", type=int, help="processes on this machine, one for each GPU")
     add("cpu", action="store_true", help="train on the CPU, over MPI, even if there are GPUs")
     add("nnodes", type=int, help="machines (default 1)")
@@ -42,11 +39,8 @@ def parser(prog="mytorchrun launch"):
         metavar="SECONDS",
         help="how long a rank may wait in a collective before the program fails",
     )
-    add(
-        "output",
-        choices=["all", "main"],
-        help="show what all ranks print, each line with its rank (default), or rank 0's alone",
-    )
+    shown = "show what all ranks print, each line with its rank (default), or rank 0's alone"
+    add("output", choices=["all", "main"], help=shown)
     p.add_argument("-m", "--module", action="store_true", help="the script is a module's name, as for python -m")
     add("no_python", action="store_true", help="the script is a command, not a Python script")
     p.add_argument("script", help="what to run")

@@ -36,25 +36,14 @@ def send(connection, lock, kind, content=b""):
             pass
 
 
-def receive(connection):
+def receive(stream):
     """The next message, (letter, bytes); (b"", b"") at the end."""
-    content = b""
-    while len(content) < 5:
-        try:
-            part = connection.recv(5 - len(content))
-        except OSError:
-            part = b""
-        if not part:
-            return b"", b""
-        content += part
-    kind, length = struct.unpack("<cI", content)
-    content = b""
-    while len(content) < length:
-        part = connection.recv(length - len(content))
-        if not part:
-            return b"", b""
-        content += part
-    return kind, content
+    try:
+        kind, length = struct.unpack("<cI", stream.read(5))
+        content = stream.read(length)
+    except (OSError, struct.error):  # the launcher is gone
+        return b"", b""
+    return (kind, content) if len(content) == length else (b"", b"")
 
 
 def die_with_parent():
@@ -122,10 +111,8 @@ def main():
                 return
             send(connection, lock, kind, content)
 
-    readers = [
-        threading.Thread(target=forward, args=pair, daemon=True)
-        for pair in ((child.stdout, b"o"), (child.stderr, b"e"))
-    ]
+    pipes = ((child.stdout, b"o"), (child.stderr, b"e"))
+    readers = [threading.Thread(target=forward, args=pair, daemon=True) for pair in pipes]
     for reader in readers:
         reader.start()
 
@@ -139,8 +126,9 @@ def main():
         send(connection, lock, b"x", json.dumps({"code": code}).encode())
 
     threading.Thread(target=wait, daemon=True).start()
+    messages = connection.makefile("rb")
     while True:
-        kind, content = receive(connection)
+        kind, content = receive(messages)
         if kind == b"s":
             if child.poll() is None:
                 os.kill(child.pid, int(content))

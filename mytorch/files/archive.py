@@ -331,10 +331,10 @@ def write(obj, file, name="archive"):
         put(".storage_alignment", str(_ALIGNMENT).encode())
         put("byteorder", b"little")
         for key, memory in enumerate(pickler.storages):
-            host = memory if isinstance(memory, np.ndarray) else to_device(memory, CPU)
-            if host.dtype.byteorder == ">" or np.little_endian is False:
-                host = host.astype(host.dtype.newbyteorder("<"))
-            put(f"data/{key}", host.view(np.uint8).data if host.size else b"")
+            raw = memory if isinstance(memory, np.ndarray) else to_device(memory, CPU)
+            if raw.dtype.byteorder == ">" or np.little_endian is False:
+                raw = raw.astype(raw.dtype.newbyteorder("<"))
+            put(f"data/{key}", raw.view(np.uint8).data if raw.size else b"")
         put("version", b"3\n")
 
 

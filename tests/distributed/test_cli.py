@@ -47,7 +47,7 @@ def test_commands(capsys):
 
 
 def test_config_without_questions(monkeypatch, capsys):
-    monkeypatch.setattr(configure, "gpus", lambda: 0)
+    monkeypatch.setattr(configure, "device_count", lambda: 0)
     assert cli.main(["config", "--default"]) == 0
     written = Configuration.read(default_path())
     assert (written.device, written.num_processes, written.master_port) == ("cpu", 1, 13333)
@@ -57,7 +57,7 @@ def test_config_without_questions(monkeypatch, capsys):
 
 
 def test_config_asks_again_after_a_wrong_answer(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(configure, "gpus", lambda: 0)
+    monkeypatch.setattr(configure, "device_count", lambda: 0)
     answer(monkeypatch, "two", "0", "2", "", "70000", "14000", "fp8", "BF16", "on", "maybe", "y", "yes")
     path = tmp_path / "mine.yaml"
     assert cli.main(["config", "--config_file", str(path)]) == 0
@@ -70,7 +70,7 @@ def test_config_asks_again_after_a_wrong_answer(monkeypatch, capsys, tmp_path):
 
 
 def test_config_on_a_machine_with_gpus(monkeypatch, capsys):
-    monkeypatch.setattr(configure, "gpus", lambda: 4)
+    monkeypatch.setattr(configure, "device_count", lambda: 4)
     answer(monkeypatch, "gpu", "5", "2", "1,1", "1,3", "2", "1", "127.0.0.1", "10.0.0.1", "", "", "", "max", "", "")
     assert cli.main(["config"]) == 0
     c = Configuration.read(default_path())
@@ -79,7 +79,7 @@ def test_config_on_a_machine_with_gpus(monkeypatch, capsys):
 
 
 def test_config_that_is_not_confirmed_or_finished_writes_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(configure, "gpus", lambda: 0)
+    monkeypatch.setattr(configure, "device_count", lambda: 0)
     answer(monkeypatch, "1", "", "", "", "no")
     assert cli.main(["config"]) == 1
     answer(monkeypatch, "1")

@@ -177,7 +177,7 @@ def test_wrong_options(options, message, capsys):
 
 
 def test_ranks_of_several_machines_are_numbered(monkeypatch):
-    monkeypatch.setattr(run, "gpus", lambda: 4)
+    monkeypatch.setattr(run, "device_count", lambda: 4)
     args = run.parse(
         [
             "--nproc-per-node",

@@ -26,7 +26,7 @@ class TokenFileError(ValueError):
 
 
 class TokenWriter:
-    """Writes a token file piece by piece; a context manager.
+    """Writes a token file chunk by chunk; a context manager.
 
     Args:
         path: where it shall be.

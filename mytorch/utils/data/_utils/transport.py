@@ -186,25 +186,25 @@ def _end_lease(died, number, forks, token):
 
 
 def _frame(message):
-    """The frame of a message in pieces: the table of sizes, the pickle, the arrays, each padded."""
+    """The frame of a message in chunks: the table of sizes, the pickle, the arrays, each padded."""
     buffers = []
     file = io.BytesIO()
     reduction.ForkingPickler(file, 5, True, buffers.append).dump(message)
-    pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    table = struct.pack(f"<{len(pieces) + 1}Q", len(pieces), *(len(piece) for piece in pieces))
+    chunks = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    table = struct.pack(f"<{len(chunks) + 1}Q", len(chunks), *(len(chunk) for chunk in chunks))
     parts = []
-    for piece in (table, *pieces):
-        parts += [piece, bytes(-len(piece) % ALIGN)]
+    for chunk in (table, *chunks):
+        parts += [chunk, bytes(-len(chunk) % ALIGN)]
     return [part for part in parts if len(part)]
 
 
 def _load(frame):
     """The message in a frame, its arrays views of it."""
     (count,) = struct.unpack_from("<Q", frame)
-    pieces = []
+    chunks = []
     start = 8 * (count + 1)
     for size in struct.unpack_from(f"<{count}Q", frame, 8):
         start += -start % ALIGN
-        pieces.append(frame[start : start + size])
+        chunks.append(frame[start : start + size])
         start += size
-    return pickle.loads(pieces[0], buffers=pieces[1:])
+    return pickle.loads(chunks[0], buffers=chunks[1:])
