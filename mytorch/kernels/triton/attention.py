@@ -754,11 +754,6 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     )
 
 
-def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """Always: the reference writes the scores out several times."""
-    return True
-
-
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
     """softmax(query @ keyᵀ * scale + mask) @ value, with lse kept."""
     dropout = None if keep is None else keep.arguments
