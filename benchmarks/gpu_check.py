@@ -8,7 +8,7 @@ Each section runs in a process of its own with a time limit, and hands over each
 or a hang loses nothing but what came after it; its part of the table is printed, and the JSON written, when it ends. The
 sections stand in the order of their worth, should time run out. PyTorch is measured in its own processes, where it is
 installed. A kernel's time is the median of several by CUDA events, each after a write that empties the second-level cache
-and keeps the card busy while the host prepares the launch; its floor is what the card's ceilings allow for the bytes or the
+and keeps the card busy while the CPU prepares the launch; its floor is what the card's ceilings allow for the bytes or the
 products that the kernel can't avoid. TARGETS says what is to be reached on an H200; figures that have one say whether.
 """
 

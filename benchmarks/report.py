@@ -31,15 +31,15 @@ def gpt2():
     for path in sorted(RESULTS.glob("gpt2-*.json")):
         r = json.loads(path.read_text())
         s, ms = r["settings"], r["milliseconds_per_step"]
-        road = "kernels compiled by Numba" if "numba" in path.stem else "NumPy alone"
+        path_taken = "kernels compiled by Numba" if "numba" in path.stem else "NumPy alone"
         rows.append(
-            f"| {s['model_size']}, batch {s['batch_size']}, context {s['context_length']} | {road} | {ms['mytorch']:.1f} | {ms['torch']:.1f} | "
+            f"| {s['model_size']}, batch {s['batch_size']}, context {s['context_length']} | {path_taken} | {ms['mytorch']:.1f} | {ms['torch']:.1f} | "
             f"{r['mytorch_over_torch']:.2f} | {_machine(r)} |"
         )
     head = "## GPT-2: milliseconds per training step\n\nForward, backward, clipping, AdamW. `benchmarks/gpt2.py`.\n\n"
     return (
         head
-        + "| model | road | mytorch | PyTorch eager | ratio | machine |\n|---|---|---|---|---|---|\n"
+        + "| model | path | mytorch | PyTorch eager | ratio | machine |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"
     )

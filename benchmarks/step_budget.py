@@ -39,11 +39,11 @@ HOST_US = {"CuPy": 15.0, "cuBLAS": 5.0, "Triton": 3.0, "alloc": 3.6}
 
 # -- what is noted ----------------------------------------------------------------------------------------------------
 
-LAUNCHES = []  # dicts: what, road, phase, bytes, flops, ms, host_us
+LAUNCHES = []  # dicts: what, path, phase, bytes, flops, ms, host_us
 PHASE = ["build"]
 
 
-def note(what, road, moved, flops=0, itemsize=2):
+def note(what, path, moved, flops=0, itemsize=2):
     """One launch."""
     ms = max(moved / TB_PER_S / 1e9, flops / TFLOPS[itemsize] / 1e9)
     share = LIKELY["memory"]
@@ -53,13 +53,13 @@ def note(what, road, moved, flops=0, itemsize=2):
     LAUNCHES.append(
         {
             "what": what,
-            "road": road,
+            "path": path,
             "phase": PHASE[0],
             "bytes": moved,
             "flops": flops,
             "ms": ms,
             "likely": ms / share,
-            "us": HOST_US[road],
+            "us": HOST_US[path],
         }
     )
 
@@ -378,7 +378,7 @@ def kinds_of(rows):
 
 def totals(rows):
     """The sums over some launches."""
-    started = [r for r in rows if r["road"] != "alloc"]
+    started = [r for r in rows if r["path"] != "alloc"]
     products = [r for r in started if r["flops"]]
     return {
         "launches": len(started), "bound_ms": sum(r["ms"] for r in started), "likely_ms": sum(r["likely"] for r in started),
@@ -417,8 +417,8 @@ def table(found, everything=False):
             f"memory {sums['bound_ms'] - sums['products_ms']:.2f}: {sums['GB_without_products']:.1f} GB), {sums['launches']} launches, "
             f"host about {sums['host_ms']:.1f} ms if not captured"
         )
-    for road in HOST_US:
-        lines.append(f"  {road}: {sum(r['road'] == road for r in rows)} calls")
+    for path in HOST_US:
+        lines.append(f"  {path}: {sum(r['path'] == path for r in rows)} calls")
     lines.append(
         f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB"
     )
@@ -444,7 +444,7 @@ def main():
         Path(options.output).write_text(json.dumps(found, indent=1))
     if options.in_order:
         for r in found["launches"]:
-            print(f"{r['phase']:<9}{r['road']:<7}{r['what'][:90]:<92}{r['bytes'] / 1e6:>10.1f} MB{r['ms']:>8.3f} ms")
+            print(f"{r['phase']:<9}{r['path']:<7}{r['what'][:90]:<92}{r['bytes'] / 1e6:>10.1f} MB{r['ms']:>8.3f} ms")
     print(table(found, options.all))
 
 

@@ -68,7 +68,7 @@ def timer(elapsed, event, flush):
         times = []
         for _ in range(REPEATS):
             begin, end = event(), event()
-            flush()  # the host is done with the launch before the card is done with this
+            flush()  # the CPU is done with the launch before the card is done with this
             begin.record()
             call()
             end.record()
@@ -101,7 +101,7 @@ def floor_of(bytes_moved=0, flops=0, kind="bf16"):
 
 
 def host_time(cp, call):
-    """The host's time for a call, in ms."""
+    """The CPU's time for a call, in ms."""
     call()
     cp.cuda.Device().synchronize()
     started = time.perf_counter()

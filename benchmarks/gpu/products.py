@@ -7,7 +7,7 @@ from .sizes import BATCHED, CLASSES, HEADS, ROWS, SQUARE, WIDTH
 
 
 def products(report, interpret):
-    """Matrix products at GPT-2's sizes by each library, checked against float64; their capture; their cost on the host."""
+    """Matrix products at GPT-2's sizes by each library, checked against float64; their capture; their cost on the CPU."""
     import cupy as cp
     import ml_dtypes
 

@@ -1,4 +1,4 @@
-"""Copies between the host and GPUs, and page-locked memory."""
+"""Copies between the CPU and GPUs, and page-locked memory."""
 
 from collections import deque
 
@@ -13,14 +13,14 @@ def to_device(raw, where, non_blocking=False):
     """The raw array on the device `where`: itself if it is there already, else a copy.
 
     Args:
-        non_blocking: between page-locked host memory and a GPU, return before the copy has finished; it is ordered on the
-            current stream. What comes to the host lies in page-locked memory then, and may be read when the stream is done.
+        non_blocking: between page-locked CPU memory and a GPU, return before the copy has finished; it is ordered on the
+            current stream. What comes to the CPU lies in page-locked memory then, and may be read when the stream is done.
     """
     here = device_of(raw)
     if here is where:
         return raw
     if where.type == "cpu":
-        return _to_host_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
+        return _to_cpu_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
     xp, there = on(where)
     try:
         with there:
@@ -36,7 +36,7 @@ def to_device(raw, where, non_blocking=False):
 
 
 def _staged(xp, raw):
-    """A copy of a host array on the current GPU, through page-locked memory of CuPy's own, without waiting.
+    """A copy of a CPU array on the current GPU, through page-locked memory of CuPy's own, without waiting.
 
     Raises:
         CaptureError: it is being captured into a CUDA graph, and holds more than one number.
@@ -50,7 +50,7 @@ def _staged(xp, raw):
 
 
 def is_pinned(raw):
-    """Whether a raw array lies in page-locked host memory, from which a GPU copies while the CPU goes on."""
+    """Whether a raw array lies in page-locked memory, from which a GPU copies while the CPU goes on."""
     if not gpu.is_loaded():
         return False
     while isinstance(raw, ndarray):
@@ -59,7 +59,7 @@ def is_pinned(raw):
 
 
 def pinned(raw):
-    """A raw host array in page-locked memory: itself if it lies there, else a copy.
+    """A raw CPU array in page-locked memory: itself if it lies there, else a copy.
 
     Raises:
         RuntimeError: it is on a GPU.
@@ -75,19 +75,17 @@ def pinned(raw):
     return out
 
 
-_in_flight = (
-    deque()
-)  # (event, host array) of copies that may not be done: the memory must not be used for anything else
+_in_flight = deque()  # (event, CPU array) of copies that may not be done: the memory must not be used for anything else
 
 
-def _hold(stream, host):
-    """Keep a host array until what a stream has been given so far is done, or as long as the graph that captures it."""
+def _hold(stream, array):
+    """Keep a CPU array until what a stream has been given so far is done, or as long as the graph that captures it."""
     if capturing.is_recording():
-        capturing.current.kept.append(host)
+        capturing.current.kept.append(array)
         return
     while _in_flight and _in_flight[0][0].done:
         _in_flight.popleft()
-    _in_flight.append((stream.record(), host))
+    _in_flight.append((stream.record(), array))
 
 
 def _to_gpu_later(xp, raw):
@@ -97,13 +95,13 @@ def _to_gpu_later(xp, raw):
 
 
 def fill_later(out, pinned):
-    """Copy contiguous page-locked host memory into a contiguous array on the current GPU without waiting."""
+    """Copy contiguous page-locked memory into a contiguous array on the current GPU without waiting."""
     if out.size:
         capturing.copy_pinned(cupy_ns(), out, pinned)
         _hold(cupy_ns().cuda.get_current_stream(), pinned)
 
 
-def _to_host_later(raw, out=None):
+def _to_cpu_later(raw, out=None):
     xp = cupy_ns()
     with device_guard(raw):
         out = xp.empty_pinned(raw.shape, raw.dtype) if out is None else out
@@ -114,10 +112,10 @@ def _to_host_later(raw, out=None):
 
 
 def copy_later(raw, out):
-    """Copy an array on a GPU into page-locked host memory without waiting; False where it can't be done so."""
+    """Copy an array on a GPU into page-locked memory without waiting; False where it can't be done so."""
     fits = is_pinned(out) and out.flags.c_contiguous and out.shape == raw.shape and out.dtype == raw.dtype
     if fits:
-        _to_host_later(raw, out)
+        _to_cpu_later(raw, out)
     return fits
 
 
@@ -125,9 +123,9 @@ def _from_other_gpu(xp, raw):
     """A copy on the current GPU. Its stream waits for what makes the array, and the array's for the copy, so that neither
     reads or reuses memory too early."""
     with raw.device:
-        made = xp.cuda.get_current_stream().record()
+        written = xp.cuda.get_current_stream().record()
     stream = xp.cuda.get_current_stream()
-    stream.wait_event(made)
+    stream.wait_event(written)
     copy = xp.asarray(raw)
     copied = stream.record()
     with raw.device:

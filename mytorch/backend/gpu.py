@@ -11,17 +11,12 @@ from .namespaces import Namespace, ndarray, numpy_ns
 
 EXTENSIONS = []  # functions of the cupy module that give further functions for its namespace; kernels/registry.py adds the products
 
-
 _cupy_ns = None
-
-
-problem = None
-
-
+problem = None  # why CuPy can't be used
 several_gpus = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
 
 
-def _widened(function, back):
+def _widened(function, back=True):
     """A function of an array that CuPy can't do, or not well, in 16 bits: of the array in float32; `back`: cast the result back."""
 
     def widened(x, *args, **kwargs):
@@ -36,7 +31,7 @@ def _widened(function, back):
 _ATOMIC = tuple(map(np.dtype, ("int32", "uint32", "uint64", "float32", "float64")))
 
 
-def _scatter(function, adds):
+def _scatter(function, adds=False):
     """CuPy's scatter_add, scatter_max or scatter_min for every dtype; CUDA has atomic operations for few."""
 
     def scatter(x, index, values):
@@ -183,20 +178,13 @@ def _load_cupy():
     else:
         _cupy_ns = Namespace(
             cp,
-            erf=_widened(cupy_special.erf, back=True),
-            erfc=_widened(cupy_special.erfc, back=True),
-            scatter_add=_scatter(cupyx.scatter_add, adds=True),
-            scatter_max=_scatter(cupyx.scatter_max, adds=False),
-            scatter_min=_scatter(cupyx.scatter_min, adds=False),
-            where=_cupy_where(cp),
-            sort=_widened(cp.sort, back=True),
+            **{name: _widened(getattr(cupy_special, name)) for name in ("erf", "erfc")},
+            **{name: _widened(getattr(cp, name)) for name in ("sort", "partition", "cumsum", "cumprod")},
             argsort=_widened(cp.argsort, back=False),
-            partition=_widened(cp.partition, back=True),
-            cumsum=_widened(cp.cumsum, back=True),
-            cumprod=_widened(cp.cumprod, back=True),
-            clip=_kept(cp.clip),
-            tril=_kept(cp.tril),
-            triu=_kept(cp.triu),
+            **{name: _kept(getattr(cp, name)) for name in ("clip", "tril", "triu")},
+            scatter_add=_scatter(cupyx.scatter_add, adds=True),
+            **{name: _scatter(getattr(cupyx, name)) for name in ("scatter_max", "scatter_min")},
+            where=_cupy_where(cp),
             linalg=_cupy_linalg(cp, cupyx.errstate),
             lib=_cupy_as_strided(cp),
             **_cupy_joins(cp),

@@ -4,14 +4,14 @@
     matmul(a, b, out=total, accumulate=True)        total += a @ b
     linear(x, weight, bias, activation="relu")      relu(x @ weightᵀ + bias), in one kernel
 
-CuPy's own products refuse to run while a stream is captured into a CUDA graph, cost more time on the host, and copy
+CuPy's own products refuse to run while a stream is captured into a CUDA graph, cost more time on the CPU, and copy
 operands that cuBLAS reads as they are. Here
 
 * **No copies.** cuBLASLt counts columns first. A row-major (m, n) is a column-major (n, m), so y = a b is handed over as
   yᵀ = bᵀ aᵀ, and an operand whose rows are contiguous in the other direction is flagged as transposed. Leading axes
   become one strided batch (stride 0 where an operand broadcasts), or rows of one larger product. What has no such
   form is copied: `_Form` decides.
-* **Little host time.** Descriptors, layouts and the algorithm depend on dtypes, shapes, strides and alignment alone. They
+* **Little CPU time.** Descriptors, layouts and the algorithm depend on dtypes, shapes, strides and alignment alone. They
   are made once and kept in a `_Plan`; a later call looks it up and makes one call of the library.
 * **Precision.** fp16 and bf16 are summed in float32, partial sums of a long inner axis too. float32 is exact unless
   `mytorch.set_float32_matmul_precision` or `mytorch.backends.cuda.matmul.allow_tf32` says otherwise.
@@ -55,9 +55,7 @@ EPILOGUES = {  # (bias, activation, whether its input is written too) -> cublasL
     (False, None, False): 1, (True, None, False): 4, (False, "relu", False): 2, (True, "relu", False): 6,
     (False, "gelu_tanh", False): 32, (True, "gelu_tanh", False): 36, (False, "gelu_tanh", True): 160, (True, "gelu_tanh", True): 164,
 }  # fmt: skip
-BIAS_GRADIENT = (
-    512  # CUBLASLT_EPILOGUE_BGRADB: the sum of the second operand over the inner axis goes where the bias lies
-)
+BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: the second operand's sum over the inner axis goes where the bias lies
 NOT_SUPPORTED = 15  # of cublasStatus_t
 
 _P, _I, _Z, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
@@ -99,13 +97,15 @@ def _find(major):
         return ctypes.CDLL(soname, mode=getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0))
     except OSError:
         pass
+
+    def by_pathfinder():
+        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")  # CuPy's own way since 14
+
     for preload in (
-        lambda: importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib(
-            "cublasLt"
-        ),  # CuPy's own way since 14
+        by_pathfinder,
         lambda: None,
-        lambda: cupy_ns().cuda.get_cublas_handle(),  # whose library needs this one
-    ):
+        lambda: cupy_ns().cuda.get_cublas_handle(),
+    ):  # whose library needs this one
         try:
             preload()
             return ctypes.CDLL(soname)
@@ -216,9 +216,8 @@ class _Form:
             calls, dims = dims, [inner]
         self.offsets = [(0, 0, 0)]
         for size, *steps in calls:
-            self.offsets = [
-                tuple(o + i * s for o, s in zip(old, steps, strict=True)) for old in self.offsets for i in range(size)
-            ]
+            outer, inner = self.offsets, [[i * s for s in steps] for i in range(size)]
+            self.offsets = [tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(outer, inner)]
         self.batch, *steps = dims[0] if dims else (1, 0, 0, 0)
         self.left, self.right, self.result = ((*kind, step) for kind, step in zip(kinds, steps, strict=True))
         self.swapped = self.result[0]
@@ -229,13 +228,12 @@ class _Form:
     @staticmethod
     def _scattered(shapes, strides):
         """Which arrays' matrices have no contiguous rows or columns, or follow each other backwards."""
-        return [
-            "matrix"
-            if _matrix(shape[-2:], steps[-2:]) is None
-            or any(s < 0 < n - 1 for n, s in zip(shape[:-2], steps, strict=False))
-            else None
-            for shape, steps in zip(shapes, strides, strict=True)
-        ]
+
+        def scattered(shape, steps):
+            backwards = any(s < 0 < n - 1 for n, s in zip(shape[:-2], steps, strict=False))
+            return backwards or _matrix(shape[-2:], steps[-2:]) is None
+
+        return ["matrix" if scattered(*pair) else None for pair in zip(shapes, strides, strict=True)]
 
     @staticmethod
     def _batch_dims(shapes, strides):
@@ -284,10 +282,8 @@ class _Plan:
         kind, out_kind = types
         itemsize, out_itemsize = kind.itemsize, out_kind.itemsize
         self.swapped = form.swapped
-        self.calls = [
-            ((a if form.swapped else b) * itemsize, (b if form.swapped else a) * itemsize, o * out_itemsize)
-            for a, b, o in form.offsets
-        ]
+        in_order = [(a, b, o) if form.swapped else (b, a, o) for a, b, o in form.offsets]
+        self.calls = [(first * itemsize, second * itemsize, o * out_itemsize) for first, second, o in in_order]
         compute = COMPUTE_64F if kind == _DOUBLE else COMPUTE_32F_FAST_TF32 if fast else COMPUTE_32F
         number = ctypes.c_double if kind == _DOUBLE else ctypes.c_float
         self.one, self.zero = number(1), number(0)  # read by the library when it is called
@@ -317,15 +313,14 @@ class _Plan:
 
     def _make(self, what, *arguments):
         """A descriptor, destroyed with the plan."""
-        made = _P()
-        _check(getattr(self.library, what + "Create")(ctypes.byref(made), *arguments), what + "Create", self.about)
-        self.owned.append((getattr(self.library, what + "Destroy"), made.value))
-        return made.value
+        handle = _P()
+        _check(getattr(self.library, what + "Create")(ctypes.byref(handle), *arguments), what + "Create", self.about)
+        self.owned.append((getattr(self.library, what + "Destroy"), handle.value))
+        return handle.value
 
     def _set(self, what, descriptor, attribute, value):
-        status = getattr(self.library, what + "SetAttribute")(
-            descriptor, attribute, ctypes.byref(value), ctypes.sizeof(value)
-        )
+        call = getattr(self.library, what + "SetAttribute")
+        status = call(descriptor, attribute, ctypes.byref(value), ctypes.sizeof(value))
         _check(status, f"{what}SetAttribute({attribute})", self.about)
 
     def _layout(self, kind, rows, cols, place):
@@ -333,11 +328,11 @@ class _Plan:
         turned, ld, step = place
         if turned:
             rows, cols = cols, rows
-        made = self._make("cublasLtMatrixLayout", kind, rows, cols, ld)
+        layout = self._make("cublasLtMatrixLayout", kind, rows, cols, ld)
         if self.form.batch > 1:
-            self._set("cublasLtMatrixLayout", made, LAYOUT_BATCH_COUNT, ctypes.c_int32(self.form.batch))
-            self._set("cublasLtMatrixLayout", made, LAYOUT_BATCH_OFFSET, _I64(step))
-        return made
+            self._set("cublasLtMatrixLayout", layout, LAYOUT_BATCH_COUNT, ctypes.c_int32(self.form.batch))
+            self._set("cublasLtMatrixLayout", layout, LAYOUT_BATCH_OFFSET, _I64(step))
+        return layout
 
     def _algorithms(self, home, alignment, half):
         """What cuBLASLt thinks quickest, best first: as many as may be tried."""
@@ -350,23 +345,14 @@ class _Plan:
             self._set("cublasLtMatmulPreference", preference, attribute, ctypes.c_uint32(alignment))
         wanted = _CANDIDATES[_tuning_mode()]
         results, count = (Heuristic * wanted)(), _I()
+        product = self.operation, self.first, self.second, self.result, self.result
         status = self.library.cublasLtMatmulAlgoGetHeuristic(
-            handle,
-            self.operation,
-            self.first,
-            self.second,
-            self.result,
-            self.result,
-            preference,
-            wanted,
-            results,
-            ctypes.byref(count),
+            handle, *product, preference, wanted, results, ctypes.byref(count)
         )
         found = [r for r in results[: count.value] if r.state == 0]
         if status or not found:
-            raise Unsupported(
-                f"cuBLASLt has no algorithm ({_status_name(status)}, {count.value} results) for {self.about}."
-            )
+            why = f"{_status_name(status)}, {count.value} results"
+            raise Unsupported(f"cuBLASLt has no algorithm ({why}) for {self.about}.")
         return found
 
     def run(self, home, stream, a, b, out, beta):
@@ -414,16 +400,18 @@ def _tuning_mode():
         return "none"
 
 
+def _uneven(x):
+    """Whether strides of x are no multiples of its elements' size, as in a view of a record."""
+    return any(s % x.itemsize and n > 1 for n, s in zip(x.shape, x.strides, strict=True))
+
+
 def _new_plan(key, a, b, out, home, epilogue, aux_step):
     """Make and keep what `_run` looks up."""
     if len(_plans) >= _MOST_PLANS:
         _plans.pop(next(iter(_plans)), None)
     arrays = (a, b, out)
     about = f"{a.dtype.name} {a.shape} @ {b.shape} to {out.dtype.name}, strides {a.strides}, {b.strides}, {out.strides}"
-    found = tuple(
-        "matrix" if any(s % x.itemsize and n > 1 for n, s in zip(x.shape, x.strides, strict=True)) else None
-        for x in arrays
-    )
+    found = tuple("matrix" if _uneven(x) else None for x in arrays)
     if not any(found):
         form = _Form([x.shape for x in arrays], [[step // x.itemsize for step in x.strides] for x in arrays])
         found = tuple(form.copies)
@@ -454,20 +442,8 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
         aux_step = aux.strides[0] // aux.itemsize
     kind = a.dtype
     fast = config.float32_matmul_precision != "highest" and kind == _SINGLE
-    key = (
-        device,
-        kind,
-        out.dtype,
-        a.shape,
-        a.strides,
-        b.shape,
-        b.strides,
-        out.strides,
-        low & -low,
-        fast,
-        epilogue,
-        aux_step,
-    )
+    sizes = a.shape, a.strides, b.shape, b.strides, out.strides
+    key = (device, kind, out.dtype, *sizes, low & -low, fast, epilogue, aux_step)
     plan = _plans.get(key)
     if plan is None:
         plan = _new_plan(key, a, b, out, home, epilogue, aux_step)
@@ -490,10 +466,12 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 def _run_on_copies(which, a, b, out, *rest):
     """`_run` with those of a, b and out copied that `which` marks."""
     xp, batch = cupy_ns(), out.shape[:-2]
-    a, b = (
-        xp.broadcast_to(x, batch + x.shape[-2:]) if how == "batch" else x for x, how in zip((a, b), which, strict=False)
-    )
-    a, b = (xp.ascontiguousarray(x) if how else x for x, how in zip((a, b), which, strict=False))
+
+    def copied(x, how):
+        x = xp.broadcast_to(x, batch + x.shape[-2:]) if how == "batch" else x
+        return xp.ascontiguousarray(x) if how else x
+
+    a, b = copied(a, which[0]), copied(b, which[1])
     if not which[2]:
         return _run(a, b, out, *rest)
     out[...] = _run(a, b, xp.array(out, order="C"), *rest)
@@ -510,23 +488,12 @@ def _tune(plan, key, home, stream, a, b, out, bias, aux):
         plan.run(home, stream, a.data.ptr, b.data.ptr, out.data.ptr, plan.zero_at)
 
     form, ranks, few = plan.form, [{"rank": i} for i in range(len(plan.algorithms))], _CANDIDATES["medium"]
-    name = (
-        load().cublasLtGetVersion(),
-        a.dtype.name,
-        out.dtype.name,
-        form.m,
-        form.n,
-        form.k,
-        form.batch,
-        form.left,
-        form.right,
-        form.result,
-    )
+    sizes = form.m, form.n, form.k, form.batch, form.left, form.right, form.result
+    name = load().cublasLtGetVersion(), a.dtype.name, out.dtype.name, *sizes, *key[-4:]
+    candidates = {"none": ranks[:1], "medium": ranks[1:few], "max": ranks[few:]}
     with _addresses:
         plan.point_to(bias, aux)
-        best = launch.tuned(
-            matmul, (*name, *key[-4:]), {"none": ranks[:1], "medium": ranks[1:few], "max": ranks[few:]}, attempt
-        )
+        best = launch.tuned(matmul, name, candidates, attempt)
     plan.take(best["rank"])
     out[...] = kept
 
@@ -571,9 +538,8 @@ def matmul(a, b, out=None, *, dtype=None, accumulate=False):
     """
     kind = a.dtype
     if kind not in _TYPES or b.dtype != kind:
-        raise TypeError(
-            f"matmul: expected two arrays of float16, bfloat16, float32 or float64, got {kind.name} and {b.dtype.name}."
-        )
+        given = f"{kind.name} and {b.dtype.name}"
+        raise TypeError(f"matmul: expected two arrays of float16, bfloat16, float32 or float64, got {given}.")
     if a.ndim < 2 or b.ndim < 2:
         return _with_vectors(a, b, out, dtype, accumulate)
     shape = _shape(a.shape, b.shape)
@@ -582,9 +548,8 @@ def matmul(a, b, out=None, *, dtype=None, accumulate=False):
             raise ValueError("matmul: accumulate=True adds to `out`, which was not given.")
         out = _empty(shape, kind if dtype is None else np.dtype(dtype))
     elif out.shape != shape or (dtype is not None and out.dtype != dtype):
-        raise ValueError(
-            f"matmul: out is {out.dtype.name} {out.shape}, and the product {np.dtype(dtype or out.dtype).name} {shape}."
-        )
+        wanted = np.dtype(dtype or out.dtype).name
+        raise ValueError(f"matmul: out is {out.dtype.name} {out.shape}, and the product {wanted} {shape}.")
     if not writes(kind, out.dtype):
         raise TypeError(f"matmul: the product of {kind.name} can't be written as {out.dtype.name}.")
     if not out.size or not a.shape[-1]:
@@ -627,15 +592,11 @@ def linear(x, weight, bias=None, *, activation=None, before=False):
     name = (bias is not None, activation, before)
     if name not in EPILOGUES:
         raise ValueError(f"linear: there is no epilogue for activation={activation!r}, before={before}.")
-    if (
-        weight.ndim != 2
-        or not takes(x, weight)
-        or (bias is not None and (bias.dtype != x.dtype or bias.shape != weight.shape[:1]))
-    ):
+    unfit = bias is not None and (bias.dtype != x.dtype or bias.shape != weight.shape[:1])
+    if weight.ndim != 2 or not takes(x, weight) or unfit:
         given = ", ".join(f"{v.dtype.name} {v.shape}" for v in (x, weight, bias) if v is not None)
-        raise (ValueError if takes(x, weight) else TypeError)(
-            f"linear: expected (…, in), (out, in) and (out,) of one float dtype, got {given}."
-        )
+        kind = ValueError if takes(x, weight) else TypeError
+        raise kind(f"linear: expected (…, in), (out, in) and (out,) of one float dtype, got {given}.")
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     shape = _shape(rows.shape, weight.shape[::-1])
     out = _empty(shape, x.dtype)
@@ -645,14 +606,8 @@ def linear(x, weight, bias=None, *, activation=None, before=False):
     if out.size and x.shape[-1]:
         _run(rows, weight.T, out, False, EPILOGUES[name], bias, aux)
     elif out.size:
-        zeros = cupy_ns().zeros
-        return linear(
-            zeros((*x.shape[:-1], 1), x.dtype),
-            zeros((shape[1], 1), x.dtype),
-            bias,
-            activation=activation,
-            before=before,
-        )
+        column, row = (cupy_ns().zeros(s, x.dtype) for s in ((*x.shape[:-1], 1), (shape[1], 1)))
+        return linear(column, row, bias, activation=activation, before=before)
     shape = (*x.shape[:-1], weight.shape[0])
     return (out.reshape(shape), aux.reshape(shape)) if before else out.reshape(shape)
 
@@ -672,9 +627,8 @@ def weight_gradients(g, x):
     if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
         raise ValueError(f"weight_gradients: expected (rows, out) and (rows, in), got {g.shape} and {x.shape}.")
     if not takes(g, x):
-        raise TypeError(
-            f"weight_gradients: expected two arrays of one float dtype, got {g.dtype.name} and {x.dtype.name}."
-        )
+        given = f"{g.dtype.name} and {x.dtype.name}"
+        raise TypeError(f"weight_gradients: expected two arrays of one float dtype, got {given}.")
     out, total = _empty((g.shape[1], x.shape[1]), g.dtype), _empty((g.shape[1],), g.dtype)
     if not g.size or not x.size:
         return matmul(g.T, x), g.sum(0)

@@ -9,7 +9,7 @@ arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
 * **No PyTorch.** Triton's own driver takes stream and device from PyTorch, or always the default stream.
   `_Driver` is Triton's driver with CuPy's current device and stream, so that launches are ordered with CuPy's
   own kernels and can be captured into a CUDA graph.
-* **Little host time.** Triton looks at every argument anew at each launch. `launch` keeps, for each kernel, the
+* **Little CPU time.** Triton looks at every argument anew at each launch. `launch` keeps, for each kernel, the
   compiled form by what Triton specialises on (dtypes, whether pointers and sizes are multiples of 16, which
   sizes are 1, the constants) and starts it directly with plain addresses.
 * **Tuning.** `tuned` measures the candidates of a kernel once for each device and size, and keeps the choice in
@@ -74,9 +74,9 @@ class Pointer:
         return self.address
 
 
-class HostPointer:
-    """An array in host memory as Triton's interpreter reads it: it copies its arguments to the host and back through
-    the methods of a PyTorch tensor and of its storage, which here give the array's own memory."""
+class CpuPointer:
+    """An array in the CPU's memory as Triton's interpreter reads it: it copies its arguments there and back through the
+    methods of a PyTorch tensor and of its storage, for which this object stands too: they give the array's own memory."""
 
     device = "cpu"
 
@@ -88,17 +88,11 @@ class HostPointer:
         """The address."""
         return address(self.array)
 
-    def untyped_storage(self):
-        """The memory; this object stands for it too."""
+    def untyped_storage(self, *given):
+        """The storage, which needs no copying."""
         return self
 
-    def cpu(self):
-        """The storage in host memory: itself."""
-        return self
-
-    def copy_(self, other):
-        """Copying the storage back: it was never copied."""
-        return self
+    cpu = copy_ = set_ = untyped_storage
 
     def storage_offset(self):
         """Offset from the start of the storage."""
@@ -114,11 +108,7 @@ class HostPointer:
 
     def new_empty(self, count, device=None):
         """What the interpreter fills with `set_`."""
-        return HostPointer(self.array)
-
-    def set_(self, storage, offset, size, stride):
-        """Take a storage: it is this one."""
-        return self
+        return CpuPointer(self.array)
 
 
 # -- the driver -------------------------------------------------------------------------------------------------------
@@ -177,7 +167,7 @@ def start():
 def why_not():
     """Why no kernel can be launched here, or None if one can; warns the first time.
 
-    Triton compiles a piece of its driver with the system's C compiler, which may be missing.
+    Triton compiles a part of its driver with the system's C compiler, which may be missing.
     """
     global _trouble
     if INTERPRET or _device is not None or _trouble is not None:
@@ -228,9 +218,8 @@ def launch(kernel, grid, *args, **options):
                 address = a.data.ptr
             except AttributeError:
                 if not isinstance(a, np.generic):
-                    raise TypeError(
-                        f"launch: a kernel takes arrays on the GPU, numbers and None; it was given {kind.__name__}."
-                    ) from None
+                    takes = "arrays on the GPU, numbers and None"
+                    raise TypeError(f"launch: a kernel takes {takes}; it was given {kind.__name__}.") from None
                 return launch(kernel, grid, *map(_plain, args), **options)
             key.append((a.dtype, address & 15 == 0))
             plain.append(address)
@@ -250,7 +239,7 @@ def launch(kernel, grid, *args, **options):
 def interpret(kernel, grid, args, options):
     """Run a kernel in Triton's interpreter."""
     with np.errstate(all="ignore"):  # what lies behind a mask may overflow
-        kernel[grid](*[HostPointer(a) if hasattr(a, "dtype") else a for a in map(_plain, args)], **options)
+        kernel[grid](*[CpuPointer(a) if hasattr(a, "dtype") else a for a in map(_plain, args)], **options)
 
 
 def _plain(a):
@@ -371,9 +360,8 @@ def _quickest(candidates, attempt, measure):
             times.append(float("inf"))
             last = error
     if min(times) == float("inf"):
-        raise RuntimeError(
-            f"none of {len(candidates)} candidates for a kernel could run; the last error: {last}"
-        ) from last
+        count = len(candidates)
+        raise RuntimeError(f"none of {count} candidates for a kernel could run; the last error: {last}") from last
     return candidates[times.index(min(times))]
 
 

@@ -1,4 +1,4 @@
-"""Running a compiled kernel on several cores: arrays are cut along their first axis, one piece a thread.
+"""Running a compiled kernel on several cores: arrays are cut along their first axis, one chunk a thread.
 
 The threads are plain Python ones that wait on a queue; kernels release the interpreter lock. An OpenMP pool
 would spin between launches and so take the cores from BLAS, whose own threads run in between: measured,
@@ -9,7 +9,7 @@ import os
 import threading
 from queue import SimpleQueue
 
-SMALL = 16384  # elements below which handing a piece to a thread costs more than it saves
+SMALL = 16384  # elements below which handing a chunk to a thread costs more than it saves
 
 
 def _cores():
@@ -52,7 +52,7 @@ def _serve(tasks):
 
 
 def _queue(workers):
-    """The task queue, with at least `workers` threads behind it; made anew in a forked child."""
+    """The task queue, with at least `workers` threads behind it; a forked child gets its own."""
     global _tasks, _owner
     if _owner is None or _owner[0] != os.getpid():
         _tasks, _owner = SimpleQueue(), [os.getpid(), 0]
@@ -62,30 +62,30 @@ def _queue(workers):
     return _tasks
 
 
-def pieces_for(size):
-    """How many pieces work on `size` elements is cut into."""
+def chunks_for(size):
+    """How many chunks work on `size` elements is cut into."""
     return 1 if size < SMALL else _count
 
 
 def split(kernel, size, arrays, *constants):
-    """Call kernel(*pieces of the arrays, *constants), once for each piece.
+    """Call kernel(*chunks of the arrays, *constants), once for each chunk.
 
     Args:
         size: how many elements there are to work on; few are not worth a thread.
         arrays: cut along their first axes, each by its own length.
     """
-    pieces = min(pieces_for(size), max(len(arrays[0]), 1))
-    if pieces == 1:
+    chunks = min(chunks_for(size), max(len(arrays[0]), 1))
+    if chunks == 1:
         kernel(*arrays, *constants)
         return
-    tasks, results = _queue(pieces - 1), SimpleQueue()
+    tasks, results = _queue(chunks - 1), SimpleQueue()
 
-    def part(c):
-        return [a[len(a) * c // pieces : len(a) * (c + 1) // pieces] for a in arrays]
+    def chunk(c):
+        return [a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays]
 
-    for c in range(1, pieces):
-        tasks.put((kernel, (*part(c), *constants), results))
-    kernel(*part(0), *constants)
-    failed = [error for error in [results.get() for _ in range(1, pieces)] if error is not None]
+    for c in range(1, chunks):
+        tasks.put((kernel, (*chunk(c), *constants), results))
+    kernel(*chunk(0), *constants)
+    failed = [error for error in [results.get() for _ in range(1, chunks)] if error is not None]
     if failed:
         raise failed[0]

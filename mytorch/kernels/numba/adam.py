@@ -39,7 +39,7 @@ TAKES = "contiguous float32 arrays on the CPU"
 
 
 def accepts(arrays):
-    """Contiguous float32 arrays in host memory, not so small that the call outweighs the passes."""
+    """Contiguous float32 arrays in the CPU's memory, not so small that the call outweighs the passes."""
     return all(type(a) is np.ndarray and a.dtype == np.float32 and a.flags.c_contiguous for a in arrays)
 
 

@@ -1,6 +1,6 @@
 """What the Numba kernels share: the compiler's settings, and exp and erf that it can vectorise.
 
-A kernel is compiled for one thread and cut into pieces by `kernels/threads.py`. Its loops run from 0 over
+A kernel is compiled for one thread and cut into chunks by `kernels/threads.py`. Its loops run from 0 over
 whole arrays, because an index that the compiler can't prove non-negative keeps it from vectorising.
 
 `math.exp` is a call into the C library, one number at a time, which no compiler turns into vector

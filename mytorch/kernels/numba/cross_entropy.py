@@ -47,7 +47,7 @@ def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.
 
 
 def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """From 1024 logits on, if no infinity or NaN is about: those take the reference's road."""
+    """From 1024 logits on, if no infinity or NaN is about: those take the reference."""
     return input.size >= 1024 and bool(np.isfinite(np.add.reduce(input, axis=None)))
 
 

@@ -7,7 +7,7 @@ and the gradients of weight and bias are column sums of g * h and g, kept per th
 
 import numpy as np
 
-from ..threads import pieces_for, split
+from ..threads import chunks_for, split
 from .common import is_float32, kernel
 
 
@@ -85,9 +85,9 @@ def vjp(g, input, weight, shapes, mean, rstd, width, needs):
     """The gradients of input, weight and bias."""
     x = np.ascontiguousarray(input).reshape(-1, width)
     g = np.ascontiguousarray(g).reshape(-1, width)
-    pieces = min(pieces_for(x.size), max(x.shape[0], 1))
+    chunks = min(chunks_for(x.size), max(x.shape[0], 1))
     gx = np.empty_like(x)
-    g_weight, g_bias = np.zeros((2, pieces, width), np.float32)
+    g_weight, g_bias = np.zeros((2, chunks, width), np.float32)
     split(_bwd, x.size, (g, x, mean, rstd, gx, g_weight, g_bias), _vectors(weight, None, width)[0])
     return (
         gx.reshape(input.shape),

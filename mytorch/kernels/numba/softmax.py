@@ -44,7 +44,7 @@ def accepts(input, *, dim, dtype=None):
 
 
 def pays(input, *, dim, dtype=None):
-    """From 1024 elements on, if no infinity or NaN is about: those take the reference's road."""
+    """From 1024 elements on, if no infinity or NaN is about: those take the reference."""
     return input.size >= 1024 and bool(np.isfinite(np.add.reduce(input, axis=None)))
 
 

@@ -1,7 +1,7 @@
 """Flash attention: softmax(q kᵀ * scale + mask) v without ever storing the (L, S) scores.
 
 **Forward.** A program takes BM queries and walks over the keys, BN at a time. For each block it has scores s (BM, BN)
-in registers, and mends what it has so far when a row's maximum grows, as the long rows of softmax.py do:
+in registers, and rescales what it has so far when a row's maximum grows, as for the long rows of softmax.py:
 
     m' = max(m, max(s)),   acc = acc * 2^(m - m') + 2^(s - m') v,   l = l * 2^(m - m') + sum(2^(s - m')),
 
@@ -20,9 +20,15 @@ are skipped, and only those at the rim, or all of them under a mask array, pay f
 nothing gives zeros. Dropout's bits come from Philox by (seed, offset, head, i, j), so both directions find the same
 (dropout.py). Products accumulate in float32; float32 inputs are multiplied as float32, not as tf32.
 
+Grid: a program for each block of queries (or keys) of each head. Arguments of the kernels: q_ptr (B, H, L, D), k_ptr
+(B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv), mask_ptr (B, H, L, S), of any strides but for
+the last axis of the first five; lse_ptr and delta_ptr (B, H, L), contiguous; state_ptr (2,) int64, Philox's seed and offset.
+Within a kernel, sizes = (L, S, D, Dv), window = (left, right), drop = (seed, offset, call, head, limit) of dropout.
+
 Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
 """
 
+import itertools
 import math
 from functools import lru_cache
 
@@ -31,9 +37,8 @@ import triton.language as tl
 
 from ...backend import address, xp_of
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned
-from .common import contiguous, dot, is_float, one_dtype, threshold
+from .common import LOG2E, contiguous, dot, is_mask, one_dtype, strides_of, threshold
 
-LOG2E = tl.constexpr(1.4426950408889634)
 MODE = "TRITON_FLASH_AUTOTUNE_MODE"
 
 
@@ -51,8 +56,16 @@ def _tile(ptr, rows, stride, cols, limit, width, CHECK_ROWS: tl.constexpr, EVEN:
 
 
 @triton.jit
-def _keep(seed, offset, call, head, rows, start, length_k, BM: tl.constexpr, BN: tl.constexpr, limit):
+def _store_tile(ptr, x, rows, stride, cols, limit, width):
+    """Write rows of a (…, width) array, as far as there are any."""
+    at = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
+    tl.store(at, x.to(ptr.dtype.element_ty), mask=(rows[:, None] < limit) & (cols[None, :] < width))
+
+
+@triton.jit
+def _keep(drop, rows, start, length_k, BM: tl.constexpr, BN: tl.constexpr):
     """Which elements of a (BM, BN) block of scores survive dropout; `start`, the first key, is a multiple of BN."""
+    seed, offset, call, head, limit = drop
     fours = start // 4 + tl.arange(0, BN // 4)
     counter = rows[:, None].to(tl.int64) * ((length_k + 3) // 4) + fours[None, :]
     zero = (counter * 0).to(tl.uint32)
@@ -65,9 +78,11 @@ def _keep(seed, offset, call, head, rows, start, length_k, BM: tl.constexpr, BN:
 
 
 @triton.jit
-def _mask(s, mask_ptr, rows, cols, length_q, length_k, left, right, mask_q, mask_k,
+def _mask(s, mask_ptr, rows, cols, sizes, window, stride_ml, stride_ms,
           RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
     """Scores with -inf where a query may not look. rows and cols are shaped to broadcast to s."""
+    length_q, length_k, _, _ = sizes
+    left, right = window
     if RIM:
         seen = (cols < length_k) & (rows < length_q)
         if LEFT:
@@ -77,7 +92,7 @@ def _mask(s, mask_ptr, rows, cols, length_q, length_k, left, right, mask_q, mask
         s = tl.where(seen, s, float("-inf"))
     if MASK != 0:
         inside = (rows < length_q) & (cols < length_k)
-        at = mask_ptr + rows.to(tl.int64) * mask_q + cols.to(tl.int64) * mask_k
+        at = mask_ptr + rows.to(tl.int64) * stride_ml + cols.to(tl.int64) * stride_ms
         if MASK == 1:
             s = tl.where(tl.load(at, mask=inside, other=0) != 0, s, float("-inf"))
         else:
@@ -86,72 +101,55 @@ def _mask(s, mask_ptr, rows, cols, length_q, length_k, left, right, mask_q, mask
 
 
 @triton.jit
-def _key_range(
-    first, length_k, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr
+def _range(
+    first, length, before, after, OWN: tl.constexpr, STEP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr
 ):
-    """For BM queries from `first` on: the first key seen, where the blocks seen by all begin and end, the last key + 1."""
+    """What OWN rows from `first` on see of the other side, `before` to `after` places from their own, in blocks of STEP.
+
+    Returns:
+        The first that is seen, where the blocks that all see begin and end, and the last that is seen + 1.
+    """
     low = 0
     full_low = 0
-    high = length_k
-    full_high = length_k
-    if LEFT:
-        low = tl.maximum(first - left, 0) // BN * BN
-        full_low = (tl.maximum(first + BM - 1 - left, 0) + BN - 1) // BN * BN
-    if RIGHT:
-        high = tl.minimum(length_k, first + BM + right)
-        full_high = tl.minimum(length_k, first + right + 1)
-    full_high = tl.maximum(full_high // BN * BN, full_low)
+    high = length
+    full_high = length
+    if BEFORE:
+        low = tl.maximum(first - before, 0) // STEP * STEP
+        full_low = (tl.maximum(first + OWN - 1 - before, 0) + STEP - 1) // STEP * STEP
+    if AFTER:
+        high = tl.minimum(length, first + OWN + after)
+        full_high = tl.minimum(length, first + after + 1)
+    full_high = tl.maximum(full_high // STEP * STEP, full_low)
     return low, full_low, full_high, high
 
 
 @triton.jit
-def _query_range(
-    first, length_q, left, right, BM: tl.constexpr, BN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr
-):
-    """The same for BN keys from `first` on: ranges of queries."""
-    low = 0
-    full_low = 0
-    high = length_q
-    full_high = length_q
-    if RIGHT:
-        low = tl.maximum(first - right, 0) // BM * BM
-        full_low = (tl.maximum(first + BN - 1 - right, 0) + BM - 1) // BM * BM
-    if LEFT:
-        high = tl.minimum(length_q, first + BN + left)
-        full_high = tl.minimum(length_q, first + left + 1)
-    full_high = tl.maximum(full_high // BM * BM, full_low)
-    return low, full_low, full_high, high
+def _part(ranges, PART: tl.constexpr):
+    """Begin and end of the blocks at one rim (PART 0), of those that need no comparison (1), and of those at the other rim (2)."""
+    low, full_low, full_high, high = ranges
+    if PART == 0:
+        return low, tl.minimum(full_low, high)
+    if PART == 1:
+        return full_low, full_high
+    return full_high, high
 
 
 @triton.jit
-def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, end_at, length_q, length_k, width, width_v,
-                   k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit,
-                   RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
+def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end, sizes, window, stride_ks, stride_vs, stride_ml, stride_ms,
+                   scale, drop, RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                    FOLD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
                    PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the keys in [start_at, end_at). FOLD: scale > 0 and no mask array."""
-    for start in range(start_at, end_at, BN):
+    """Walk over the keys in [begin, end). FOLD: scale > 0 and no mask array."""
+    _, length_k, width, width_v = sizes
+    for start in range(begin, end, BN):
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
-        k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
+        k = _tile(k_ptr, cols, stride_ks, tl.arange(0, BD), length_k, width, RIM, EVEN)
         s = dot(q, tl.trans(k), None, PRECISION)
         if not FOLD:
             s *= scale
         s = _mask(
-            s,
-            mask_ptr,
-            rows[:, None],
-            cols[None, :],
-            length_q,
-            length_k,
-            left,
-            right,
-            mask_q,
-            mask_k,
-            RIM,
-            LEFT,
-            RIGHT,
-            MASK,
+            s, mask_ptr, rows[:, None], cols[None, :], sizes, window, stride_ml, stride_ms, RIM, LEFT, RIGHT, MASK
         )
         if FOLD:  # the factor joins the subtraction below in one instruction
             higher = tl.maximum(peak, tl.max(s, axis=1) * scale)
@@ -168,8 +166,8 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, 
         shrink = tl.exp2(peak - still)
         total = total * shrink + tl.sum(p, axis=1)
         if DROP:
-            p = tl.where(_keep(seed, offset, call, head, rows, start, length_k, BM, BN, limit), p, 0.0)
-        v = _tile(v_ptr, cols, v_row, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
+            p = tl.where(_keep(drop, rows, start, length_k, BM, BN), p, 0.0)
+        v = _tile(v_ptr, cols, stride_vs, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
         acc = dot(p.to(v.dtype), v, acc * shrink[:, None], PRECISION)
         peak = higher
     return acc, total, peak
@@ -177,10 +175,11 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, start_at, 
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks, heads, group, length_q, length_k, width, width_v,
-             q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, o_b, o_h, o_row, mask_b, mask_h, mask_q, mask_k,
-             left, right, scale, call, limit, kept_scale,
+             stride_qb, stride_qh, stride_ql, stride_kb, stride_kh, stride_ks, stride_vb, stride_vh, stride_vs,
+             stride_ob, stride_oh, stride_ol, stride_mb, stride_mh, stride_ml, stride_ms, left, right, scale, call, limit, kept_scale,
              LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, FOLD: tl.constexpr, BD: tl.constexpr,
              BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """BM queries of a head: their rows of out and lse."""
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block  # the longest rows first
@@ -189,49 +188,38 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
     head = above % heads
     first = block * BM
     rows = first + tl.arange(0, BM)
-    q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
-    k_ptr += batch * k_b + (head // group) * k_h
-    v_ptr += batch * v_b + (head // group) * v_h
-    seed = 0
-    offset = 0
+    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, above, limit)
+    q = _tile(
+        q_ptr + batch * stride_qb + head * stride_qh, rows, stride_ql, tl.arange(0, BD), length_q, width, True, EVEN
+    )
+    k_ptr += batch * stride_kb + (head // group) * stride_kh
+    v_ptr += batch * stride_vb + (head // group) * stride_vh
     if MASK != 0:
-        mask_ptr += batch * mask_b + head * mask_h
+        mask_ptr += batch * stride_mb + head * stride_mh
     if DROP:
-        seed = tl.load(state_ptr)
-        offset = tl.load(state_ptr + 1)
+        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit)
     peak = tl.full((BM,), float("-inf"), tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    low, full_low, full_high, high = _key_range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
-    if LEFT:
+    ranges = _range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
+    for part in tl.static_range(0 if LEFT else 1, 3):
+        begin, end = _part(ranges, part)
         acc, total, peak = _forward_sweep(
-            acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, low, tl.minimum(full_low, high), length_q, length_k, width, width_v,
-            k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-            True, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    acc, total, peak = _forward_sweep(
-        acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_low, full_high, length_q, length_k, width, width_v,
-        k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-        False, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    acc, total, peak = _forward_sweep(
-        acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, full_high, high, length_q, length_k, width, width_v,
-        k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit,
-        True, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+            acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end, sizes, window, stride_ks, stride_vs, stride_ml, stride_ms,
+            scale, drop, part != 1, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
     empty = total == 0.0
     acc = acc * (kept_scale / tl.where(empty, 1.0, total))[:, None]
-    tl.store(
-        lse_ptr + above.to(tl.int64) * length_q + rows,
-        tl.where(empty, float("inf"), peak + tl.log2(total)),
-        mask=rows < length_q,
+    lse = tl.where(empty, float("inf"), peak + tl.log2(total))
+    tl.store(lse_ptr + above.to(tl.int64) * length_q + rows, lse, mask=rows < length_q)
+    _store_tile(
+        out_ptr + batch * stride_ob + head * stride_oh, acc, rows, stride_ol, tl.arange(0, BV), length_q, width_v
     )
-    cols = tl.arange(0, BV)
-    at = out_ptr + batch * o_b + head * o_h + rows[:, None].to(tl.int64) * o_row + cols[None, :]
-    tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (cols[None, :] < width_v))
 
 
 @triton.jit
-def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, g_b, g_h, g_row, o_b, o_h, o_row,
+def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, stride_gb, stride_gh, stride_gl, stride_ob, stride_oh, stride_ol,
            ROWS: tl.constexpr, BV: tl.constexpr):  # fmt: skip
-    """sum(g * out) of each row."""
+    """sum(g * out) of ROWS rows."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     above = row // length
     batch = (above // heads).to(tl.int64)
@@ -239,42 +227,28 @@ def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, g_b, g_h, g_r
     time = row % length
     cols = tl.arange(0, BV)[None, :]
     inside = (row < count)[:, None] & (cols < width)
-    g = tl.load(g_ptr + (batch * g_b + head * g_h + time * g_row)[:, None] + cols, mask=inside, other=0.0).to(
-        tl.float32
-    )
-    out = tl.load(out_ptr + (batch * o_b + head * o_h + time * o_row)[:, None] + cols, mask=inside, other=0.0).to(
-        tl.float32
-    )
+    g_at = g_ptr + (batch * stride_gb + head * stride_gh + time * stride_gl)[:, None] + cols
+    out_at = out_ptr + (batch * stride_ob + head * stride_oh + time * stride_ol)[:, None] + cols
+    g = tl.load(g_at, mask=inside, other=0.0).to(tl.float32)
+    out = tl.load(out_at, mask=inside, other=0.0).to(tl.float32)
     tl.store(delta_ptr + row, tl.sum(g * out, axis=1), mask=row < count)
 
 
 @triton.jit
-def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, first, start_at, end_at, length_q, length_k,
-                width, width_v, q_row, g_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit, kept_scale,
+def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, first, begin, end, sizes, window, stride_ql, stride_gl,
+                stride_ml, stride_ms, scale, drop, kept_scale,
                 RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                 BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
                 PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the queries in [start_at, end_at) for a block of keys; blocks are transposed, (BN, BM)."""
-    for start in range(start_at, end_at, BM):
+    """Walk over the queries in [begin, end) for a block of keys; blocks are transposed, (BN, BM)."""
+    length_q, length_k, width, width_v = sizes
+    for start in range(begin, end, BM):
         start = tl.multiple_of(start, BM)
         rows = start + tl.arange(0, BM)
-        q = _tile(q_ptr, rows, q_row, tl.arange(0, BD), length_q, width, RIM, EVEN)
+        q = _tile(q_ptr, rows, stride_ql, tl.arange(0, BD), length_q, width, RIM, EVEN)
         s = dot(k, tl.trans(q), None, PRECISION) * scale
         s = _mask(
-            s,
-            mask_ptr,
-            rows[None, :],
-            cols[:, None],
-            length_q,
-            length_k,
-            left,
-            right,
-            mask_q,
-            mask_k,
-            RIM,
-            LEFT,
-            RIGHT,
-            MASK,
+            s, mask_ptr, rows[None, :], cols[:, None], sizes, window, stride_ml, stride_ms, RIM, LEFT, RIGHT, MASK
         )
         if RIM:
             lse = tl.load(lse_ptr + rows, mask=rows < length_q, other=float("inf"))
@@ -283,10 +257,10 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
             lse = tl.load(lse_ptr + rows)
             delta = tl.load(delta_ptr + rows)
         p = tl.exp2(s - lse[None, :])
-        g = _tile(g_ptr, rows, g_row, tl.arange(0, BV), length_q, width_v, RIM, EVEN)
+        g = _tile(g_ptr, rows, stride_gl, tl.arange(0, BV), length_q, width_v, RIM, EVEN)
         gp = dot(v, tl.trans(g), None, PRECISION)
         if DROP:
-            keep = tl.trans(_keep(seed, offset, call, head, rows, first, length_k, BM, BN, limit).to(tl.int8)) != 0
+            keep = tl.trans(_keep(drop, rows, first, length_k, BM, BN).to(tl.int8)) != 0
             gv = dot(tl.where(keep, p * kept_scale, 0.0).to(g.dtype), g, gv, PRECISION)
             gp = tl.where(keep, gp * kept_scale, 0.0)
         else:
@@ -298,12 +272,13 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gk_ptr, gv_ptr, blocks, heads, group,
-                   length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
-                   gk_b, gk_h, gk_row, gv_b, gv_h, gv_row, mask_b, mask_h, mask_q, mask_k,
+                   length_q, length_k, width, width_v, stride_qb, stride_qh, stride_ql, stride_kb, stride_kh, stride_ks,
+                   stride_vb, stride_vh, stride_vs, stride_gb, stride_gh, stride_gl, stride_gkb, stride_gkh, stride_gks,
+                   stride_gvb, stride_gvh, stride_gvs, stride_mb, stride_mh, stride_ml, stride_ms,
                    left, right, scale, back_scale, call, limit, kept_scale,
                    LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, BD: tl.constexpr,
                    BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradients of a block of keys and values, for all queries' heads that share them."""
+    """The gradients of BN keys and values, for all queries' heads that share them."""
     block = tl.program_id(0) % blocks
     above = tl.program_id(0) // blocks
     key_heads = heads // group
@@ -311,8 +286,10 @@ def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, sta
     key_head = above % key_heads
     first = block * BN
     cols = first + tl.arange(0, BN)
-    k = _tile(k_ptr + batch * k_b + key_head * k_h, cols, k_row, tl.arange(0, BD), length_k, width, True, EVEN)
-    v = _tile(v_ptr + batch * v_b + key_head * v_h, cols, v_row, tl.arange(0, BV), length_k, width_v, True, EVEN)
+    d, dv = tl.arange(0, BD), tl.arange(0, BV)
+    sizes, window = (length_q, length_k, width, width_v), (left, right)
+    k = _tile(k_ptr + batch * stride_kb + key_head * stride_kh, cols, stride_ks, d, length_k, width, True, EVEN)
+    v = _tile(v_ptr + batch * stride_vb + key_head * stride_vh, cols, stride_vs, dv, length_k, width_v, True, EVEN)
     seed = 0
     offset = 0
     if DROP:
@@ -320,89 +297,68 @@ def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, sta
         offset = tl.load(state_ptr + 1)
     gk = tl.zeros((BN, BD), tl.float32)
     gv = tl.zeros((BN, BV), tl.float32)
-    low, full_low, full_high, high = _query_range(first, length_q, left, right, BM, BN, LEFT, RIGHT)
+    ranges = _range(first, length_q, right, left, BN, BM, RIGHT, LEFT)
     for member in range(0, group):
         head = key_head * group + member
         flat = batch * heads + head
-        q_head = q_ptr + batch * q_b + head * q_h
-        g_head = g_ptr + batch * g_b + head * g_h
+        q_head = q_ptr + batch * stride_qb + head * stride_qh
+        g_head = g_ptr + batch * stride_gb + head * stride_gh
+        lse_head = lse_ptr + flat * length_q
+        delta_head = delta_ptr + flat * length_q
         mask_head = mask_ptr
         if MASK != 0:
-            mask_head = mask_ptr + batch * mask_b + head * mask_h
-        if RIGHT:
+            mask_head = mask_ptr + batch * stride_mb + head * stride_mh
+        drop = (seed, offset, call, flat, limit)
+        for part in tl.static_range(0 if RIGHT else 1, 3):
+            begin, end = _part(ranges, part)
             gk, gv = _keys_sweep(
-                gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
-                low, tl.minimum(full_low, high), length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
-                scale, seed, offset, call, flat, limit, kept_scale,
-                True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-        gk, gv = _keys_sweep(
-            gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
-            full_low, full_high, length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
-            scale, seed, offset, call, flat, limit, kept_scale,
-            False, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-        gk, gv = _keys_sweep(
-            gk, gv, k, v, q_head, g_head, lse_ptr + flat * length_q, delta_ptr + flat * length_q, mask_head, cols, first,
-            full_high, high, length_q, length_k, width, width_v, q_row, g_row, mask_q, mask_k, left, right,
-            scale, seed, offset, call, flat, limit, kept_scale,
-            True, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    d = tl.arange(0, BD)
-    at = gk_ptr + batch * gk_b + key_head * gk_h + cols[:, None].to(tl.int64) * gk_row + d[None, :]
-    tl.store(at, (gk * back_scale).to(gk_ptr.dtype.element_ty), mask=(cols[:, None] < length_k) & (d[None, :] < width))
-    d = tl.arange(0, BV)
-    at = gv_ptr + batch * gv_b + key_head * gv_h + cols[:, None].to(tl.int64) * gv_row + d[None, :]
-    tl.store(at, gv.to(gv_ptr.dtype.element_ty), mask=(cols[:, None] < length_k) & (d[None, :] < width_v))
+                gk, gv, k, v, q_head, g_head, lse_head, delta_head, mask_head, cols, first, begin, end, sizes, window, stride_ql, stride_gl,
+                stride_ml, stride_ms, scale, drop, kept_scale,
+                part != 1, LEFT, RIGHT, MASK, DROP, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    _store_tile(
+        gk_ptr + batch * stride_gkb + key_head * stride_gkh, gk * back_scale, cols, stride_gks, d, length_k, width
+    )
+    _store_tile(gv_ptr + batch * stride_gvb + key_head * stride_gvh, gv, cols, stride_gvs, dv, length_k, width_v)
 
 
 @triton.jit
-def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, start_at, end_at, length_q, length_k, width, width_v,
-                   k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, head, limit, kept_scale,
+def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, begin, end, sizes, window, stride_ks, stride_vs,
+                   stride_ml, stride_ms, scale, drop, kept_scale,
                    RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                    GS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
                    EVEN: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the keys in [start_at, end_at) for a block of queries."""
-    for start in range(start_at, end_at, BN):
+    """Walk over the keys in [begin, end) for a block of queries."""
+    length_q, length_k, width, width_v = sizes
+    for start in range(begin, end, BN):
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
-        k = _tile(k_ptr, cols, k_row, tl.arange(0, BD), length_k, width, RIM, EVEN)
-        v = _tile(v_ptr, cols, v_row, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
+        k = _tile(k_ptr, cols, stride_ks, tl.arange(0, BD), length_k, width, RIM, EVEN)
+        v = _tile(v_ptr, cols, stride_vs, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
         s = dot(q, tl.trans(k), None, PRECISION) * scale
         s = _mask(
-            s,
-            mask_ptr,
-            rows[:, None],
-            cols[None, :],
-            length_q,
-            length_k,
-            left,
-            right,
-            mask_q,
-            mask_k,
-            RIM,
-            LEFT,
-            RIGHT,
-            MASK,
+            s, mask_ptr, rows[:, None], cols[None, :], sizes, window, stride_ml, stride_ms, RIM, LEFT, RIGHT, MASK
         )
         p = tl.exp2(s - lse[:, None])
         gp = dot(g, tl.trans(v), None, PRECISION)
         if DROP:
-            gp = tl.where(_keep(seed, offset, call, head, rows, start, length_k, BM, BN, limit), gp * kept_scale, 0.0)
+            gp = tl.where(_keep(drop, rows, start, length_k, BM, BN), gp * kept_scale, 0.0)
         gs = p * (gp - delta[:, None])
         if GS:
-            at = gs_ptr + rows[:, None].to(tl.int64) * length_k + cols[None, :]
-            tl.store(at, gs.to(gs_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (cols[None, :] < length_k))
+            _store_tile(gs_ptr, gs, rows, length_k, cols, length_q, length_k)
         gq = dot(gs.to(k.dtype), k, gq, PRECISION)
     return gq
 
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, mask_ptr, state_ptr, gq_ptr, gs_ptr, blocks, heads,
-                      group, length_q, length_k, width, width_v, q_b, q_h, q_row, k_b, k_h, k_row, v_b, v_h, v_row, g_b, g_h, g_row,
-                      o_b, o_h, o_row, gq_b, gq_h, gq_row, mask_b, mask_h, mask_q, mask_k,
+                      group, length_q, length_k, width, width_v, stride_qb, stride_qh, stride_ql, stride_kb, stride_kh, stride_ks,
+                      stride_vb, stride_vh, stride_vs, stride_gb, stride_gh, stride_gl, stride_ob, stride_oh, stride_ol,
+                      stride_gqb, stride_gqh, stride_gql, stride_mb, stride_mh, stride_ml, stride_ms,
                       left, right, scale, back_scale, call, limit, kept_scale,
                       LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, GS: tl.constexpr,
                       DELTA: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
                       BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradient of a block of queries, and of the scores where a mask that was added wants it; with DELTA, delta too."""
+    """The gradient of BM queries, and with GS of the scores, where a mask that was added wants it; with DELTA, delta too."""
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block
@@ -411,44 +367,36 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
     head = above % heads
     first = block * BM
     rows = first + tl.arange(0, BM)
-    q = _tile(q_ptr + batch * q_b + head * q_h, rows, q_row, tl.arange(0, BD), length_q, width, True, EVEN)
-    g = _tile(g_ptr + batch * g_b + head * g_h, rows, g_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
-    lse = tl.load(lse_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=float("inf"))
+    d, dv = tl.arange(0, BD), tl.arange(0, BV)
+    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, above, limit)
+    q = _tile(q_ptr + batch * stride_qb + head * stride_qh, rows, stride_ql, d, length_q, width, True, EVEN)
+    g = _tile(g_ptr + batch * stride_gb + head * stride_gh, rows, stride_gl, dv, length_q, width_v, True, EVEN)
+    lse_ptr += above.to(tl.int64) * length_q
+    delta_ptr += above.to(tl.int64) * length_q
+    lse = tl.load(lse_ptr + rows, mask=rows < length_q, other=float("inf"))
     if DELTA:
-        out = _tile(out_ptr + batch * o_b + head * o_h, rows, o_row, tl.arange(0, BV), length_q, width_v, True, EVEN)
+        out = _tile(out_ptr + batch * stride_ob + head * stride_oh, rows, stride_ol, dv, length_q, width_v, True, EVEN)
         delta = tl.sum(g.to(tl.float32) * out.to(tl.float32), axis=1)
-        tl.store(delta_ptr + above.to(tl.int64) * length_q + rows, delta, mask=rows < length_q)
+        tl.store(delta_ptr + rows, delta, mask=rows < length_q)
     else:
-        delta = tl.load(delta_ptr + above.to(tl.int64) * length_q + rows, mask=rows < length_q, other=0.0)
-    k_ptr += batch * k_b + (head // group) * k_h
-    v_ptr += batch * v_b + (head // group) * v_h
-    seed = 0
-    offset = 0
+        delta = tl.load(delta_ptr + rows, mask=rows < length_q, other=0.0)
+    k_ptr += batch * stride_kb + (head // group) * stride_kh
+    v_ptr += batch * stride_vb + (head // group) * stride_vh
     if MASK != 0:
-        mask_ptr += batch * mask_b + head * mask_h
+        mask_ptr += batch * stride_mb + head * stride_mh
     if GS:
         gs_ptr += above.to(tl.int64) * length_q * length_k
     if DROP:
-        seed = tl.load(state_ptr)
-        offset = tl.load(state_ptr + 1)
+        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit)
     gq = tl.zeros((BM, BD), tl.float32)
-    low, full_low, full_high, high = _key_range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
-    if LEFT:
+    ranges = _range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
+    for part in tl.static_range(0 if LEFT else 1, 3):
+        begin, end = _part(ranges, part)
         gq = _queries_sweep(
-            gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, low, tl.minimum(full_low, high), length_q, length_k, width,
-            width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
-            True, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    gq = _queries_sweep(
-        gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, full_low, full_high, length_q, length_k, width,
-        width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
-        False, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    gq = _queries_sweep(
-        gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, full_high, high, length_q, length_k, width,
-        width_v, k_row, v_row, mask_q, mask_k, left, right, scale, seed, offset, call, above, limit, kept_scale,
-        True, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
-    d = tl.arange(0, BD)
-    at = gq_ptr + batch * gq_b + head * gq_h + rows[:, None].to(tl.int64) * gq_row + d[None, :]
-    tl.store(at, (gq * back_scale).to(gq_ptr.dtype.element_ty), mask=(rows[:, None] < length_q) & (d[None, :] < width))
+            gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, begin, end, sizes, window, stride_ks, stride_vs,
+            stride_ml, stride_ms, scale, drop, kept_scale,
+            part != 1, LEFT, RIGHT, MASK, DROP, GS, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    _store_tile(gq_ptr + batch * stride_gqb + head * stride_gqh, gq * back_scale, rows, stride_gql, d, length_q, width)
 
 
 # -- block sizes ------------------------------------------------------------------------------------------------------
@@ -462,37 +410,42 @@ def _options(bm, bn, warps, stages):
 def _candidates(kernel, depth, wide):
     """Block sizes to choose from for one of the kernels (by name) and a padded head width; `wide`: float32."""
     if wide:  # products of float32 run on the plain cores: small blocks, or the registers overflow
-        if depth <= 64:
-            default = _options(32, 64, 8, 2) if kernel == "keys" else _options(64, 32, 8, 2)
-        elif depth == 128:
-            default = {
-                "forward": _options(32, 64, 8, 1),
-                "keys": _options(16, 64, 8, 2),
-                "queries": _options(32, 32, 8, 2),
-            }[kernel]
-        else:
-            default = _options(16, 16, 8, 1)
+        known, size = _FLOAT32, 64 if depth <= 64 else depth
         return {
-            "none": [default],
+            "none": [_options(*known[kernel][size])],
             "medium": [_options(32, 32, 8, 1)],
             "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)],
         }
-    size = max(depth, 64)
-    if kernel == "forward":
-        default = {64: _options(128, 64, 4, 3), 128: _options(128, 64, 8, 3), 256: _options(128, 64, 8, 2)}[size]
-        medium = [_options(128, 128, 8, 3), _options(64, 64, 4, 3), _options(128, 64, 8, 3), _options(128, 64, 4, 2)]
-        large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
-    elif kernel == "keys":
-        default = {64: _options(64, 64, 4, 3), 128: _options(32, 128, 8, 2), 256: _options(64, 32, 8, 2)}[size]
-        medium = [_options(64, 128, 8, 2), _options(64, 64, 4, 2), _options(64, 128, 8, 3), _options(32, 128, 4, 3)]
-        large = [
-            _options(bm, bn, w, s) for bm in (16, 32, 64, 128) for bn in (64, 128) for w in (4, 8) for s in (1, 2, 3)
-        ]
-    else:
-        default = {64: _options(128, 64, 8, 2), 128: _options(128, 64, 8, 2), 256: _options(64, 32, 8, 2)}[size]
-        medium = [_options(64, 64, 4, 3), _options(64, 64, 4, 2), _options(64, 128, 4, 3), _options(128, 64, 8, 3)]
-        large = [_options(bm, bn, w, s) for bm in (64, 128) for bn in (32, 64, 128) for w in (4, 8) for s in (1, 2, 3)]
-    return {"none": [default], "medium": medium, "max": large}
+    default, medium, large = _HALF[kernel]
+    return {
+        "none": [_options(*default[max(depth, 64)])],
+        "medium": [_options(*blocks) for blocks in medium],
+        "max": [_options(*blocks) for blocks in itertools.product(*large)],
+    }
+
+
+_FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
+    "forward": {64: (64, 32, 8, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
+    "keys": {64: (32, 64, 8, 2), 128: (16, 64, 8, 2), 256: (16, 16, 8, 1)},
+    "queries": {64: (64, 32, 8, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
+}
+_HALF = {  # kernel -> the default by head width; what "medium" tries; what "max" tries of each
+    "forward": (
+        {64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)},
+        [(128, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 2)],
+        ((64, 128), (32, 64, 128), (4, 8), (2, 3, 4)),
+    ),
+    "keys": (
+        {64: (64, 64, 4, 3), 128: (32, 128, 8, 2), 256: (64, 32, 8, 2)},
+        [(64, 128, 8, 2), (64, 64, 4, 2), (64, 128, 8, 3), (32, 128, 4, 3)],
+        ((16, 32, 64, 128), (64, 128), (4, 8), (1, 2, 3)),
+    ),
+    "queries": (
+        {64: (128, 64, 8, 2), 128: (128, 64, 8, 2), 256: (64, 32, 8, 2)},
+        [(64, 64, 4, 3), (64, 64, 4, 2), (64, 128, 4, 3), (128, 64, 8, 3)],
+        ((64, 128), (32, 64, 128), (4, 8), (1, 2, 3)),
+    ),
+}
 
 
 # -- calling ----------------------------------------------------------------------------------------------------------
@@ -517,8 +470,7 @@ def _mask_of(xp, mask, query, key):
 
 def _steps(x):
     """The strides of the first three of four axes, in elements."""
-    size = x.itemsize
-    return x.strides[0] // size, x.strides[1] // size, x.strides[2] // size
+    return strides_of(x)[:3]
 
 
 def _by_time(xp, like, width):
@@ -540,6 +492,11 @@ def _side_by_side(xp, q, k, v):
     return [joined[:, :, i].swapaxes(1, 2) for i in range(3)]
 
 
+def _kept_scale(p):
+    """What elements that dropout keeps are multiplied by."""
+    return 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
+
+
 class _Setting:
     """What the three kernels share: sizes, the mask's kind and strides, the window, dropout."""
 
@@ -555,9 +512,9 @@ class _Setting:
             while mask.ndim < 4:
                 mask = mask[None]
             self.mask = xp.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
-            self.mask_strides = tuple(s // mask.itemsize for s in self.mask.strides)
-        p, self.state, self.call = dropout if dropout is not None else (0.0, None, 0)
-        self.limit, self.kept_scale = threshold(p), 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
+            self.mask_strides = strides_of(self.mask)
+        p, self.state, call = dropout if dropout is not None else (0.0, None, 0)
+        self.dropout = (call, threshold(p), _kept_scale(p))
         self.scale = float(scale)
         self.heads, self.group = q.shape[1], q.shape[1] // k.shape[1]
         self.sizes = (q.shape[2], k.shape[2], q.shape[3], v.shape[3])
@@ -605,7 +562,7 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
         launch(
             _forward, (count * q.shape[0] * q.shape[1],), q, k, v, own.mask, own.state, out, lse, count, own.heads, own.group,
             *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(out), *own.mask_strides, *own.window,
-            own.scale * 1.4426950408889634, own.call, own.limit, own.kept_scale, **own.constants,
+            own.scale * LOG2E.value, *own.dropout, **own.constants,
             FOLD=own.scale > 0 and own.mask is None, **blocks,
         )  # fmt: skip
 
@@ -613,22 +570,8 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
 
 
-def run_backward(
-    xp,
-    g,
-    query,
-    key,
-    value,
-    out,
-    lse,
-    mask=None,
-    *,
-    causal=False,
-    window=None,
-    scale=None,
-    dropout=None,
-    needs=(True,) * 4,
-):
+def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False, window=None, scale=None, dropout=None,
+                 needs=(True,) * 4):  # fmt: skip
     """The gradients of query, key, value, and of a float mask if it is wanted: None where not."""
     q, k, v, g, o = (_four(xp, x) for x in (query, key, value, g, out))
     if g.dtype != q.dtype:
@@ -638,15 +581,7 @@ def run_backward(
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     batch, heads, length, _ = q.shape
     delta = xp.empty(q.shape[:3], "float32")
-    shared = (
-        *own.mask_strides,
-        *own.window,
-        own.scale * 1.4426950408889634,
-        own.scale,
-        own.call,
-        own.limit,
-        own.kept_scale,
-    )
+    shared = (*own.mask_strides, *own.window, own.scale * LOG2E.value, own.scale, *own.dropout)
     gq = gk = gv = gs = None
     joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
@@ -683,15 +618,14 @@ def run_backward(
             )  # fmt: skip
 
         attempt_keys(own.blocks_for("keys", q.dtype, attempt_keys))
-    return (
-        gq.reshape(query.shape) if needs[0] and query.ndim != 4 else gq if needs[0] else None,
-        gk.reshape(key.shape) if needs[1] and key.ndim != 4 else gk if needs[1] else None,
-        gv.reshape(value.shape) if needs[2] and value.ndim != 4 else gv if needs[2] else None,
-        gs.reshape(*query.shape[:-1], k.shape[2]) if wants_mask else None,
-    )
+    found = [
+        None if not wanted else gx if x.ndim == 4 else gx.reshape(x.shape)
+        for gx, x, wanted in zip((gq, gk, gv), (query, key, value), needs[:3], strict=True)
+    ]
+    return *found, gs.reshape(*query.shape[:-1], k.shape[2]) if wants_mask else None
 
 
-# -- as a kernel of the op: keep is a Draw of ops/dropout.py, or None --------------------------------------------------
+# -- as a kernel of the op: keep is a DropoutSeed of ops/dropout.py, or None --------------------------------------------------
 
 residuals = ("lse",)
 draws = True  # it makes its own random bits
@@ -699,36 +633,22 @@ draws = True  # it makes its own random bits
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _keep_mask(out_ptr, state_ptr, length_q, length_k, call, limit, kept_scale, BM: tl.constexpr, BN: tl.constexpr):
+    """A block of a head's mask: kept_scale, or 0, to out_ptr (B H, L, S)."""
     above = tl.program_id(0)
     rows = tl.program_id(1) * BM + tl.arange(0, BM)
     start = tl.program_id(2) * BN
-    cols = start + tl.arange(0, BN)
-    keep = _keep(tl.load(state_ptr), tl.load(state_ptr + 1), call, above, rows, start, length_k, BM, BN, limit)
-    at = out_ptr + above.to(tl.int64) * length_q * length_k + rows[:, None].to(tl.int64) * length_k + cols[None, :]
-    inside = (rows < length_q)[:, None] & (cols < length_k)[None, :]
-    tl.store(at, tl.where(keep, kept_scale, 0.0).to(out_ptr.dtype.element_ty), mask=inside)
+    keep = _keep((tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit), rows, start, length_k, BM, BN)
+    out_ptr += above.to(tl.int64) * length_q * length_k
+    _store_tile(out_ptr, tl.where(keep, kept_scale, 0.0), rows, length_k, start + tl.arange(0, BN), length_q, length_k)
 
 
 def mask(p, state, call, shape, dtype):
     """The dropout mask (…, H, L, S) that the kernels make for themselves, as an array."""
     xp = xp_of(state)
     out = xp.empty(shape, dtype)
-    length_q, length_k = shape[-2:]
-    grid = (math.prod(shape[:-2]), cdiv(length_q, 64), cdiv(length_k, 64))
-    launch(
-        _keep_mask,
-        grid,
-        out,
-        state,
-        length_q,
-        length_k,
-        call,
-        threshold(p),
-        0.0 if p >= 1.0 else 1.0 / (1.0 - p),
-        BM=64,
-        BN=64,
-        num_warps=4,
-    )
+    lengths = shape[-2:]
+    grid = (math.prod(shape[:-2]), cdiv(lengths[0], 64), cdiv(lengths[1], 64))
+    launch(_keep_mask, grid, out, state, *lengths, call, threshold(p), _kept_scale(p), BM=64, BN=64, num_warps=4)
     return out
 
 
@@ -744,7 +664,7 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     """One float dtype, heads up to 256 wide, a bool or float mask; no dropout mask that is an array already."""
     return (
         one_dtype(query, key, value)
-        and (mask is None or mask.dtype == bool or is_float(mask))
+        and is_mask(mask)
         and (keep is None or hasattr(keep, "arguments"))
         and max(query.shape[-1], value.shape[-1]) <= 256
         and query.size > 0
@@ -752,11 +672,6 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
         and value.size > 0
         and _shares(query, key, value)
     )
-
-
-def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """Always: the reference writes the scores out several times."""
-    return True
 
 
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
@@ -768,18 +683,5 @@ def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window
 def vjp(g, query, key, value, mask, out, lse, keep, causal, window, scale, needs, xp):
     """The gradients of query, key, value and mask."""
     dropout = None if keep is None else keep.arguments
-    return run_backward(
-        xp,
-        g,
-        query,
-        key,
-        value,
-        out,
-        lse,
-        mask,
-        causal=causal,
-        window=window,
-        scale=scale,
-        dropout=dropout,
-        needs=needs,
-    )
+    options = {"causal": causal, "window": window, "scale": scale, "dropout": dropout, "needs": needs}
+    return run_backward(xp, g, query, key, value, out, lse, mask, **options)

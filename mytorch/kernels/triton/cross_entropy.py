@@ -5,30 +5,27 @@ With w the class weights, t a row's target, s the label smoothing, C the number 
     loss = (1 - s) * w_t * (lse - x_t) + s / C * sum_c w_c (lse - x_c),
     gx_c = (1 - s) * w_t * (p_c - [c = t]) + s / C * (p_c * sum_k w_k - w_c),   p = exp(x - lse).
 
-Forward reads the logits once, with a running maximum and sum (softmax.py), and keeps one number a row, not the
-probabilities; backward makes them again while it writes the gradient. Where nobody else needs the logits,
+since d lse / dx_c = p_c. Forward reads the logits once, with a running maximum and sum (softmax.py), and keeps one number
+a row, not the probabilities; backward makes them again while it writes the gradient. Where nobody else needs the logits,
 `rows_both` does both in one kernel and writes the gradient over them, as linear_cross_entropy.py wants it.
 
 Grid: a program for each row. Kept for backward: the log-sum-exp of each row, and what the mean divides by.
-Accumulation: float32.
+Accumulation: float32. Arguments: x_ptr and gx_ptr (N, C), rows stride_xn apart; target_ptr, lse_ptr and loss_ptr (N,);
+weight_ptr (C,); total_ptr (1,); g_ptr (N,), or (1,) with stride_gn = 0.
 """
 
 import triton
 import triton.language as tl
 
 from ..launch import launch, power_of_2
-from .common import contiguous, is_float
-
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+from .common import LN2, LOG2E, contiguous, is_float
 
 residuals = ("lse", "total")
 
 
 @triton.jit
-def _row_lse(
-    x_ptr, weight_ptr, classes, AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def _row_lse(x_ptr, weight_ptr, classes,
+             AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """The log-sum-exp of a row, and with SMOOTH the (weighted) sum of its logits. AGAIN: the row will be read again."""
     # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
     cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -54,19 +51,8 @@ def _row_lse(
 
 
 @triton.jit
-def _row_loss(
-    x_ptr,
-    weight_ptr,
-    target,
-    kept,
-    lse,
-    linear,
-    classes,
-    smoothing,
-    weight_sum,
-    WEIGHT: tl.constexpr,
-    SMOOTH: tl.constexpr,
-):
+def _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum,
+              WEIGHT: tl.constexpr, SMOOTH: tl.constexpr):  # fmt: skip
     """A row's loss, 0 if it is not counted."""
     index = tl.where(kept, target, 0)
     picked = tl.load(x_ptr + index).to(tl.float32)
@@ -110,10 +96,11 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, 
 
 
 @triton.jit
-def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
+def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride_xn, classes, ignore_index, smoothing, weight_sum,
              WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """The log-sum-exp and the loss of a row."""
     row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride
+    x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
     kept = target != ignore_index
     lse, linear = _row_lse(x_ptr, weight_ptr, classes, False, WEIGHT, SMOOTH, BLOCK)
@@ -123,11 +110,11 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride, classes, 
 
 
 @triton.jit
-def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride, classes, ignore_index, smoothing, weight_sum,
+def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride_xn, classes, ignore_index, smoothing, weight_sum,
           WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """The loss, and its gradient over the logits: the second reading finds the row in the second-level cache."""
     row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride
+    x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
     kept = target != ignore_index
     lse, linear = _row_lse(x_ptr, weight_ptr, classes, True, WEIGHT, SMOOTH, BLOCK)
@@ -169,18 +156,20 @@ def _add_losses(loss_ptr, total_ptr, out_ptr, rows, MEAN: tl.constexpr, BLOCK: t
 
 
 @triton.jit
-def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, g_stride, stride, classes, ignore_index, smoothing,
+def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, stride_gn, stride_xn, classes, ignore_index, smoothing,
               weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """A row of gx_ptr."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
-    scale = tl.load(g_ptr + row * g_stride).to(tl.float32)
+    scale = tl.load(g_ptr + row * stride_gn).to(tl.float32)
     if MEAN:
         scale = scale / tl.load(total_ptr)
-    _row_gradient(x_ptr + row * stride, gx_ptr + row * stride, weight_ptr, target, target != ignore_index, tl.load(lse_ptr + row), scale,
+    _row_gradient(x_ptr + row * stride_xn, gx_ptr + row * stride_xn, weight_ptr, target, target != ignore_index, tl.load(lse_ptr + row), scale,
                   classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)  # fmt: skip
 
 
-def _block(classes):
+def blocks_of(classes):
+    """The block of a kernel that goes through rows of logits."""
     block = min(power_of_2(max(classes, 64)), 4096)
     return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
 
@@ -190,26 +179,11 @@ def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.
     return is_float(input, weight) and input.size > 0
 
 
-def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """Always: it reads the logits once."""
-    return True
-
-
 def count(xp, target, weight, ignore_index):
     """What the mean divides by: the number, or the weight, of the targets that count; float32, 0-d."""
-    total = xp.empty((), "float32")
-    launch(
-        _count,
-        (1,),
-        target,
-        weight,
-        total,
-        target.size,
-        ignore_index,
-        WEIGHT=weight is not None,
-        BLOCK=1024,
-        num_warps=4,
-    )
+    total, weighted = xp.empty((), "float32"), weight is not None
+    sizes = target.size, ignore_index
+    launch(_count, (1,), target, weight, total, *sizes, WEIGHT=weighted, BLOCK=1024, num_warps=4)
     return total
 
 
@@ -224,7 +198,7 @@ def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum
     lse = xp.empty(rows, "float32")
     launch(
         _forward, (rows,), logits, target, weight, lse, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
-        WEIGHT=weight is not None, SMOOTH=smoothing > 0, **_block(classes),
+        WEIGHT=weight is not None, SMOOTH=smoothing > 0, **blocks_of(classes),
     )  # fmt: skip
     return lse
 
@@ -245,7 +219,7 @@ def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoot
     launch(
         _backward, (rows,), g, logits, target, weight, lse, total, into, 1 if reduction == "none" else 0, classes, classes,
         ignore_index, float(smoothing), weight_sum, WEIGHT=weight is not None, SMOOTH=smoothing > 0, MEAN=reduction == "mean",
-        **_block(classes),
+        **blocks_of(classes),
     )  # fmt: skip
     return into
 
@@ -259,8 +233,7 @@ def add_losses(xp, losses, total, reduction, dtype):
 
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """The losses, their mean or their sum, with the log-sum-exp of each row and the mean's divisor."""
-    logits, target = contiguous(xp, input), contiguous(xp, target)
-    weight = None if weight is None else contiguous(xp, weight)
+    logits, target, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
     losses = xp.empty(logits.shape[0], "float32")
     weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
@@ -273,12 +246,8 @@ def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothin
 
 def vjp(g, input, target, weight, ignore_index, label_smoothing, reduction, lse, total, xp):
     """The gradient of the logits."""
-    logits, target, g = contiguous(xp, input), contiguous(xp, target), contiguous(xp, g)
-    weight = None if weight is None else contiguous(xp, weight)
-    into = xp.empty_like(logits)
+    logits, target, weight, g = (contiguous(xp, a) for a in (input, target, weight, g))
+    gx = xp.empty_like(logits)
     weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0
-    return (
-        rows_backward(
-            xp, g, logits, target, weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, into
-        ),
-    )
+    rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, label_smoothing, weight_sum, reduction, gx)
+    return (gx,)

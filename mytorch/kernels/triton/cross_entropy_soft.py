@@ -5,20 +5,20 @@ With t the target, w the class weights, s the label smoothing, C the number of c
     loss = sum_c u_c (lse - x_c) = lse * sum(u) - sum(u * x),
     gx_c = p_c * sum(u) - u_c,   p = exp(x - lse),        gt_c = (1 - s) * w_c * (lse - x_c).
 
-Forward reads logits and targets once, with a running maximum and sum (softmax.py); backward reads them again.
+since d lse / dx_c = p_c. Forward reads logits and targets once, with a running maximum and sum (softmax.py); backward reads
+them again.
 
-Grid: a program for each row. Kept for backward: the log-sum-exp and sum(u) of each row. Accumulation: float32.
+Grid: a program for each row, in backward for each BLOCK of a row. Kept for backward: the log-sum-exp and sum(u) of each
+row. Accumulation: float32. Arguments: x_ptr, target_ptr, gx_ptr, gt_ptr (N, C), contiguous; weight_ptr (C,); lse_ptr, mass_ptr,
+loss_ptr (N,); g_ptr (N,), or (1,) with stride_gn = 0. spread is s / C.
 """
 
 import triton
 import triton.language as tl
 
-from ..launch import launch, power_of_2
-from .common import contiguous, is_float
-from .cross_entropy import add_losses
-
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+from ..launch import cdiv, launch
+from .common import LN2, LOG2E, contiguous, is_float, running_softmax
+from .cross_entropy import add_losses, blocks_of
 
 residuals = ("lse", "mass")
 
@@ -35,6 +35,7 @@ def _wanted(target_ptr, weight_ptr, place, cols, inside, smoothing, spread, WEIG
 @triton.jit
 def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, loss_ptr, classes, smoothing, spread,
              WEIGHT: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """The log-sum-exp, sum(u) and the loss of a row."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     peak = tl.full((1,), float("-inf"), tl.float32)
@@ -45,10 +46,7 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, loss_ptr, classes
         cols = start + lane
         inside = cols < classes
         x = tl.load(x_ptr + row * classes + cols, mask=inside, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(peak, tl.max(x, axis=0))
-        still = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still) * LOG2E), axis=0)
-        peak = higher
+        peak, total = running_softmax(peak, total, x, 0)
         u = _wanted(target_ptr, weight_ptr, row * classes + cols, cols, inside, smoothing, spread, WEIGHT)
         mass += tl.sum(u, axis=0)
         along += tl.sum(tl.where(inside, u * x, 0.0), axis=0)
@@ -60,13 +58,14 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, loss_ptr, classes
 
 
 @triton.jit
-def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, gx_ptr, gt_ptr, g_stride, classes, smoothing, spread, factor,
+def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, gx_ptr, gt_ptr, stride_gn, classes, smoothing, spread, factor,
               WEIGHT: tl.constexpr, GX: tl.constexpr, GT: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """BLOCK elements of a row of gx_ptr (GX) and gt_ptr (GT); factor: 1 / N for the mean."""
     row = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < classes
     place = row * classes + cols
-    scale = tl.load(g_ptr + row * g_stride).to(tl.float32) * factor
+    scale = tl.load(g_ptr + row * stride_gn).to(tl.float32) * factor
     lse = tl.load(lse_ptr + row)
     x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
     if GX:
@@ -80,31 +79,20 @@ def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, gx_ptr, g
         tl.store(gt_ptr + place, gt.to(gt_ptr.dtype.element_ty), mask=inside)
 
 
-def _block(classes):
-    block = min(power_of_2(max(classes, 64)), 4096)
-    return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
-
-
 def accepts(input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
     """Float logits and targets (N, C); class weights of any float dtype."""
     return is_float(input, target, weight) and input.size > 0
 
 
-def pays(input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
-    """Always: it reads both once."""
-    return True
-
-
 def forward(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
     """The losses, their mean or their sum, with lse and sum(u) of each row."""
-    x, t = contiguous(xp, input), contiguous(xp, target)
-    weight = None if weight is None else contiguous(xp, weight)
+    x, t, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
     rows, classes = x.shape
     lse, mass, losses = xp.empty(rows, "float32"), xp.empty(rows, "float32"), xp.empty(rows, "float32")
     launch(
         _forward, (rows,), x, t, weight, lse, mass, losses, classes, float(label_smoothing), label_smoothing / classes,
-        WEIGHT=weight is not None, **_block(classes),
+        WEIGHT=weight is not None, **blocks_of(classes),
     )  # fmt: skip
     if reduction == "none":
         return losses.astype(dtype, copy=False), lse, mass
@@ -113,14 +101,13 @@ def forward(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="m
 
 def vjp(g, input, target, weight, label_smoothing, reduction, lse, mass, needs, xp):
     """The gradients of logits and targets."""
-    x, t, g = contiguous(xp, input), contiguous(xp, target), contiguous(xp, g)
-    weight = None if weight is None else contiguous(xp, weight)
+    x, t, weight, g = (contiguous(xp, a) for a in (input, target, weight, g))
     rows, classes = x.shape
     gx = xp.empty(x.shape, x.dtype) if needs[0] else None
     gt = xp.empty(t.shape, t.dtype) if needs[1] else None
-    blocks = _block(classes)
+    blocks = blocks_of(classes)
     launch(
-        _backward, (rows, -(-classes // blocks["BLOCK"])), g, x, t, weight, lse, mass, gx, gt, 1 if reduction == "none" else 0, classes,
+        _backward, (rows, cdiv(classes, blocks["BLOCK"])), g, x, t, weight, lse, mass, gx, gt, 1 if reduction == "none" else 0, classes,
         float(label_smoothing), label_smoothing / classes, 1.0 / rows if reduction == "mean" else 1.0, WEIGHT=weight is not None,
         GX=bool(needs[0]), GT=bool(needs[1]), **blocks,
     )  # fmt: skip

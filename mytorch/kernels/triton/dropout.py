@@ -5,7 +5,8 @@ training step that was captured into a CUDA graph draws new masks at each replay
 while forward and backward of one step agree. An element is dropped where its 32 random bits lie below p * 2^32,
 and the others are scaled by 1 / (1 - p).
 
-Grid: a program for each four blocks; each round of Philox gives four numbers. Kept for backward: nothing.
+Grid: a program for each four blocks, since each counter of Philox gives four numbers. Kept for backward: nothing, as
+gx = g * mask and the mask is made again.
 """
 
 import triton
@@ -19,7 +20,8 @@ BLOCK = 512
 
 
 @triton.jit
-def _part(x_ptr, out_ptr, place, bits, limit, scale, count):
+def _block(x_ptr, out_ptr, place, bits, limit, scale, count):
+    """One block, by its random bits."""
     inside = place < count
     x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
     out = tl.where(bits.to(tl.uint32) >= limit.to(tl.uint32), x * scale, 0.0)
@@ -28,16 +30,17 @@ def _part(x_ptr, out_ptr, place, bits, limit, scale, count):
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _dropout(x_ptr, out_ptr, state_ptr, call, limit, scale, count, BLOCK: tl.constexpr):
+    """Four blocks of `count` elements; state_ptr (2,) int64: seed and offset."""
     program = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     seed = tl.load(state_ptr)
     offset = tl.load(state_ptr + 1)
     a, b, c, d = uniform4(seed, program * BLOCK + lane, call, offset)
     place = program * (4 * BLOCK) + lane
-    _part(x_ptr, out_ptr, place, a, limit, scale, count)
-    _part(x_ptr, out_ptr, place + BLOCK, b, limit, scale, count)
-    _part(x_ptr, out_ptr, place + 2 * BLOCK, c, limit, scale, count)
-    _part(x_ptr, out_ptr, place + 3 * BLOCK, d, limit, scale, count)
+    _block(x_ptr, out_ptr, place, a, limit, scale, count)
+    _block(x_ptr, out_ptr, place + BLOCK, b, limit, scale, count)
+    _block(x_ptr, out_ptr, place + 2 * BLOCK, c, limit, scale, count)
+    _block(x_ptr, out_ptr, place + 3 * BLOCK, d, limit, scale, count)
 
 
 def apply(xp, x, p, state, call):
@@ -53,19 +56,8 @@ def apply(xp, x, p, state, call):
         return xp.zeros_like(x)
     flat = contiguous(xp, x)
     out = xp.empty_like(flat)
-    launch(
-        _dropout,
-        (cdiv(x.size, 4 * BLOCK),),
-        flat,
-        out,
-        state,
-        call,
-        threshold(p),
-        1.0 / (1.0 - p),
-        x.size,
-        BLOCK=BLOCK,
-        num_warps=4,
-    )
+    grid, numbers = (cdiv(x.size, 4 * BLOCK),), (call, threshold(p), 1.0 / (1.0 - p), x.size)
+    launch(_dropout, grid, flat, out, state, *numbers, BLOCK=BLOCK, num_warps=4)
     return out
 
 
@@ -81,13 +73,8 @@ def mask(p, state, call, shape, dtype):
 
 
 def accepts(input, *, mask):
-    """Floats, with a mask that is not yet made."""
+    """Floats, with a mask that is still to be drawn."""
     return is_float(input) and hasattr(mask, "arguments")
-
-
-def pays(input, *, mask):
-    """Always."""
-    return True
 
 
 def forward(xp, input, *, mask):

@@ -4,32 +4,32 @@ Backward adds with atomics into a float32 table: tokens that occur often collide
 no sort of the indices is needed. The sum's order, hence its last bits, differ from run to run on a GPU;
 `deterministic()` sorts the indices first and lets one program add up all rows of one token.
 
-Grid: a program for each looked-up row. Accumulation: float32.
+Grid: a program for each looked-up row. Kept for backward: the indices. Accumulation: float32.
+Arguments: weight_ptr and out_ptr of backward (V, C), g_ptr and out_ptr of forward (N, C), index_ptr (N,), counts_ptr (V,).
 """
 
 import triton
 import triton.language as tl
 
-from ..launch import launch, power_of_2
+from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float
 
 
 @triton.jit
 def _forward(weight_ptr, index_ptr, out_ptr, width, BLOCK: tl.constexpr):
+    """A row of the table."""
     row = tl.program_id(0).to(tl.int64)
     source = tl.load(index_ptr + row).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     for start in range(0, width, BLOCK):
         inside = start + cols < width
-        tl.store(
-            out_ptr + row * width + start + cols,
-            tl.load(weight_ptr + source * width + start + cols, mask=inside),
-            mask=inside,
-        )
+        x = tl.load(weight_ptr + source * width + start + cols, mask=inside)
+        tl.store(out_ptr + row * width + start + cols, x, mask=inside)
 
 
 @triton.jit
 def _backward(g_ptr, index_ptr, counts_ptr, out_ptr, width, padding, COUNTS: tl.constexpr, BLOCK: tl.constexpr):
+    """A row of g added to its token's; COUNTS: divided by how often the token occurs."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(index_ptr + row).to(tl.int64)
     if target != padding:
@@ -79,11 +79,6 @@ def accepts(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
     return is_float(weight) and weight.ndim == 2 and weight.size > 0
 
 
-def pays(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
-    """Always."""
-    return True
-
-
 def _block(width):
     block = min(power_of_2(max(width, 32)), 2048)
     return {"BLOCK": block, "num_warps": max(1, min(block // 256, 8))}
@@ -109,7 +104,7 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
         out = xp.zeros(shape, g.dtype)
         order = xp.argsort(rows)
         blocks = _block(min(shape[1], 256))
-        grid = (rows.size, -(-shape[1] // blocks["BLOCK"]))
+        grid = (rows.size, cdiv(shape[1], blocks["BLOCK"]))
         launch(_backward_sorted, grid, g, rows[order], order, counts, out, rows.size, shape[1], padding,
                COUNTS=scale_grad_by_freq, **blocks)  # fmt: skip
         return (out,)

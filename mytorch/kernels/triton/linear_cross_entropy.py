@@ -7,7 +7,7 @@ chunk's share of the gradients
     gx = gl @ w,    gw += glᵀ @ x,    gb += sum(gl).
 
 So the gradients are ready when forward ends, and backward only scales them by the upstream number over the mean's divisor. Source: Liger
-Kernel (Hsu et al., 2024). The products are cuBLAS's; the loss is cross_entropy.py's.
+Kernel (Hsu et al., 2024). The products are cuBLAS's; the loss, its grid and its accumulation are cross_entropy.py's.
 """
 
 import triton
@@ -58,7 +58,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
     rows, classes = input.shape[0], weight.shape[0]
     chunk = chunk or chunk_rows(rows, classes, input.dtype.itemsize)
     target = contiguous(xp, target)
-    class_weight = None if class_weight is None else contiguous(xp, class_weight)
+    class_weight = contiguous(xp, class_weight)
     losses = xp.empty(rows, "float32")
     total = ce.count(xp, target, class_weight, ignore_index) if reduction == "mean" else xp.ones((), "float32")
     weight_sum = ce.weight_sum_of(xp, class_weight, classes) if label_smoothing else 0.0
@@ -103,12 +103,6 @@ def accepts(input, linear_weight, linear_bias=None, *, target, weight=None, igno
     return one_dtype(input, linear_weight, linear_bias) and is_float(weight) and reduction != "none" and input.size > 0
 
 
-def pays(input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
-         grads=True):  # fmt: skip
-    """Always, for its memory."""
-    return True
-
-
 def forward(xp, input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
             grads=True):  # fmt: skip
     """The loss, with the gradients of the sum of the losses."""
@@ -126,6 +120,7 @@ def vjp(g, total, gx, gw, gb, needs, xp):
 
 @triton.jit
 def _scale(x_ptr, scale_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    """BLOCK of `count` elements times scale_ptr (1,)."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + place, mask=place < count, other=0.0).to(tl.float32)
     tl.store(out_ptr + place, (x * tl.load(scale_ptr)).to(out_ptr.dtype.element_ty), mask=place < count)

@@ -5,9 +5,11 @@ numbers for each counter, or two of 64 bits. Uniform numbers and integers equal 
 the rounding of the logarithm and the sine.
 
 Bounds and parameters travel as the 64 bits of a float64, since Triton takes floats in float32.
-Grid: a program for each BLOCK counters.
+Grid: a program for each BLOCK counters. Arithmetic: float32, for float64 numbers float64.
+Arguments: out_ptr (count,), state_ptr (2,) int64: seed and offset; call: the number of the draw.
 """
 
+import math
 import struct
 
 import triton
@@ -17,7 +19,8 @@ from ...backend.philox import bits_of
 from ..launch import cdiv, launch
 
 BLOCK = 256
-WRITTEN = ("float16", "bfloat16", "float32", "float64")  # dtypes that are written directly
+TWO_PI = tl.constexpr(2 * math.pi)
+ULP_32, ULP_53 = tl.constexpr(2.0**-32), tl.constexpr(2.0**-53)  # steps between uniform numbers of 32 and of 53 bits
 
 
 @triton.jit
@@ -44,7 +47,7 @@ def _store(out_ptr, found, count, EACH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _beside(a, b, c, d):
+def _in_order(a, b, c, d):
     """a, b, c, d of the first counter, then those of the second, …"""
     return tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
 
@@ -69,16 +72,16 @@ def _ranged(unit, low, width, high, out_ptr, PLAIN: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["call", "low", "width", "high"])
-def _uniform(
-    out_ptr, state_ptr, call, low, width, high, count, BITS: tl.constexpr, PLAIN: tl.constexpr, BLOCK: tl.constexpr
-):
+def _uniform(out_ptr, state_ptr, call, low, width, high, count,
+             BITS: tl.constexpr, PLAIN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Uniform numbers of BITS bits in [low, high), width = high - low; PLAIN: in [0, 1)."""
     a, b, c, d = _words(state_ptr, call, BLOCK)
     if BITS == 53:
         both = tl.interleave(_long(a, b), _long(c, d)) >> 11
-        unit = both.to(tl.float64) * 1.1102230246251565e-16  # 2^-53
+        unit = both.to(tl.float64) * ULP_53
         _store(out_ptr, _ranged(unit, low, width, high, out_ptr, PLAIN), count, 2, BLOCK)
     else:
-        four = _beside(a, b, c, d) >> (32 - BITS)
+        four = _in_order(a, b, c, d) >> (32 - BITS)
         unit = four.to(tl.float32) * (1.0 / (1 << BITS))
         _store(out_ptr, _ranged(unit, low, width, high, out_ptr, PLAIN), count, 4, BLOCK)
 
@@ -86,32 +89,33 @@ def _uniform(
 @triton.jit
 def _pair(a, b):
     """Two normal numbers of two words, in float32."""
-    radius = tl.sqrt(-2.0 * tl.log(a.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10))  # 2^-32, 2^-33
-    angle = 6.2831853071795864769 * (b.to(tl.float32) * 2.3283064365386963e-10)
+    radius = tl.sqrt(-2.0 * tl.log(a.to(tl.float32) * ULP_32 + 0.5 * ULP_32))
+    angle = (b.to(tl.float32) * ULP_32) * TWO_PI
     return radius * tl.cos(angle), radius * tl.sin(angle)
 
 
 @triton.jit(do_not_specialize=["call", "mean", "std"])
 def _normal(out_ptr, state_ptr, call, mean, std, count, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """Normal numbers by Box and Muller; WIDE: in float64, two a counter."""
     a, b, c, d = _words(state_ptr, call, BLOCK)
     dtype = out_ptr.dtype.element_ty
     if WIDE:
-        first = ((_long(a, b) >> 11).to(tl.float64) + 0.5) * 1.1102230246251565e-16
-        angle = 6.283185307179586 * (((_long(c, d) >> 11).to(tl.float64) + 0.5) * 1.1102230246251565e-16)
+        first = ((_long(a, b) >> 11).to(tl.float64) + 0.5) * ULP_53
+        angle = (((_long(c, d) >> 11).to(tl.float64) + 0.5) * ULP_53) * TWO_PI
         radius = tl.sqrt(-2.0 * tl.log(first))
         both = tl.interleave(radius * tl.cos(angle), radius * tl.sin(angle))
         _store(out_ptr, (both * _float64(std) + _float64(mean)).to(dtype), count, 2, BLOCK)
     else:
         a, b = _pair(a, b)
         c, d = _pair(c, d)
-        four = _beside(a, b, c, d)
-        _store(
-            out_ptr, (four * _float64(std).to(tl.float32) + _float64(mean).to(tl.float32)).to(dtype), count, 4, BLOCK
-        )
+        four = _in_order(a, b, c, d)
+        out = four * _float64(std).to(tl.float32) + _float64(mean).to(tl.float32)
+        _store(out_ptr, out.to(dtype), count, 4, BLOCK)
 
 
 @triton.jit(do_not_specialize=["call", "low", "span"])
 def _integers(out_ptr, state_ptr, call, low, span, count, WHOLE: tl.constexpr, BLOCK: tl.constexpr):
+    """Integers in [low, low + span); WHOLE: all of int64."""
     a, b, c, d = _words(state_ptr, call, BLOCK)
     both = tl.interleave(_long(a, b), _long(c, d))
     if not WHOLE:

@@ -3,9 +3,9 @@
     out_1 = x_1 cos - x_2 sin,   out_2 = x_2 cos + x_1 sin
 
 where (x_1, x_2) are the two halves of a head (GPT-NeoX, LLaMA), or neighbours (`interleaved`, GPT-J). A rotation's
-gradient is the rotation back: sin with its sign turned.
+gradient is the rotation back, its transpose: sin with its sign turned.
 
-Grid: a program for each position of each head. Kept for backward: nothing. Accumulation: float32.
+Grid: a program for each ROWS positions of heads. Kept for backward: nothing. Accumulation: float32.
 Source: Su et al., 2021.
 """
 
@@ -13,12 +13,14 @@ import triton
 import triton.language as tl
 
 from ..launch import cdiv, launch, power_of_2
-from .common import contiguous, is_float
+from .common import contiguous, is_float, strides_of
 
 
 @triton.jit
-def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x_h, x_t, x_d, o_b, o_h, o_t, o_d, c_t, shift,
+def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, stride_xb, stride_xh, stride_xt, stride_xd,
+            stride_ob, stride_oh, stride_ot, stride_od, stride_ct, shift,
             BACK: tl.constexpr, WHOLE: tl.constexpr, INTERLEAVED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """ROWS of the B H T rows of x_ptr and out_ptr (B, H, T, D), half = D / 2; cos_ptr and sin_ptr (positions, D / 2), WHOLE: (…, D)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, BLOCK)[None, :]
     inside = (row < count) & (lane < half)
@@ -26,13 +28,13 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x
     above = row // length
     batch = (above // heads).to(tl.int64)
     head = above % heads
-    cos = tl.load(cos_ptr + (time + shift) * c_t + lane, mask=inside, other=0.0).to(tl.float32)
-    sin = tl.load(sin_ptr + (time + shift) * c_t + lane, mask=inside, other=0.0).to(tl.float32)
+    cos = tl.load(cos_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
+    sin = tl.load(sin_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
     cos2 = cos
     sin2 = sin
     if WHOLE:
-        cos2 = tl.load(cos_ptr + (time + shift) * c_t + lane + half, mask=inside, other=0.0).to(tl.float32)
-        sin2 = tl.load(sin_ptr + (time + shift) * c_t + lane + half, mask=inside, other=0.0).to(tl.float32)
+        cos2 = tl.load(cos_ptr + (time + shift) * stride_ct + lane + half, mask=inside, other=0.0).to(tl.float32)
+        sin2 = tl.load(sin_ptr + (time + shift) * stride_ct + lane + half, mask=inside, other=0.0).to(tl.float32)
     if BACK:
         turn = sin
         sin = -sin2
@@ -43,20 +45,19 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, x_b, x
     else:
         first = lane
         second = lane + half
-    at = x_ptr + batch * x_b + head * x_h + time * x_t
-    to = out_ptr + batch * o_b + head * o_h + time * o_t
-    a = tl.load(at + first * x_d, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(at + second * x_d, mask=inside, other=0.0).to(tl.float32)
-    tl.store(to + first * o_d, (a * cos - b * sin).to(out_ptr.dtype.element_ty), mask=inside)
-    tl.store(to + second * o_d, (b * cos2 + a * sin2).to(out_ptr.dtype.element_ty), mask=inside)
+    at = x_ptr + batch * stride_xb + head * stride_xh + time * stride_xt
+    to = out_ptr + batch * stride_ob + head * stride_oh + time * stride_ot
+    a = tl.load(at + first * stride_xd, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(at + second * stride_xd, mask=inside, other=0.0).to(tl.float32)
+    tl.store(to + first * stride_od, (a * cos - b * sin).to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(to + second * stride_od, (b * cos2 + a * sin2).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 def fits(x, cos, sin, shift=0):
     """Whether x is (B, H, T, D) of floats with an even D, and the tables (at least T + shift, D / 2 or D)."""
-    even = is_float(x, cos, sin) and x.ndim == 4 and x.shape[3] % 2 == 0 and cos.shape == sin.shape
-    return (
-        even and cos.ndim == 2 and cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
-    )
+    if not is_float(x, cos, sin) or x.ndim != 4 or x.shape[3] % 2 or cos.shape != sin.shape or cos.ndim != 2:
+        return False
+    return cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
 
 
 def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
@@ -81,10 +82,9 @@ def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
     block = power_of_2(width // 2)
     rows = max(1, 512 // block)
     count = batch * heads * length
-    x_strides = [s // x.itemsize for s in x.strides]
-    strides = [s // out.itemsize for s in out.strides]
+    strides = *strides_of(x), *strides_of(out), cos.shape[1]
     launch(
-        _rotate, (cdiv(count, rows),), x, cos, sin, out, count, heads, length, width // 2, *x_strides, *strides, cos.shape[1], shift,
+        _rotate, (cdiv(count, rows),), x, cos, sin, out, count, heads, length, width // 2, *strides, shift,
         BACK=back, WHOLE=cos.shape[1] == width, INTERLEAVED=interleaved, ROWS=rows, BLOCK=block, num_warps=2,
     )  # fmt: skip
     return out
@@ -105,11 +105,6 @@ def accepts(input, *, cos, sin):
         return False
     table = _table(cos, input)
     return table is not None and input.size > 0 and fits(input, table, table)
-
-
-def pays(input, *, cos, sin):
-    """Always."""
-    return True
 
 
 def forward(xp, input, *, cos, sin):
