@@ -50,9 +50,9 @@ class Policy:
     device_type: Any
     dtype: Any
 class _Stage(Enum):
-    READY: Any
-    STEPPED: Any
-    UNSCALED: Any
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
 class autocast(ModeSwitch):
     def __init__(self, device_type: str = 'cuda', dtype: _DType | None = None, enabled: _bool = True, cache_enabled: Any = None) -> None: ...
     def clone(self) -> Any: ...

@@ -17,48 +17,50 @@ from mytorch.distributions import utils as utils
 from mytorch.distributions.compound import Independent as Independent
 from mytorch.distributions.compound import MixtureSameFamily as MixtureSameFamily
 from mytorch.distributions.compound import TransformedDistribution as TransformedDistribution
+from mytorch.distributions.continuous import Beta as _Beta
+from mytorch.distributions.continuous import Cauchy as _Cauchy
+from mytorch.distributions.continuous import Chi2 as Chi2
+from mytorch.distributions.continuous import ContinuousBernoulli as _ContinuousBernoulli
+from mytorch.distributions.continuous import Dirichlet as Dirichlet
+from mytorch.distributions.continuous import Exponential as _Exponential
+from mytorch.distributions.continuous import FisherSnedecor as _FisherSnedecor
+from mytorch.distributions.continuous import Gamma as _Gamma
+from mytorch.distributions.continuous import GeneralizedPareto as _GeneralizedPareto
+from mytorch.distributions.continuous import Laplace as _Laplace
+from mytorch.distributions.continuous import Normal as _Normal
+from mytorch.distributions.continuous import StudentT as _StudentT
+from mytorch.distributions.continuous import Uniform as _Uniform
+from mytorch.distributions.continuous import VonMises as _VonMises
+from mytorch.distributions.discrete import Bernoulli as _Bernoulli
+from mytorch.distributions.discrete import Binomial as _Binomial
+from mytorch.distributions.discrete import Categorical as _Categorical
+from mytorch.distributions.discrete import Geometric as _Geometric
+from mytorch.distributions.discrete import Multinomial as _Multinomial
+from mytorch.distributions.discrete import NegativeBinomial as _NegativeBinomial
+from mytorch.distributions.discrete import OneHotCategorical as OneHotCategorical
+from mytorch.distributions.discrete import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
+from mytorch.distributions.discrete import Poisson as _Poisson
 from mytorch.distributions.distribution import Distribution as Distribution
 from mytorch.distributions.distribution import ExponentialFamily as ExponentialFamily
-from mytorch.distributions.families_continuous import Beta as _Beta
-from mytorch.distributions.families_continuous import Cauchy as _Cauchy
-from mytorch.distributions.families_continuous import Chi2 as Chi2
-from mytorch.distributions.families_continuous import ContinuousBernoulli as ContinuousBernoulli
-from mytorch.distributions.families_continuous import Dirichlet as Dirichlet
-from mytorch.distributions.families_continuous import Exponential as _Exponential
-from mytorch.distributions.families_continuous import FisherSnedecor as _FisherSnedecor
-from mytorch.distributions.families_continuous import Gamma as _Gamma
-from mytorch.distributions.families_continuous import GeneralizedPareto as _GeneralizedPareto
-from mytorch.distributions.families_continuous import Laplace as _Laplace
-from mytorch.distributions.families_continuous import Normal as _Normal
-from mytorch.distributions.families_continuous import StudentT as _StudentT
-from mytorch.distributions.families_continuous import Uniform as _Uniform
-from mytorch.distributions.families_continuous import VonMises as _VonMises
-from mytorch.distributions.families_discrete import Bernoulli as _Bernoulli
-from mytorch.distributions.families_discrete import Binomial as _Binomial
-from mytorch.distributions.families_discrete import Categorical as _Categorical
-from mytorch.distributions.families_discrete import Geometric as _Geometric
-from mytorch.distributions.families_discrete import Multinomial as Multinomial
-from mytorch.distributions.families_discrete import NegativeBinomial as _NegativeBinomial
-from mytorch.distributions.families_discrete import OneHotCategorical as OneHotCategorical
-from mytorch.distributions.families_discrete import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
-from mytorch.distributions.families_discrete import Poisson as _Poisson
-from mytorch.distributions.families_matrix import LKJCholesky as LKJCholesky
-from mytorch.distributions.families_matrix import LowRankMultivariateNormal as LowRankMultivariateNormal
-from mytorch.distributions.families_matrix import MultivariateNormal as MultivariateNormal
-from mytorch.distributions.families_matrix import Wishart as Wishart
-from mytorch.distributions.families_transformed import ExpRelaxedCategorical as ExpRelaxedCategorical
-from mytorch.distributions.families_transformed import Gumbel as _Gumbel
-from mytorch.distributions.families_transformed import HalfCauchy as HalfCauchy
-from mytorch.distributions.families_transformed import HalfNormal as HalfNormal
-from mytorch.distributions.families_transformed import InverseGamma as InverseGamma
-from mytorch.distributions.families_transformed import Kumaraswamy as _Kumaraswamy
-from mytorch.distributions.families_transformed import LogNormal as LogNormal
-from mytorch.distributions.families_transformed import LogisticNormal as LogisticNormal
-from mytorch.distributions.families_transformed import LogitRelaxedBernoulli as LogitRelaxedBernoulli
-from mytorch.distributions.families_transformed import Pareto as _Pareto
-from mytorch.distributions.families_transformed import RelaxedBernoulli as RelaxedBernoulli
-from mytorch.distributions.families_transformed import RelaxedOneHotCategorical as RelaxedOneHotCategorical
-from mytorch.distributions.families_transformed import Weibull as _Weibull
+from mytorch.distributions.kl import kl_divergence as kl_divergence
+from mytorch.distributions.kl import register_kl as register_kl
+from mytorch.distributions.matrix import LKJCholesky as LKJCholesky
+from mytorch.distributions.matrix import LowRankMultivariateNormal as LowRankMultivariateNormal
+from mytorch.distributions.matrix import MultivariateNormal as _MultivariateNormal
+from mytorch.distributions.matrix import Wishart as _Wishart
+from mytorch.distributions.transformed import ExpRelaxedCategorical as _ExpRelaxedCategorical
+from mytorch.distributions.transformed import Gumbel as _Gumbel
+from mytorch.distributions.transformed import HalfCauchy as HalfCauchy
+from mytorch.distributions.transformed import HalfNormal as HalfNormal
+from mytorch.distributions.transformed import InverseGamma as _InverseGamma
+from mytorch.distributions.transformed import Kumaraswamy as _Kumaraswamy
+from mytorch.distributions.transformed import LogNormal as _LogNormal
+from mytorch.distributions.transformed import LogisticNormal as _LogisticNormal
+from mytorch.distributions.transformed import LogitRelaxedBernoulli as _LogitRelaxedBernoulli
+from mytorch.distributions.transformed import Pareto as _Pareto
+from mytorch.distributions.transformed import RelaxedBernoulli as _RelaxedBernoulli
+from mytorch.distributions.transformed import RelaxedOneHotCategorical as _RelaxedOneHotCategorical
+from mytorch.distributions.transformed import Weibull as _Weibull
 from mytorch.distributions.transforms import AbsTransform as AbsTransform
 from mytorch.distributions.transforms import AffineTransform as AffineTransform
 from mytorch.distributions.transforms import CatTransform as CatTransform
@@ -91,15 +93,19 @@ _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
 class Bernoulli(_Bernoulli):
-    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+    def __init__(self, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Beta(_Beta):
     def __init__(self, concentration1: Tensor | _float, concentration0: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Binomial(_Binomial):
-    def __init__(self, total_count: Tensor | _float = 1, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+    def __init__(self, total_count: Tensor | _float = 1, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Categorical(_Categorical):
-    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+    def __init__(self, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Cauchy(_Cauchy):
     def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class ContinuousBernoulli(_ContinuousBernoulli):
+    def __init__(self, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, lims: Any = ..., validate_args: _bool | None = None) -> None: ...
+class ExpRelaxedCategorical(_ExpRelaxedCategorical):
+    def __init__(self, temperature: Any, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Exponential(_Exponential):
     def __init__(self, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class FisherSnedecor(_FisherSnedecor):
@@ -109,21 +115,37 @@ class Gamma(_Gamma):
 class GeneralizedPareto(_GeneralizedPareto):
     def __init__(self, loc: Tensor | _float, scale: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Geometric(_Geometric):
-    def __init__(self, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+    def __init__(self, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Gumbel(_Gumbel):
     def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class InverseGamma(_InverseGamma):
+    def __init__(self, concentration: Tensor | _float, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Kumaraswamy(_Kumaraswamy):
     def __init__(self, concentration1: Tensor | _float, concentration0: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Laplace(_Laplace):
     def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class LogNormal(_LogNormal):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class LogisticNormal(_LogisticNormal):
+    def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class LogitRelaxedBernoulli(_LogitRelaxedBernoulli):
+    def __init__(self, temperature: Any, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
+class Multinomial(_Multinomial):
+    def __init__(self, total_count: Any = 1, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
+class MultivariateNormal(_MultivariateNormal):
+    def __init__(self, loc: Tensor | _float, covariance_matrix: Tensor | _float | None = None, precision_matrix: Tensor | _float | None = None, scale_tril: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class NegativeBinomial(_NegativeBinomial):
-    def __init__(self, total_count: Tensor | _float, probs: Tensor | _float = None, logits: Tensor | _float = None, validate_args: _bool | None = None) -> None: ...
+    def __init__(self, total_count: Tensor | _float, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class Normal(_Normal):
     def __init__(self, loc: Tensor | _float, scale: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Pareto(_Pareto):
     def __init__(self, scale: Tensor | _float, alpha: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Poisson(_Poisson):
     def __init__(self, rate: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class RelaxedBernoulli(_RelaxedBernoulli):
+    def __init__(self, temperature: Any, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
+class RelaxedOneHotCategorical(_RelaxedOneHotCategorical):
+    def __init__(self, temperature: Any, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 class StudentT(_StudentT):
     def __init__(self, df: Tensor | _float, loc: Tensor | _float = 0.0, scale: Tensor | _float = 1.0, validate_args: _bool | None = None) -> None: ...
 class Uniform(_Uniform):
@@ -132,8 +154,8 @@ class VonMises(_VonMises):
     def __init__(self, loc: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
 class Weibull(_Weibull):
     def __init__(self, scale: Tensor | _float, concentration: Tensor | _float, validate_args: _bool | None = None) -> None: ...
+class Wishart(_Wishart):
+    def __init__(self, df: Tensor | _float, covariance_matrix: Tensor | _float | None = None, precision_matrix: Tensor | _float | None = None, scale_tril: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...
 biject_to: Callable[..., Any]
 identity_transform: Callable[..., Any]
-def kl_divergence(p: Any, q: Any) -> Any: ...
-def register_kl(type_p: Any, type_q: Any) -> Any: ...
 transform_to: Callable[..., Any]

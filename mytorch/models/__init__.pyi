@@ -10,7 +10,10 @@ from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 from mytorch._array import Array
 from mytorch._array import Size
+from mytorch.models import hugging_face as hugging_face
 from mytorch.models.generation import KVCache as KVCache
+from mytorch.models.generation import generate as generate
+from mytorch.models.generation import stream as stream
 from mytorch.models.gpt2 import GPT2 as GPT2
 from mytorch.models.gpt2 import GPT2Config as _GPT2Config
 from mytorch.ops.random import Generator
@@ -27,5 +30,3 @@ _Device = _device | str | _int | None
 
 class GPT2Config(_GPT2Config):
     def __init__(self, vocab_size: _int = 50304, context_length: _int = 1024, num_layers: _int = 12, num_heads: _int = 12, embed_dim: _int = 768, mlp_ratio: _float = 4, dropout_p: _float = 0.0, use_bias: _bool = False, activation: str = 'gelu', layer_norm_eps: _float = 1e-05, gradient_checkpointing: _bool = False, fused: _bool | None = None) -> None: ...
-def generate(model: Any, input: Any, max_new_tokens: Any, **options: Any) -> Any: ...
-def stream(model: Any, input: Any, max_new_tokens: Any, *, temperature: _float = 1.0, top_k: Any = None, top_p: Any = None, repetition_penalty: _float = 1.0, stop: Any = None, seed: Any = None, generator: Generator | None = None, use_cache: _bool = True, vocab_size: Any = None) -> Any: ...

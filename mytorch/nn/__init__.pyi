@@ -23,6 +23,7 @@ from mytorch.nn import grad as grad
 from mytorch.nn import graphed as graphed
 from mytorch.nn import hooks as hooks
 from mytorch.nn import init as init
+from mytorch.nn import layer as layer
 from mytorch.nn import lazy as lazy
 from mytorch.nn import linear as linear
 from mytorch.nn import linear_cross_entropy as linear_cross_entropy
@@ -33,23 +34,47 @@ from mytorch.nn import padding as padding
 from mytorch.nn import parallel as parallel
 from mytorch.nn import parameter as parameter
 from mytorch.nn import pool as pool
+from mytorch.nn import residual as residual
 from mytorch.nn import rnn as rnn
 from mytorch.nn import sync_batch_norm as sync_batch_norm
 from mytorch.nn import transformer as transformer
 from mytorch.nn import tuples as tuples
 from mytorch.nn import utils as utils
 from mytorch.nn import vision as vision
-from mytorch.nn.activation import GEGLU as GEGLU
-from mytorch.nn.activation import GELU as GELU
-from mytorch.nn.activation import GELU as GeLU
+from mytorch.nn.activation import CELU as _CELU
+from mytorch.nn.activation import ELU as _ELU
+from mytorch.nn.activation import GEGLU as _GEGLU
+from mytorch.nn.activation import GELU as _GELU
+from mytorch.nn.activation import GELU as _GeLU
+from mytorch.nn.activation import GLU as _GLU
+from mytorch.nn.activation import Hardshrink as _Hardshrink
+from mytorch.nn.activation import Hardsigmoid as _Hardsigmoid
+from mytorch.nn.activation import Hardswish as _Hardswish
+from mytorch.nn.activation import Hardtanh as _Hardtanh
+from mytorch.nn.activation import LeakyReLU as _LeakyReLU
+from mytorch.nn.activation import LogSigmoid as _LogSigmoid
+from mytorch.nn.activation import LogSoftmax as _LogSoftmax
+from mytorch.nn.activation import Mish as _Mish
 from mytorch.nn.activation import PReLU as PReLU
-from mytorch.nn.activation import RReLU as RReLU
-from mytorch.nn.activation import ReLU as ReLU
-from mytorch.nn.activation import Sigmoid as Sigmoid
-from mytorch.nn.activation import Softmax as SoftMax
-from mytorch.nn.activation import Softmax as Softmax
-from mytorch.nn.activation import Softmax2d as Softmax2d
-from mytorch.nn.activation import Tanh as Tanh
+from mytorch.nn.activation import RReLU as _RReLU
+from mytorch.nn.activation import ReGLU as _ReGLU
+from mytorch.nn.activation import ReLU as _ReLU
+from mytorch.nn.activation import ReLU6 as _ReLU6
+from mytorch.nn.activation import ReLUSquared as _ReLUSquared
+from mytorch.nn.activation import SELU as _SELU
+from mytorch.nn.activation import SiLU as _SiLU
+from mytorch.nn.activation import Sigmoid as _Sigmoid
+from mytorch.nn.activation import Softmax as _SoftMax
+from mytorch.nn.activation import Softmax as _Softmax
+from mytorch.nn.activation import Softmax2d as _Softmax2d
+from mytorch.nn.activation import Softmin as _Softmin
+from mytorch.nn.activation import Softplus as _Softplus
+from mytorch.nn.activation import Softshrink as _Softshrink
+from mytorch.nn.activation import Softsign as _Softsign
+from mytorch.nn.activation import SwiGLU as _SwiGLU
+from mytorch.nn.activation import Tanh as _Tanh
+from mytorch.nn.activation import Tanhshrink as _Tanhshrink
+from mytorch.nn.activation import Threshold as _Threshold
 from mytorch.nn.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from mytorch.nn.containers import Container as Container
 from mytorch.nn.containers import ModuleDict as ModuleDict
@@ -63,12 +88,12 @@ from mytorch.nn.conv import Conv3d as Conv3d
 from mytorch.nn.conv import ConvTranspose1d as ConvTranspose1d
 from mytorch.nn.conv import ConvTranspose2d as ConvTranspose2d
 from mytorch.nn.conv import ConvTranspose3d as ConvTranspose3d
-from mytorch.nn.dropout import AlphaDropout as AlphaDropout
-from mytorch.nn.dropout import Dropout as Dropout
-from mytorch.nn.dropout import Dropout1d as Dropout1d
-from mytorch.nn.dropout import Dropout2d as Dropout2d
-from mytorch.nn.dropout import Dropout3d as Dropout3d
-from mytorch.nn.dropout import FeatureAlphaDropout as FeatureAlphaDropout
+from mytorch.nn.dropout import AlphaDropout as _AlphaDropout
+from mytorch.nn.dropout import Dropout as _Dropout
+from mytorch.nn.dropout import Dropout1d as _Dropout1d
+from mytorch.nn.dropout import Dropout2d as _Dropout2d
+from mytorch.nn.dropout import Dropout3d as _Dropout3d
+from mytorch.nn.dropout import FeatureAlphaDropout as _FeatureAlphaDropout
 from mytorch.nn.embedding import Embedding as Embedding
 from mytorch.nn.embedding import EmbeddingBag as EmbeddingBag
 from mytorch.nn.lazy import LazyBatchNorm1d as LazyBatchNorm1d
@@ -85,32 +110,49 @@ from mytorch.nn.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
 from mytorch.nn.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
 from mytorch.nn.lazy import LazyLinear as LazyLinear
 from mytorch.nn.linear import Bilinear as Bilinear
-from mytorch.nn.linear import Flatten as Flatten
+from mytorch.nn.linear import Flatten as _Flatten
 from mytorch.nn.linear import Identity as Identity
 from mytorch.nn.linear import Linear as Linear
-from mytorch.nn.linear import Unflatten as Unflatten
+from mytorch.nn.linear import Unflatten as _Unflatten
 from mytorch.nn.linear_cross_entropy import LinearCrossEntropyOptions as _LinearCrossEntropyOptions
-from mytorch.nn.loss import CTCLoss as CTCLoss
-from mytorch.nn.loss import CosineSimilarity as CosineSimilarity
-from mytorch.nn.loss import CrossEntropyLoss as CrossEntropy
-from mytorch.nn.loss import CrossEntropyLoss as CrossEntropyLoss
+from mytorch.nn.loss import BCELoss as _BCELoss
+from mytorch.nn.loss import BCEWithLogitsLoss as _BCEWithLogitsLoss
+from mytorch.nn.loss import CTCLoss as _CTCLoss
+from mytorch.nn.loss import CosineEmbeddingLoss as _CosineEmbeddingLoss
+from mytorch.nn.loss import CosineSimilarity as _CosineSimilarity
+from mytorch.nn.loss import CrossEntropyLoss as _CrossEntropy
+from mytorch.nn.loss import CrossEntropyLoss as _CrossEntropyLoss
+from mytorch.nn.loss import GaussianNLLLoss as _GaussianNLLLoss
+from mytorch.nn.loss import HingeEmbeddingLoss as _HingeEmbeddingLoss
+from mytorch.nn.loss import HuberLoss as _HuberLoss
+from mytorch.nn.loss import KLDivLoss as _KLDivLoss
+from mytorch.nn.loss import L1Loss as _L1Loss
 from mytorch.nn.loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
-from mytorch.nn.loss import NLLLoss2d as NLLLoss2d
+from mytorch.nn.loss import MSELoss as _MSELoss
+from mytorch.nn.loss import MarginRankingLoss as _MarginRankingLoss
+from mytorch.nn.loss import MultiLabelMarginLoss as _MultiLabelMarginLoss
+from mytorch.nn.loss import MultiLabelSoftMarginLoss as _MultiLabelSoftMarginLoss
+from mytorch.nn.loss import MultiMarginLoss as _MultiMarginLoss
+from mytorch.nn.loss import NLLLoss as _NLLLoss
+from mytorch.nn.loss import NLLLoss2d as _NLLLoss2d
 from mytorch.nn.loss import PairwiseDistance as PairwiseDistance
-from mytorch.nn.loss import _Loss
-from mytorch.nn.loss import _WeightedLoss
+from mytorch.nn.loss import PoissonNLLLoss as _PoissonNLLLoss
+from mytorch.nn.loss import SmoothL1Loss as _SmoothL1Loss
+from mytorch.nn.loss import SoftMarginLoss as _SoftMarginLoss
+from mytorch.nn.loss import TripletMarginLoss as _TripletMarginLoss
+from mytorch.nn.loss import TripletMarginWithDistanceLoss as _TripletMarginWithDistanceLoss
 from mytorch.nn.module import Module as Module
 from mytorch.nn.normalization import BatchNorm1d as BatchNorm1d
 from mytorch.nn.normalization import BatchNorm2d as BatchNorm2d
 from mytorch.nn.normalization import BatchNorm3d as BatchNorm3d
-from mytorch.nn.normalization import CrossMapLRN2d as CrossMapLRN2d
+from mytorch.nn.normalization import CrossMapLRN2d as _CrossMapLRN2d
 from mytorch.nn.normalization import GroupNorm as GroupNorm
 from mytorch.nn.normalization import InstanceNorm1d as InstanceNorm1d
 from mytorch.nn.normalization import InstanceNorm2d as InstanceNorm2d
 from mytorch.nn.normalization import InstanceNorm3d as InstanceNorm3d
 from mytorch.nn.normalization import LayerNorm as LayerNorm
 from mytorch.nn.normalization import LayerNorm as Layernorm
-from mytorch.nn.normalization import LocalResponseNorm as LocalResponseNorm
+from mytorch.nn.normalization import LocalResponseNorm as _LocalResponseNorm
 from mytorch.nn.normalization import RMSNorm as RMSNorm
 from mytorch.nn.padding import _ConstantPad
 from mytorch.nn.padding import _Pad
@@ -119,22 +161,26 @@ from mytorch.nn.parameter import Buffer as Buffer
 from mytorch.nn.parameter import Parameter as Parameter
 from mytorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from mytorch.nn.parameter import UninitializedParameter as UninitializedParameter
-from mytorch.nn.pool import AvgPool1d as AvgPool1d
-from mytorch.nn.pool import AvgPool2d as AvgPool2d
-from mytorch.nn.pool import AvgPool3d as AvgPool3d
-from mytorch.nn.pool import FractionalMaxPool2d as FractionalMaxPool2d
-from mytorch.nn.pool import FractionalMaxPool3d as FractionalMaxPool3d
-from mytorch.nn.pool import LPPool1d as LPPool1d
-from mytorch.nn.pool import LPPool2d as LPPool2d
-from mytorch.nn.pool import LPPool3d as LPPool3d
-from mytorch.nn.pool import MaxPool1d as MaxPool1d
-from mytorch.nn.pool import MaxPool2d as MaxPool2d
-from mytorch.nn.pool import MaxPool3d as MaxPool3d
-from mytorch.nn.pool import MaxUnpool1d as MaxUnpool1d
-from mytorch.nn.pool import MaxUnpool2d as MaxUnpool2d
-from mytorch.nn.pool import MaxUnpool3d as MaxUnpool3d
-from mytorch.nn.pool import _Adaptive
-from mytorch.nn.pool import _AdaptiveMax
+from mytorch.nn.pool import AdaptiveAvgPool1d as _AdaptiveAvgPool1d
+from mytorch.nn.pool import AdaptiveAvgPool2d as _AdaptiveAvgPool2d
+from mytorch.nn.pool import AdaptiveAvgPool3d as _AdaptiveAvgPool3d
+from mytorch.nn.pool import AdaptiveMaxPool1d as _AdaptiveMaxPool1d
+from mytorch.nn.pool import AdaptiveMaxPool2d as _AdaptiveMaxPool2d
+from mytorch.nn.pool import AdaptiveMaxPool3d as _AdaptiveMaxPool3d
+from mytorch.nn.pool import AvgPool1d as _AvgPool1d
+from mytorch.nn.pool import AvgPool2d as _AvgPool2d
+from mytorch.nn.pool import AvgPool3d as _AvgPool3d
+from mytorch.nn.pool import FractionalMaxPool2d as _FractionalMaxPool2d
+from mytorch.nn.pool import FractionalMaxPool3d as _FractionalMaxPool3d
+from mytorch.nn.pool import LPPool1d as _LPPool1d
+from mytorch.nn.pool import LPPool2d as _LPPool2d
+from mytorch.nn.pool import LPPool3d as _LPPool3d
+from mytorch.nn.pool import MaxPool1d as _MaxPool1d
+from mytorch.nn.pool import MaxPool2d as _MaxPool2d
+from mytorch.nn.pool import MaxPool3d as _MaxPool3d
+from mytorch.nn.pool import MaxUnpool1d as _MaxUnpool1d
+from mytorch.nn.pool import MaxUnpool2d as _MaxUnpool2d
+from mytorch.nn.pool import MaxUnpool3d as _MaxUnpool3d
 from mytorch.nn.rnn import GRU as GRU
 from mytorch.nn.rnn import GRUCell as GRUCell
 from mytorch.nn.rnn import LSTM as LSTM
@@ -149,12 +195,12 @@ from mytorch.nn.transformer import TransformerDecoder as TransformerDecoder
 from mytorch.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from mytorch.nn.transformer import TransformerEncoder as TransformerEncoder
 from mytorch.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
-from mytorch.nn.vision import ChannelShuffle as ChannelShuffle
-from mytorch.nn.vision import Fold as Fold
-from mytorch.nn.vision import PixelShuffle as PixelShuffle
-from mytorch.nn.vision import PixelUnshuffle as PixelUnshuffle
-from mytorch.nn.vision import Unfold as Unfold
-from mytorch.nn.vision import Upsample as Upsample
+from mytorch.nn.vision import ChannelShuffle as _ChannelShuffle
+from mytorch.nn.vision import Fold as _Fold
+from mytorch.nn.vision import PixelShuffle as _PixelShuffle
+from mytorch.nn.vision import PixelUnshuffle as _PixelUnshuffle
+from mytorch.nn.vision import Unfold as _Unfold
+from mytorch.nn.vision import Upsample as _Upsample
 from mytorch.nn.vision import UpsamplingBilinear2d as UpsamplingBilinear2d
 from mytorch.nn.vision import UpsamplingNearest2d as UpsamplingNearest2d
 from mytorch.ops.random import Generator
@@ -169,27 +215,36 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
-class AdaptiveAvgPool1d(_Adaptive):
-    ...
-class AdaptiveAvgPool2d(_Adaptive):
-    ...
-class AdaptiveAvgPool3d(_Adaptive):
-    ...
-class AdaptiveMaxPool1d(_AdaptiveMax):
-    ...
-class AdaptiveMaxPool2d(_AdaptiveMax):
-    ...
-class AdaptiveMaxPool3d(_AdaptiveMax):
-    ...
-class BCELoss(_WeightedLoss):
+class AdaptiveAvgPool1d(_AdaptiveAvgPool1d):
+    def __init__(self, output_size: _Ints) -> None: ...
+class AdaptiveAvgPool2d(_AdaptiveAvgPool2d):
+    def __init__(self, output_size: _Ints) -> None: ...
+class AdaptiveAvgPool3d(_AdaptiveAvgPool3d):
+    def __init__(self, output_size: _Ints) -> None: ...
+class AdaptiveMaxPool1d(_AdaptiveMaxPool1d):
+    def __init__(self, output_size: _Ints, return_indices: _bool = False) -> None: ...
+class AdaptiveMaxPool2d(_AdaptiveMaxPool2d):
+    def __init__(self, output_size: _Ints, return_indices: _bool = False) -> None: ...
+class AdaptiveMaxPool3d(_AdaptiveMaxPool3d):
+    def __init__(self, output_size: _Ints, return_indices: _bool = False) -> None: ...
+class AlphaDropout(_AlphaDropout):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None) -> None: ...
+class AvgPool1d(_AvgPool1d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> None: ...
+class AvgPool2d(_AvgPool2d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None) -> None: ...
+class AvgPool3d(_AvgPool3d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None) -> None: ...
+class BCELoss(_BCELoss):
     def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class BCEWithLogitsLoss(_WeightedLoss):
+class BCEWithLogitsLoss(_BCEWithLogitsLoss):
     def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', pos_weight: Tensor | None = None) -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class CELU(Module):
+class CELU(_CELU):
     def __init__(self, alpha: _Number = 1.0, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
+class CTCLoss(_CTCLoss):
+    def __init__(self, blank: _int = 0, reduction: str = 'mean', zero_infinity: _bool = False) -> None: ...
+class ChannelShuffle(_ChannelShuffle):
+    def __init__(self, groups: _int) -> None: ...
 class CircularPad1d(_Pad):
     ...
 class CircularPad2d(_Pad):
@@ -202,86 +257,122 @@ class ConstantPad2d(_ConstantPad):
     ...
 class ConstantPad3d(_ConstantPad):
     ...
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(_CosineEmbeddingLoss):
     def __init__(self, margin: _Number = 0.0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor: ...
-class ELU(Module):
+class CosineSimilarity(_CosineSimilarity):
+    def __init__(self, dim: _int = 1, eps: _Number = 1e-08) -> None: ...
+class CrossEntropy(_CrossEntropy):
+    def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | str | None = None, reduction: str = 'mean', label_smoothing: _Number = 0.0, *, softcap: _Number | None = None, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class CrossEntropyLoss(_CrossEntropyLoss):
+    def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | str | None = None, reduction: str = 'mean', label_smoothing: _Number = 0.0, *, softcap: _Number | None = None, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class CrossMapLRN2d(_CrossMapLRN2d):
+    def __init__(self, size: _Shape, alpha: _Number = 0.0001, beta: _Number = 0.75, k: _int = 1) -> None: ...
+class Dropout(_Dropout):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None, fused: _bool | None = None) -> None: ...
+class Dropout1d(_Dropout1d):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None) -> None: ...
+class Dropout2d(_Dropout2d):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None) -> None: ...
+class Dropout3d(_Dropout3d):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None) -> None: ...
+class ELU(_ELU):
     def __init__(self, alpha: _Number = 1.0, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class GLU(Module):
+class FeatureAlphaDropout(_FeatureAlphaDropout):
+    def __init__(self, p: _Number = 0.5, inplace: _bool = False, *, dropout_p: _Number | None = None) -> None: ...
+class Flatten(_Flatten):
+    def __init__(self, start_dim: _int = 1, end_dim: _int = -1) -> None: ...
+class Fold(_Fold):
+    def __init__(self, output_size: _Ints, kernel_size: _Ints, dilation: _Ints = 1, padding: _Ints = 0, stride: _Ints = 1) -> None: ...
+class FractionalMaxPool2d(_FractionalMaxPool2d):
+    def __init__(self, kernel_size: _Ints, output_size: _Ints | None = None, output_ratio: Any = None, return_indices: _bool = False, _random_samples: Any = None) -> None: ...
+class FractionalMaxPool3d(_FractionalMaxPool3d):
+    def __init__(self, kernel_size: _Ints, output_size: _Ints | None = None, output_ratio: Any = None, return_indices: _bool = False, _random_samples: Any = None) -> None: ...
+class GEGLU(_GEGLU):
+    def __init__(self, approximate: str = 'none', *, fused: _bool | None = None) -> None: ...
+class GELU(_GELU):
+    def __init__(self, approximate: str = 'none', *, fused: _bool | None = None) -> None: ...
+class GLU(_GLU):
     def __init__(self, dim: _int = -1) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(_GaussianNLLLoss):
     def __init__(self, *, full: _bool = False, eps: _Number = 1e-06, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor: ...
-class Hardshrink(Module):
+class GeLU(_GeLU):
+    def __init__(self, approximate: str = 'none', *, fused: _bool | None = None) -> None: ...
+class Hardshrink(_Hardshrink):
     def __init__(self, lambd: _Number = 0.5) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Hardsigmoid(Module):
+class Hardsigmoid(_Hardsigmoid):
     def __init__(self, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Hardswish(Module):
+class Hardswish(_Hardswish):
     def __init__(self, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Hardtanh(Module):
+class Hardtanh(_Hardtanh):
     def __init__(self, min_val: _Number = -1.0, max_val: _Number = 1.0, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(_HingeEmbeddingLoss):
     def __init__(self, margin: _Number = 1.0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class HuberLoss(_Loss):
+class HuberLoss(_HuberLoss):
     def __init__(self, reduction: str = 'mean', delta: _Number = 1.0) -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class KLDivLoss(_Loss):
+class KLDivLoss(_KLDivLoss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', log_target: _bool = False) -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class L1Loss(_Loss):
+class L1Loss(_L1Loss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class LeakyReLU(Module):
+class LPPool1d(_LPPool1d):
+    def __init__(self, norm_type: _Number, kernel_size: _Ints, stride: _Ints | None = None, ceil_mode: _bool = False) -> None: ...
+class LPPool2d(_LPPool2d):
+    def __init__(self, norm_type: _Number, kernel_size: _Ints, stride: _Ints | None = None, ceil_mode: _bool = False) -> None: ...
+class LPPool3d(_LPPool3d):
+    def __init__(self, norm_type: _Number, kernel_size: _Ints, stride: _Ints | None = None, ceil_mode: _bool = False) -> None: ...
+class LeakyReLU(_LeakyReLU):
     def __init__(self, negative_slope: _Number = 0.01, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
 class LinearCrossEntropyOptions(_LinearCrossEntropyOptions):
-    def __init__(self, allow_retain_graph: _bool = False, batch_chunk_size: _int | None = None, chunking_method: str | None = 'auto', acc_policy: str = 'auto', acc_dtype: object = None) -> None: ...
-class LogSigmoid(Module):
-    def __init__(self) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class LogSoftmax(Module):
+    def __init__(self, allow_retain_graph: _bool = False, batch_chunk_size: _int | None = None, chunking_method: str | None = 'auto', acc_policy: str = 'auto', acc_dtype: object | None = None) -> None: ...
+class LocalResponseNorm(_LocalResponseNorm):
+    def __init__(self, size: _Shape, alpha: _Number = 0.0001, beta: _Number = 0.75, k: _Number = 1.0) -> None: ...
+class LogSigmoid(_LogSigmoid):
+    def __init__(self, ) -> None: ...
+class LogSoftmax(_LogSoftmax):
     def __init__(self, dim: _int | None = None, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class MSELoss(_Loss):
+class MSELoss(_MSELoss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_MarginRankingLoss):
     def __init__(self, margin: _Number = 0.0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor: ...
-class Mish(Module):
+class MaxPool1d(_MaxPool1d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, dilation: _Ints = 1, return_indices: _bool = False, ceil_mode: _bool = False) -> None: ...
+class MaxPool2d(_MaxPool2d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, dilation: _Ints = 1, return_indices: _bool = False, ceil_mode: _bool = False) -> None: ...
+class MaxPool3d(_MaxPool3d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0, dilation: _Ints = 1, return_indices: _bool = False, ceil_mode: _bool = False) -> None: ...
+class MaxUnpool1d(_MaxUnpool1d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0) -> None: ...
+class MaxUnpool2d(_MaxUnpool2d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0) -> None: ...
+class MaxUnpool3d(_MaxUnpool3d):
+    def __init__(self, kernel_size: _Ints, stride: _Ints | None = None, padding: _Ints = 0) -> None: ...
+class Mish(_Mish):
     def __init__(self, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(_MultiLabelMarginLoss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class MultiLabelSoftMarginLoss(_WeightedLoss):
+class MultiLabelSoftMarginLoss(_MultiLabelSoftMarginLoss):
     def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class MultiMarginLoss(_WeightedLoss):
+class MultiMarginLoss(_MultiMarginLoss):
     def __init__(self, p: _Number = 1, margin: _Number = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class NLLLoss(_WeightedLoss):
+class NLLLoss(_NLLLoss):
     def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class PoissonNLLLoss(_Loss):
+class NLLLoss2d(_NLLLoss2d):
+    def __init__(self, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
+class PixelShuffle(_PixelShuffle):
+    def __init__(self, upscale_factor: _int) -> None: ...
+class PixelUnshuffle(_PixelUnshuffle):
+    def __init__(self, downscale_factor: _int) -> None: ...
+class PoissonNLLLoss(_PoissonNLLLoss):
     def __init__(self, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _Number = 1e-08, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, log_input: _bool, target: Tensor) -> Tensor: ...
-class ReGLU(Module):
+class RReLU(_RReLU):
+    def __init__(self, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, inplace: _bool = False) -> None: ...
+class ReGLU(_ReGLU):
     def __init__(self, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class ReLU6(Module):
+class ReLU(_ReLU):
+    def __init__(self, inplace: _bool = False, *, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class ReLU6(_ReLU6):
     def __init__(self, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class ReLUSquared(Module):
+class ReLUSquared(_ReLUSquared):
     def __init__(self, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
 class ReflectionPad1d(_Pad):
     ...
 class ReflectionPad2d(_Pad):
@@ -294,45 +385,48 @@ class ReplicationPad2d(_Pad):
     ...
 class ReplicationPad3d(_Pad):
     ...
-class SELU(Module):
+class SELU(_SELU):
     def __init__(self, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class SiLU(Module):
+class SiLU(_SiLU):
     def __init__(self, inplace: _bool = False, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class SmoothL1Loss(_Loss):
+class Sigmoid(_Sigmoid):
+    def __init__(self, *, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class SmoothL1Loss(_SmoothL1Loss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', beta: _Number = 1.0) -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_SoftMarginLoss):
     def __init__(self, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, input: Tensor, target: Tensor) -> Tensor: ...
-class Softmin(Module):
-    def __init__(self, dim: _int | None = None, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Softplus(Module):
-    def __init__(self, beta: _Number = 1.0, threshold: _Number = 20.0) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Softshrink(Module):
-    def __init__(self, lambd: _Number = 0.5) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Softsign(Module):
-    def __init__(self) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class SwiGLU(Module):
+class SoftMax(_SoftMax):
+    def __init__(self, dim: _int | None = None, *, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class Softmax(_Softmax):
+    def __init__(self, dim: _int | None = None, *, auto: _bool = False, fused: _bool | None = None) -> None: ...
+class Softmax2d(_Softmax2d):
     def __init__(self, *, fused: _bool | None = None) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Tanhshrink(Module):
-    def __init__(self) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class Threshold(Module):
+class Softmin(_Softmin):
+    def __init__(self, dim: _int | None = None, *, fused: _bool | None = None) -> None: ...
+class Softplus(_Softplus):
+    def __init__(self, beta: _Number = 1.0, threshold: _Number = 20.0) -> None: ...
+class Softshrink(_Softshrink):
+    def __init__(self, lambd: _Number = 0.5) -> None: ...
+class Softsign(_Softsign):
+    def __init__(self, ) -> None: ...
+class SwiGLU(_SwiGLU):
+    def __init__(self, *, fused: _bool | None = None) -> None: ...
+class Tanh(_Tanh):
+    def __init__(self, ) -> None: ...
+class Tanhshrink(_Tanhshrink):
+    def __init__(self, ) -> None: ...
+class Threshold(_Threshold):
     def __init__(self, threshold: _Number, value: _Operand, inplace: _bool = False) -> None: ...
-    def forward(self, input: Tensor) -> Tensor: ...
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(_TripletMarginLoss):
     def __init__(self, margin: _Number = 1.0, p: _Number = 2.0, eps: _Number = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean') -> None: ...
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor: ...
-class TripletMarginWithDistanceLoss(_Loss):
+class TripletMarginWithDistanceLoss(_TripletMarginWithDistanceLoss):
     def __init__(self, *, distance_function: Callable[..., Any] | None = None, margin: _Number = 1.0, swap: _bool = False, reduction: str = 'mean') -> None: ...
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor: ...
+class Unflatten(_Unflatten):
+    def __init__(self, dim: _int, unflattened_size: Any) -> None: ...
+class Unfold(_Unfold):
+    def __init__(self, kernel_size: _Ints, dilation: _Ints = 1, padding: _Ints = 0, stride: _Ints = 1) -> None: ...
+class Upsample(_Upsample):
+    def __init__(self, size: _Shape | None = None, scale_factor: Any = None, mode: str = 'nearest', align_corners: _bool | None = None, recompute_scale_factor: _bool | None = None) -> None: ...
 class ZeroPad1d(_Pad):
     ...
 class ZeroPad2d(_Pad):

@@ -524,6 +524,7 @@ def _with_indices(pool, count):
         kwargs.pop("return_indices", None)
         return pool(*args[:count], **kwargs, return_indices=True)
 
+    pool_with_indices.__wrapped__ = pool  # for its signature
     doc = f"`{pool.__name__}` with return_indices=True: (maxima, where they were)."
     return named(pool.__name__ + "_with_indices", doc)(pool_with_indices)
 

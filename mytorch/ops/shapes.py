@@ -489,6 +489,7 @@ def _reshaping(name, view):
 
     method.__name__ = name
     method.__doc__ = f"In-place version of `{name[:-1]}`: the same memory in another shape; returns self."
+    method.__wrapped__ = view  # for its signature
     METHODS[name] = method
 
 

@@ -18,7 +18,10 @@ from mytorch.utils.data import dataloader as dataloader
 from mytorch.utils.data import dataset as dataset
 from mytorch.utils.data import distributed as distributed
 from mytorch.utils.data import sampler as sampler
+from mytorch.utils.data._utils.collate import default_collate as default_collate
+from mytorch.utils.data._utils.collate import default_convert as default_convert
 from mytorch.utils.data._utils.worker import WorkerInfo as _WorkerInfo
+from mytorch.utils.data._utils.worker import get_worker_info as get_worker_info
 from mytorch.utils.data.dataloader import DataLoader as DataLoader
 from mytorch.utils.data.dataset import ChainDataset as ChainDataset
 from mytorch.utils.data.dataset import ConcatDataset as ConcatDataset
@@ -27,6 +30,7 @@ from mytorch.utils.data.dataset import IterableDataset as IterableDataset
 from mytorch.utils.data.dataset import StackDataset as StackDataset
 from mytorch.utils.data.dataset import Subset as Subset
 from mytorch.utils.data.dataset import TensorDataset as TensorDataset
+from mytorch.utils.data.dataset import random_split as random_split
 from mytorch.utils.data.distributed import DistributedSampler as DistributedSampler
 from mytorch.utils.data.sampler import BatchSampler as BatchSampler
 from mytorch.utils.data.sampler import RandomSampler as RandomSampler
@@ -45,7 +49,3 @@ _Device = _device | str | _int | None
 
 class WorkerInfo(_WorkerInfo):
     def __init__(self, id: _int, num_workers: _int, seed: _int, dataset: Any) -> None: ...
-def default_collate(batch: Any) -> Any: ...
-def default_convert(data: Any) -> Any: ...
-def get_worker_info() -> Any: ...
-def random_split(dataset: Any, lengths: Any, generator: Generator | None = None) -> Any: ...
