@@ -80,9 +80,9 @@ def imports(path):
                 full = f"{base}.{alias.name}"
                 yield full if full in MODULES else base, node.lineno
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            module = node.value.partition(":")[0]
-            if re.fullmatch(r"mytorch(\.\w+)+", module) and module in MODULES:
-                yield module, node.lineno
+            path_like = re.fullmatch(r"(mytorch(?:\.\w+)+)(?::\w+)?", node.value)
+            if path_like and path_like[1] in MODULES:
+                yield path_like[1], node.lineno
 
 
 def _is_for_types(node):
