@@ -35,6 +35,15 @@ def test_every_room_has_a_floor_and_the_document_says_so():
     assert house.marked(page)[1] == house.table(), "python tests/house.py --write makes the table anew"
 
 
+def test_the_core_is_a_weekends_reading():
+    """The files that docs/reading.md names as the core are there, and have about 4,000 lines."""
+    page = (ROOT / "docs" / "reading.md").read_text()
+    table = page.partition("<!-- the core")[2].partition("<!-- end of the core")[0]
+    files = [ROOT / name for name in re.findall(r"`(mytorch/[\w/]+\.py)`", table)]
+    assert len(files) >= 15
+    assert 3000 < sum(path.read_text().count("\n") for path in files) < 4200
+
+
 def test_the_graph_and_the_kernels_never_see_tensors_and_ops_never_see_nn():
     never = {"graph": r"mytorch\.(tensor|ops|autograd|nn)\b", "kernels": r"mytorch\.(graph|tensor|ops|autograd|nn)\b"}
     never["ops"] = r"mytorch\.(autograd|nn|optim)\b"
