@@ -170,7 +170,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
         has_aux: the value is then (number, aux).
 
     Raises:
-        RuntimeError: from the function made: func's result is no single number, or there is no such argument.
+        RuntimeError: when the result is called: func's result is no single number, or there is no such argument.
     """
 
     def run(*args, **kwargs):
@@ -362,7 +362,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         chunk_size: accepted; func is called for one index at a time.
 
     Raises:
-        ValueError: from the function made: no argument has a batch axis, sizes differ, or a result is no tensor.
+        ValueError: when the result is called: no argument has a batch axis, sizes differ, or a result is no tensor.
 
     Example:
         >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
