@@ -170,7 +170,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
         has_aux: the value is then (number, aux).
 
     Raises:
-        RuntimeError: from the function made: func's result is no single number, or there is no such argument.
+        RuntimeError: when the result is called: func's result is no single number, or there is no such argument.
     """
 
     def run(*args, **kwargs):
@@ -194,6 +194,10 @@ def grad(func, argnums=0, has_aux=False):
 
     Returns:
         A function giving the gradient, or (gradient, aux) if has_aux.
+
+    Example:
+        >>> mytorch.func.grad(lambda x: x**3)(tensor(2.0)).item()
+        12.0
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -208,6 +212,11 @@ def vjp(func, *primals, has_aux=False):
     """(func(*primals), vjp_fn), and aux if has_aux; vjp_fn(cotangents) gives a tuple of gradients, one per primal.
 
     vjp_fn can be called again. The cotangents have the structure and shapes of func's result.
+
+    Example:
+        >>> out, vjp_fn = mytorch.func.vjp(lambda x: x**2, tensor([1.0, 3.0]))
+        >>> vjp_fn(tensor([1.0, 1.0]))[0].tolist()
+        [2.0, 6.0]
     """
     level = _Level(func, primals, has_aux=has_aux, name="vjp")
 
@@ -279,6 +288,10 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         argnums: which argument, or a tuple of several (then each output has a tuple of Jacobians).
         has_aux: func returns (output, aux), and the Jacobian comes with aux.
         chunk_size: accepted; the rows are computed one by one.
+
+    Example:
+        >>> mytorch.func.jacrev(lambda x: x**2)(tensor([1.0, 3.0])).tolist()
+        [[2.0, 0.0], [0.0, 6.0]]
     """
 
     def run(*args, **kwargs):
@@ -313,7 +326,12 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
 
 
 def hessian(func, argnums=0):
-    """A function that returns the second derivatives of func by its argument."""
+    """A function that returns the second derivatives of func by its argument.
+
+    Example:
+        >>> mytorch.func.hessian(lambda x: (x**3).sum())(tensor([1.0, 2.0])).tolist()
+        [[6.0, 0.0], [0.0, 12.0]]
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 
@@ -344,7 +362,12 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         chunk_size: accepted; func is called for one index at a time.
 
     Raises:
-        ValueError: from the function made: no argument has a batch axis, sizes differ, or a result is no tensor.
+        ValueError: when the result is called: no argument has a batch axis, sizes differ, or a result is no tensor.
+
+    Example:
+        >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
+        >>> mytorch.vmap(mytorch.dot)(x, y).tolist()
+        [17, 53]
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")

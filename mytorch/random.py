@@ -20,7 +20,7 @@ def fork_rng(devices=None, enabled=True, device_type="cuda"):
     """Draw what you like inside the block: afterwards the generators are where they were before.
 
     Args:
-        devices: the GPUs whose generators are meant beside the CPU's; all by default.
+        devices: the GPUs whose generators are restored, as well as the CPU's; all by default.
     """
     if not enabled:
         yield

@@ -1,6 +1,8 @@
 """Functions of `torch` that stand above ops: the older spellings of linear algebra, and short-time transforms."""
 
+import itertools
 import math
+import operator
 from collections import namedtuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from ..ops.random import normal
 from ..ops.raw import on_device_of, raw_of
 from ..tensor import Tensor
 
+_Histogram = namedtuple("histogramdd", "hist bin_edges")
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
 
 
@@ -211,47 +214,49 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     bins = [raw_of(b) if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
     weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
-    Result = namedtuple("histogramdd", "hist bin_edges")
-    return Result(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))
+    return _Histogram(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))
+
+
+_SEGMENTS = {  # how to reduce a segment, how the initial value joins, what an empty one gives
+    "sum": (Tensor.sum, operator.add, 0.0),
+    "mean": (Tensor.sum, operator.add, math.nan),
+    "max": (Tensor.amax, Tensor.maximum, -math.inf),
+    "min": (Tensor.amin, Tensor.minimum, math.inf),
+    "prod": (Tensor.prod, operator.mul, 1.0),
+}
 
 
 def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Reduce consecutive pieces of an axis: "sum", "mean", "max", "min" or "prod".
+    """Reduce consecutive segments of an axis: "sum", "mean", "max", "min" or "prod".
 
     Args:
-        lengths: of the pieces (along the last axis of `lengths`, whose earlier axes match data's).
-        offsets: where pieces begin, and where the last ends, instead of lengths.
-        initial: what an empty piece gives, and where others start.
+        lengths: of the segments (along the last axis of `lengths`, whose earlier axes match data's).
+        offsets: where segments begin, and where the last ends, instead of lengths.
+        initial: what an empty segment gives, and where others start.
     """
-    if reduce not in ("sum", "mean", "max", "min", "prod"):
+    if reduce not in _SEGMENTS:
         raise RuntimeError(f"segment_reduce: unsupported reduction {reduce!r}")
     if lengths is None:
         if offsets is None:
             raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
         lengths = offsets.diff(dim=-1)
-    default = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}[reduce]
     lead = tuple(data.shape[:axis])
     rows = []
     for where in np.ndindex(*lead):
-        start = 0
-        for n in lengths[where].tolist():
-            piece = data[where][start : start + n]
-            start += n
-            rows.append(_reduced(piece, reduce, n, default, initial))
+        ends = np.cumsum([0, *lengths[where].tolist()]).tolist()
+        rows += [_reduced(data[where][a:b], reduce, initial) for a, b in itertools.pairwise(ends)]
     shape = (*lead, lengths.shape[-1], *data.shape[axis + 1 :])
     return stack(rows).reshape(shape) if rows else data.new_zeros(shape)
 
 
-def _reduced(piece, reduce, n, default, initial):
-    if n == 0:
-        return piece.new_full(piece.shape[1:], default if initial is None else initial)
-    value = {"sum": piece.sum, "mean": piece.sum, "max": piece.amax, "min": piece.amin, "prod": piece.prod}[reduce](0)
+def _reduced(segment, reduce, initial):
+    of_segment, join, default = _SEGMENTS[reduce]
+    if not len(segment):
+        return segment.new_full(segment.shape[1:], default if initial is None else initial)
+    value = of_segment(segment, 0)
     if initial is not None:
-        first = piece.new_full((), initial)
-        value = {"sum": value + first, "mean": value + first, "prod": value * first}.get(
-            reduce, value.maximum(first) if reduce == "max" else value.minimum(first)
-        )
-    return value / n if reduce == "mean" else value
+        value = join(value, segment.new_full((), initial))
+    return value / len(segment) if reduce == "mean" else value
 
 
 METHODS = {

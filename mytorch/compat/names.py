@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import autograd, linalg
 from .._array import Size
+from ..backend import cupy_ns
 from ..base import config, dtypes, errors
 from ..graph.mode import get_mode
 from ..kernels import threads
@@ -147,15 +148,6 @@ def frobenius_norm(input, dim=None, keepdim=False):
     return input.norm("fro", dim, keepdim)
 
 
-def kaiser_window(
-    window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False
-):
-    """The Kaiser window of shape beta."""
-    n = window_length + 1 if periodic and window_length > 1 else window_length
-    raw = np.kaiser(n, beta)[:window_length].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
-    return Tensor._wrap(np.ascontiguousarray(raw)).requires_grad_(requires_grad)
-
-
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """`nn.functional.grid_sample` with modes as numbers."""
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
@@ -243,8 +235,6 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
 def from_dlpack(ext_tensor):
     """A tensor over the memory of any object that speaks DLPack."""
     if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] == 2:
-        from ..backend import cupy_ns
-
         return Tensor._wrap(cupy_ns().from_dlpack(ext_tensor))
     return Tensor._wrap(np.from_dlpack(ext_tensor))
 
@@ -254,27 +244,48 @@ def to_dlpack(tensor):
     return tensor.__dlpack__()
 
 
+def _sampled(make, n, periodic, dtype, device, requires_grad):
+    """A window of n points; a periodic one is one of n + 1 without its last."""
+    raw = make(n + 1 if periodic and n > 1 else n)[:n].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    return from_numpy(np.ascontiguousarray(raw)).to(device).requires_grad_(requires_grad)
+
+
 def _window(name, make):
-    def window(window_length, periodic=True, *args, dtype=None, device=None, requires_grad=False):
-        n = window_length + 1 if periodic and window_length > 1 else window_length
-        raw = make(n, *args)[:window_length].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
-        return from_numpy(np.ascontiguousarray(raw))
+    def window(window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False):
+        return _sampled(make, window_length, periodic, dtype, device, requires_grad)
 
     window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.replace('_', ' ')}."
+    window.__doc__ = f"The {name.replace('_', ' ')} of that many points; one period of it if `periodic`."
     return window
 
 
-hann_window, hamming_window = _window("hann_window", np.hanning), _window("hamming_window", np.hamming)
-blackman_window, bartlett_window = _window("blackman_window", np.blackman), _window("bartlett_window", np.bartlett)
+hann_window, blackman_window = _window("hann_window", np.hanning), _window("blackman_window", np.blackman)
+bartlett_window = _window("bartlett_window", np.bartlett)
+
+
+def hamming_window(
+    window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """The Hamming window alpha - beta * cos(2 pi t / (n - 1))."""
+
+    def make(n):
+        return alpha - beta * np.cos(2 * math.pi * np.arange(n) / (n - 1)) if n > 1 else np.ones(n)
+
+    return _sampled(make, window_length, periodic, dtype, device, requires_grad)
+
+
+def kaiser_window(
+    window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """The Kaiser window of shape beta."""
+    return _sampled(lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad)
 
 
 class _Typed:
-    """A constructor such as FloatTensor: sizes, or data, as one dtype."""
+    """A constructor such as FloatTensor: sizes, or data, as one dtype; `isinstance` looks at the dtype."""
 
     def __init__(self, name, own_dtype):
-        self.name = name
-        self.own_dtype = own_dtype
+        self.name, self.own_dtype = name, own_dtype
 
     def __call__(self, *args):
         if args and not isinstance(args[0], int):
@@ -302,11 +313,14 @@ _FROM_FUNCTIONAL = (
 
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
-    own = {
-        k: v for k, v in globals().items() if not k.startswith("_") and getattr(v, "__module__", __name__) == __name__
+    names = {
+        k: v
+        for k, v in globals().items()
+        if not k.startswith("_")
+        and getattr(v, "__module__", __name__) == __name__
+        and (callable(v) or isinstance(v, str))
     }
-    own.pop("install")
-    names = {k: v for k, v in own.items() if callable(v) or isinstance(v, str)}
+    del names["install"]
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update(functional.FUNCTIONS)
@@ -328,7 +342,5 @@ def install(namespace):
     for k in PUBLIC:  # torch.exp_(x) and its kin
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
-    for k, v in names.items():
-        namespace.setdefault(k, v)
-    for k, v in (("inf", math.inf), ("nan", math.nan), ("pi", math.pi), ("e", math.e), ("newaxis", None)):
-        namespace.setdefault(k, v)
+    names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
+    namespace.update({k: v for k, v in names.items() if k not in namespace})

@@ -356,7 +356,13 @@ _to_device.grad(input=lambda g, where, home, xp: xp.call(_to_device, g, where=ho
 def to(self, *args, **named):
     """self on another device or as another dtype; self itself if nothing has to change.
 
-    `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; with `non_blocking` and `copy`.
+    Args:
+        *args: a dtype, a device, a device and a dtype, or another tensor, whose dtype and device are taken; then,
+            or by name, `non_blocking` and `copy`.
+
+    Example:
+        >>> mytorch.tensor([1, 2]).to(mytorch.float64).dtype
+        mytorch.float64
     """
     where, dtype = named.pop("device", None), named.pop("dtype", None)
     non_blocking, copy = named.pop("non_blocking", False), named.pop("copy", False)
@@ -368,11 +374,9 @@ def to(self, *args, **named):
     for a in args:
         if isinstance(a, dtypes.dtype):
             dtype = a
-        elif isinstance(a, (str, device)) and not (isinstance(a, str) and a in dtypes._BY_NAME):
-            where = a
         elif isinstance(a, bool):
             flags.append(a)
-        elif isinstance(a, int):
+        elif isinstance(a, (int, device)) or (isinstance(a, str) and a not in dtypes._BY_NAME):
             where = a
         elif isinstance(a, (Tensor, Array)):
             other = a
@@ -429,7 +433,7 @@ def type(self, dtype=None):
 
 @public(function=False, inplace=False)
 def cpu(self, memory_format=None):
-    """self in host memory."""
+    """self in CPU memory."""
     return to(self, CPU)
 
 
@@ -452,6 +456,10 @@ def numpy(self, *, force=False):
     Raises:
         RuntimeError: the tensor requires grad.
         TypeError: it lies on a GPU.
+
+    Example:
+        >>> mytorch.tensor([1.5, 2.0]).numpy().sum().item()
+        3.5
     """
     if not force and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
@@ -469,6 +477,10 @@ def item(self):
 
     Raises:
         RuntimeError: there is not exactly one.
+
+    Example:
+        >>> mytorch.tensor([2.5]).item()
+        2.5
     """
     raw = raw_of(self)
     if raw.size != 1:
@@ -479,7 +491,12 @@ def item(self):
 
 @public(function=False, inplace=False)
 def tolist(self):
-    """The elements as nested lists of Python numbers."""
+    """The elements as nested lists of Python numbers.
+
+    Example:
+        >>> mytorch.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+    """
     raw = to_device(raw_of(self), CPU)
     return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
 
@@ -633,7 +650,7 @@ def is_complex(input):
 
 @public(inplace=False, function=False)
 def pin_memory(self, device=None):
-    """A copy in page-locked host memory, from which `to("cuda", non_blocking=True)` copies while the program goes on.
+    """A copy in page-locked CPU memory, from which `to("cuda", non_blocking=True)` copies while the program goes on.
 
     self, if it lies there. `device` is accepted: all GPUs take the same memory.
 
@@ -651,7 +668,7 @@ def pin_memory(self, device=None):
 
 @public(name="is_pinned", function=False, inplace=False)
 def is_pinned_(self, device=None):
-    """Whether it lies in page-locked host memory."""
+    """Whether it lies in page-locked CPU memory."""
     return is_pinned(raw_of(self))
 
 

@@ -475,7 +475,7 @@ def rows_after(pivots, rows):
 def lu_parts(A, pivot=True):
     """(pivots from 0, row order, L, U) of matrices of any shape; L and U are differentiable.
 
-    Only the leading square block goes through `_lu`; what is below or beside it follows by a solve.
+    Only the leading square block goes through `_lu`; what is below it or right of it follows by a solve.
     """
     rows, columns = A.shape[-2:]
     k = min(rows, columns)

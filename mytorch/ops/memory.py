@@ -54,25 +54,33 @@ def set_(self, source=None):
     return self
 
 
+def _map(self, name, callable, *others):
+    """Replace self's elements by callable(own, those of the others), computed on the CPU one by one."""
+    check_writable(self, name)
+    raw = raw_of(self)
+    if raw.size:
+        found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), *map(to_cpu, others))
+        raw[...] = to_device(found, device_of(raw))
+    (self if isinstance(self, Array) else self._data)._bump()
+    return self
+
+
 @public(function=False, inplace=False)
 def apply_(self, callable):
     """Replace every element by callable(element), on the CPU; slow."""
-    check_writable(self, "apply_")
-    raw = raw_of(self)
-    found = to_cpu(raw)
-    raw[...] = to_device(np.vectorize(callable, otypes=[raw.dtype])(found) if raw.size else found, device_of(raw))
-    return self
+    return _map(self, "apply_", callable)
 
 
 @public(function=False, inplace=False)
 def map_(self, tensor, callable):
     """Replace every element by callable(own element, tensor's element); slow."""
-    check_writable(self, "map_")
-    raw = raw_of(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(tensor))
-    raw[...] = to_device(found, device_of(raw))
-    (self if isinstance(self, Array) else self._data)._bump()
-    return self
+    return _map(self, "map_", callable, tensor)
+
+
+@public(function=False, inplace=False)
+def map2_(self, x, y, callable):
+    """Replace every element by callable(own element, x's element, y's element); slow."""
+    return _map(self, "map2_", callable, x, y)
 
 
 @public(function=False, inplace=False)
@@ -107,66 +115,74 @@ def is_nonzero(input):
 
 
 @public(inplace=False)
-def is_conj(input):
-    """False: conjugates are never lazy here."""
-    return False
-
-
-@public(inplace=False)
-def is_neg(input):
-    """False: negations are never lazy here."""
-    return False
-
-
-@public(inplace=False)
-def is_inference(input):
-    """False: inference mode makes ordinary tensors here."""
-    return False
-
-
-@public(inplace=False)
 def is_signed(input):
     """Whether the dtype holds negative numbers."""
     return input.dtype.is_signed
 
 
-def _constant(name, value):
-    def method(self, *args):
-        return value(self) if callable(value) else value
+def _no(name, why, function=True):
+    """A method, and perhaps a function, that always answers False."""
 
-    method.__name__ = name
-    method.__doc__ = f"PyTorch's `{name}`."
+    def method(input):
+        return False
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"False: {why} here."
+    public(inplace=False, function=function)(method)
+
+
+_no("is_conj", "conjugates are never lazy")
+_no("is_neg", "negations are never lazy")
+_no("is_inference", "inference mode makes ordinary tensors")
+_no("is_shared", "processes share no tensors", function=False)
+_no("is_coalesced", "there are no sparse tensors", function=False)
+
+
+def _itself(name, why):
+    def method(self, *args):
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"self: {why} here."
     public(function=False, inplace=False)(method)
 
 
-_constant("is_shared", False)
-_constant("is_coalesced", False)
-_constant("share_memory_", lambda self: self)
-_constant("to_dense", lambda self: self)
-_constant("record_stream", None)
-_constant("module_load", lambda self: self)
+_itself("share_memory_", "processes share no tensors")
+_itself("to_dense", "every tensor is dense")
+_itself("module_load", "a loaded value is copied as it is")
+
+
+@public(function=False, inplace=False)
+def record_stream(self, stream):
+    """Accepted, as PyTorch's; nothing is done."""
+
+
+@public(function=False, inplace=False)
+def dense_dim(self):
+    """The number of axes: every tensor is dense here."""
+    return self.ndim
 
 
 @public(inplace=False)
 def split_with_sizes(input, split_sizes, dim=0):
-    """`split` into pieces of the given sizes."""
+    """`split` into chunks of the given sizes."""
     return split(input, list(split_sizes), dim)
 
 
 METHODS["unsafe_chunk"] = METHODS["chunk"]
 METHODS["unsafe_split"] = METHODS["split"]
-METHODS["narrow_copy"] = public(name="narrow_copy", inplace=False)(
-    lambda input, dim, start, length: input.narrow(dim, start, length).clone()
-)
-METHODS["narrow_copy"].__doc__ = "A copy of `narrow`."
 
 
+@public(inplace=False)
+def narrow_copy(input, dim, start, length):
+    """A copy of `narrow`."""
+    return input.narrow(dim, start, length).clone()
+
+
+@public(function=False, inplace=False)
 def conj_physical_(self):
     """Take the complex conjugate in place."""
     return self.copy_(self.conj())
-
-
-METHODS["conj_physical_"] = conj_physical_
 
 
 @public(function=False, inplace=False)
@@ -182,15 +198,6 @@ def is_set_to(self, tensor):
     """Whether two tensors look at the same memory in the same way."""
     a, b = raw_of(self), raw_of(tensor)
     return address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
-
-
-@public(function=False, inplace=False)
-def map2_(self, x, y, callable):
-    """Replace every element by callable(own element, x's element, y's element); slow."""
-    raw = raw_of(self)
-    found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), to_cpu(x), to_cpu(y))
-    raw[...] = to_device(found, device_of(raw))
-    return self
 
 
 @public(function=False, inplace=False)
@@ -211,14 +218,8 @@ def _removed(name, instead):
     method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-for _name, _instead in (
-    ("lstsq", "linalg.lstsq"),
-    ("eig", "linalg.eig"),
-    ("solve", "linalg.solve"),
-    ("symeig", "linalg.eigh"),
-):
-    _removed(_name, _instead)
-_constant("dense_dim", lambda self: self.ndim)
+for _name, _instead in {"lstsq": "lstsq", "eig": "eig", "solve": "solve", "symeig": "eigh"}.items():
+    _removed(_name, f"linalg.{_instead}")
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj())

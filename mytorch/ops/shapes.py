@@ -191,7 +191,7 @@ def _storage_on_gpu(raw):
         root = root.base
     if root.flags.c_contiguous and root.dtype == raw.dtype and -(-root.nbytes // 512) * 512 == memory.size:
         return root.reshape(-1)
-    # made by as_strided: all of the piece of memory, whose size CuPy has rounded up
+    # made by as_strided: the whole block of memory, whose size CuPy has rounded up
     return xp.ndarray((memory.size // raw.itemsize,), raw.dtype, xp.cuda.MemoryPointer(memory, 0)).view()
 
 

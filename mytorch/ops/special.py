@@ -233,10 +233,10 @@ def frexp(input):
 @public()
 def float_power(input, exponent):
     """input to the power exponent, in float64."""
-    wide = dtypes.float64
-    if any(getattr(t, "dtype", wide).is_complex or isinstance(t, complex) for t in (input, exponent)):
-        wide = dtypes.complex128
-    return _pow(*(cast(t, wide) if hasattr(t, "dtype") else t for t in (input, exponent)))
+    result = dtypes.float64
+    if any(getattr(t, "dtype", result).is_complex or isinstance(t, complex) for t in (input, exponent)):
+        result = dtypes.complex128
+    return _pow(*(cast(t, result) if hasattr(t, "dtype") else t for t in (input, exponent)))
 
 
 @public(inplace=False)
