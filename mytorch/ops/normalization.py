@@ -425,5 +425,10 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    """input / max(its p-norm along dim, eps)."""
+    """input / max(its p-norm along dim, eps).
+
+    Example:
+        >>> F.normalize(tensor([[3.0, 4.0]])).allclose(tensor([[0.6, 0.8]]))
+        True
+    """
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)

@@ -32,6 +32,10 @@ def pad(input, pad, mode="constant", value=None):
     Raises:
         RuntimeError: an odd number of widths, more than the axes, or too wide for the mode.
         NotImplementedError: a mode that is not known.
+
+    Example:
+        >>> F.pad(tensor([1.0, 2.0]), (1, 2)).tolist()
+        [0.0, 1.0, 2.0, 0.0, 0.0]
     """
     widths = [int(w) for w in pad]
     if len(widths) % 2:
