@@ -220,7 +220,7 @@ def div(input, other, *, rounding_mode=None):
 
 
 @public(names=("negative",), dunder="__neg__")
-@op()
+@op(xp_name="negative")
 def neg(xp, input):
     """-input.
 
@@ -275,7 +275,7 @@ sign = unary("sign", "-1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero
 reciprocal = unary("reciprocal", "1 / input.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
 square = unary("square", "input * input.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
                forward=lambda xp, input: xp.square(input if input.dtype.kind != "b" else input.astype(np.int64)),
-               dtype="promote", autocast="float32")
+               dtype="promote", autocast="float32", xp_name="square")
 sqrt = unary("sqrt", "The square root.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
 rsqrt = unary("rsqrt", "1 / sqrt(input).", "[4.0, 16.0] -> [0.5, 0.25]", lambda g, out: g * (out * out * out) * -0.5,
               forward=lambda xp, input: xp.reciprocal(xp.sqrt(input)), autocast="float32")
@@ -294,11 +294,11 @@ sin = unary("sin", "The sine of an angle in radians.", "[0.0] -> [0.0]", lambda 
 cos = unary("cos", "The cosine of an angle in radians.", "[0.0] -> [1.0]", lambda g, input, xp: -g * xp.sin(input))
 tan = unary("tan", "The tangent of an angle in radians.", "[0.0] -> [0.0]", lambda g, out: g * (out * out + 1), autocast="float32")
 floor = unary("floor", "The largest whole number not above input.", "[1.5, -1.5] -> [1.0, -2.0]", zero,
-              forward=_unless("iub", "floor"), dtype="promote")
+              forward=_unless("iub", "floor"), dtype="promote", xp_name="floor")
 ceil = unary("ceil", "The smallest whole number not below input.", "[1.5, -1.5] -> [2.0, -1.0]", zero,
-             forward=_unless("iub", "ceil"), dtype="promote")
+             forward=_unless("iub", "ceil"), dtype="promote", xp_name="ceil")
 trunc = unary("trunc", "input without its fractional part.", "[1.5, -1.5] -> [1.0, -1.0]", zero,
-              forward=_unless("iub", "trunc"), dtype="promote", names=("fix",))
+              forward=_unless("iub", "trunc"), dtype="promote", xp_name="trunc", names=("fix",))
 # fmt: on
 
 
