@@ -9,6 +9,41 @@ from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
+__all__ = [
+    "CELU",
+    "ELU",
+    "GEGLU",
+    "GELU",
+    "GLU",
+    "SELU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "RReLU",
+    "ReGLU",
+    "ReLU",
+    "ReLU6",
+    "ReLUSquared",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "SwiGLU",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]  # fmt: skip
+
 
 class ReLU(Layer, inplace=False, auto=False, fused=None):
     """max(x, 0).

@@ -11,6 +11,8 @@ from .containers import ModuleList, Sequential
 from .linear import Linear
 from .module import Module
 
+__all__ = ["AdaptiveLogSoftmaxWithLoss"]
+
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 

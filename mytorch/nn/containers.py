@@ -11,6 +11,8 @@ from ..tensor import Tensor
 from .module import Module
 from .parameter import Parameter
 
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
 
 class Container(Module):
     """The oldest container: named submodules. Deprecated."""

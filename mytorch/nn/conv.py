@@ -12,6 +12,8 @@ from .common_types import Device, DType, _size_any_t
 from .module import Module
 from .parameter import Parameter
 
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
 
 class _Conv(Module):
     """What the convolution layers share.

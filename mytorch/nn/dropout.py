@@ -4,6 +4,8 @@ from ..tensor import Tensor
 from . import functional as F
 from .layer import Layer
 
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
 
 class _Dropout(Layer, named="dropout_p", shown="p={p}, inplace={inplace}", p=0.5, inplace=False, dropout_p=None):
     """What the dropout layers share.

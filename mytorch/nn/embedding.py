@@ -8,6 +8,8 @@ from .common_types import Device, DType
 from .module import Module
 from .parameter import Parameter
 
+__all__ = ["Embedding", "EmbeddingBag"]
+
 
 class _Table(Module):
     """What Embedding and EmbeddingBag share: rows of numbers, one of which may be padding."""

@@ -1,9 +1,11 @@
-"""Initialisers: fill a tensor in place, unrecorded, and return it. Draws are PyTorch's, word for word."""
+"""Initialisers: fill a tensor in place, unrecorded, and return it. Draws are PyTorch's, bit for bit."""
 
 import functools
 import math
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +14,14 @@ from ..graph.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
-from ..tensor import Tensor  # noqa: F401 - PyTorch's module has the name too
+from ..ops.random import randperm
+from ..tensor import Tensor
 
 _skipping = [False]
 
 
 @contextmanager
-def skipped():
+def skipped() -> Iterator[None]:
     """Within this context the fills and draws of this module do nothing; for `nn.utils.skip_init`."""
     before = _skipping[0]
     _skipping[0] = True
@@ -35,49 +38,41 @@ def _filled(tensor, fill):
         return fill()
 
 
-def calculate_gain(nonlinearity, param=None):
+_GAINS = {
+    **dict.fromkeys(("linear", "sigmoid", *(f"conv{t}{d}d" for t in ("", "_transpose") for d in (1, 2, 3))), 1),
+    "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity's input should be scaled to keep the variance.
 
     Raises:
         ValueError: an unknown nonlinearity.
     """
-    linear = (
-        "linear",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "sigmoid",
-    )
-    if nonlinearity in linear:
-        return 1
-    if nonlinearity == "tanh":
-        return 5.0 / 3
-    if nonlinearity == "relu":
-        return math.sqrt(2.0)
+    if nonlinearity in _GAINS:
+        return _GAINS[nonlinearity]
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
             raise ValueError(f"negative_slope {param} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity == "selu":
-        return 3.0 / 4
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
-def uniform_(tensor, a=0.0, b=1.0, generator=None):
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform in [a, b)."""
     return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
 
-def normal_(tensor, mean=0.0, std=1.0, generator=None):
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal."""
     return _filled(tensor, lambda: tensor.normal_(mean, std, generator=generator))
 
 
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
     """Normal, but within [a, b], by drawing again what falls outside."""
 
     def cdf(x):
@@ -121,22 +116,22 @@ def _accept_by_density(tensor, mean, std, a, b, generator):
         out = where(pending, draws, out)
 
 
-def constant_(tensor, val):
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value."""
     return _filled(tensor, lambda: tensor.fill_(val))
 
 
-def ones_(tensor):
+def ones_(tensor: Tensor) -> Tensor:
     """1."""
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor):
+def zeros_(tensor: Tensor) -> Tensor:
     """0."""
     return constant_(tensor, 0.0)
 
 
-def eye_(tensor):
+def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix.
 
     Raises:
@@ -147,7 +142,7 @@ def eye_(tensor):
     return _filled(tensor, lambda: tensor.copy_(_identity(*tensor.shape, dtype=tensor.dtype)))
 
 
-def dirac_(tensor, groups=1):
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution kernel that passes its input through.
 
     Raises:
@@ -170,7 +165,7 @@ def dirac_(tensor, groups=1):
     return _filled(tensor, fill)
 
 
-def _fans(tensor):
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """(fan in, fan out): how many inputs feed an output, and the reverse."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -178,50 +173,69 @@ def _fans(tensor):
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
-_calculate_fan_in_and_fan_out = _fans
-
-
-def _fan(tensor, mode):
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    return _fans(tensor)[mode == "fan_out"]
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
-_calculate_correct_fan = _fan
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform with variance gain² * 2 / (fan in + fan out), so within ±gain sqrt(6 / (fan in + fan out)).
 
+    Source: Glorot and Bengio, 2010.
 
-def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Uniform with variance gain^2 * 2 / (fan in + fan out). Source: Glorot and Bengio, 2010."""
-    fan_in, fan_out = _fans(tensor)
+    Example:
+        >>> nn.init.xavier_uniform_(mytorch.empty(3, 3)).abs().max().item() <= 1.0
+        True
+    """
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / (fan_in + fan_out))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor, gain=1.0, generator=None):
-    """Normal with variance gain^2 * 2 / (fan in + fan out)."""
-    fan_in, fan_out = _fans(tensor)
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal with variance gain² * 2 / (fan in + fan out)."""
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform with variance gain^2 / fan. Source: He et al., 2015."""
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Uniform with variance gain² / fan; the arguments are kaiming_normal_'s. Source: He et al., 2015."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
-    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal with variance gain^2 / fan."""
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Normal with variance gain² / fan.
+
+    Args:
+        a: the slope of the leaky relu that follows. mode: "fan_in" or "fan_out": whether the forward or the backward
+            pass keeps its variance. nonlinearity: what follows; see `calculate_gain`.
+
+    Source: He et al., 2015.
+
+    Example:
+        >>> w = nn.init.kaiming_normal_(mytorch.empty(200, 200), nonlinearity="relu")
+        >>> abs(w.std().item() - 0.1) < 0.01
+        True
+    """
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+    return normal_(
+        tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)), generator
+    )
 
 
-def orthogonal_(tensor, gain=1, generator=None):
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -243,20 +257,17 @@ def orthogonal_(tensor, gain=1, generator=None):
     return _filled(tensor, fill)
 
 
-def sparse_(tensor, sparsity, std=0.01, generator=None):
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal, with a share of each column set to zero. Source: Martens, 2010."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    from ..ops.random import randperm
-
     rows, columns = tensor.shape
 
     def fill():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            zeros = randperm(rows, device="cpu").numpy()[
-                : math.ceil(sparsity * rows)
-            ]  # PyTorch too leaves the generator aside
+            shuffled = randperm(rows, device="cpu").numpy()  # PyTorch too leaves the generator aside
+            zeros = shuffled[: math.ceil(sparsity * rows)]
             with device_guard(tensor.data._array):
                 tensor.data._array[zeros, column] = 0
         tensor.data._bump()
@@ -280,10 +291,6 @@ def _deprecated(function):
     return renamed
 
 
-uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse = (
-    _deprecated(f)
-    for f in (
-        uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_,
-        orthogonal_, sparse_,
-    )
-)  # fmt: skip
+uniform, normal, constant, eye, dirac = map(_deprecated, (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal, orthogonal = map(_deprecated, (xavier_uniform_, xavier_normal_, orthogonal_))
+kaiming_uniform, kaiming_normal, sparse = map(_deprecated, (kaiming_uniform_, kaiming_normal_, sparse_))

@@ -12,6 +12,8 @@ from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
+__all__ = ["Bilinear", "Flatten", "Identity", "Linear", "Unflatten"]
+
 
 class Identity(Module):
     """Returns its input; takes any arguments, so that it can stand in for another layer."""

@@ -11,6 +11,8 @@ from ..ops.loss import cross_entropy
 from ..ops.movement import cat, stack
 from ..tensor import Tensor
 
+__all__ = ["LinearCrossEntropyOptions"]
+
 _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 

@@ -20,6 +20,8 @@ from .common_types import Device
 from .hooks import BackwardBoundary
 from .parameter import Buffer, Parameter, is_lazy
 
+__all__ = ["Module"]
+
 _EXTRA_STATE = "_extra_state"
 Self = TypeVar("Self", bound="Module")
 Hook = Callable[..., Any]

@@ -13,6 +13,11 @@ from .layer import Layer
 from .module import Module
 from .parameter import Parameter
 
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
+]  # fmt: skip
+
 
 class _Affine(Module):
     """What the norms share: a weight that starts at 1 and a bias that starts at 0, either of which may be None."""

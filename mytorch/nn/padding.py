@@ -4,6 +4,12 @@ from ..tensor import Tensor
 from . import functional as F
 from .layer import Layer
 
+__all__ = [
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+    "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d",
+    "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]  # fmt: skip
+
 
 class _Pad(Layer, shown="{padding}", padding=...):
     """`padding`: one width for every side, or (left, right, top, bottom, …), the last axis first."""

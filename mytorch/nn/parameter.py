@@ -7,6 +7,8 @@ from ..graph.node import Leaf
 from ..ops.creation import empty
 from ..tensor import Tensor
 
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
+
 
 def _take_memory(tensor, data):
     source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)

@@ -15,6 +15,8 @@ from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence, pad_packed_sequence, repack
 
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
 
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: weights named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, …

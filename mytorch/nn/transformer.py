@@ -18,6 +18,11 @@ from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
 
+__all__ = [
+    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer",
+]  # fmt: skip
+
 
 class MultiheadAttention(Module):
     """Attention of several heads over learnt projections.

@@ -3,6 +3,11 @@
 from . import functional as F
 from .layer import Layer
 
+__all__ = [
+    "ChannelShuffle", "Fold", "PixelShuffle", "PixelUnshuffle", "Unfold", "Upsample", "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
+]  # fmt: skip
+
 
 class Upsample(
     Layer, function=F.interpolate, size=None, scale_factor=None, mode="nearest", align_corners=None,

@@ -3,6 +3,8 @@
 import copy
 
 from ...ops.creation import ones_like, zeros_like
+from ...tensor import Tensor
+from ..module import Module
 from ..parameter import Parameter
 
 
@@ -13,7 +15,7 @@ def _check(layer, bn):
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
 
 
-def fuse_conv_bn_eval(conv, bn, transpose=False):
+def fuse_conv_bn_eval(conv: Module, bn: Module, transpose: bool = False) -> Module:
     """A copy of a convolution that does what the convolution and the batch normalisation do, in eval mode.
 
     Args:
@@ -29,7 +31,10 @@ def fuse_conv_bn_eval(conv, bn, transpose=False):
     return fused
 
 
-def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=False):
+def fuse_conv_bn_weights(
+    conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None,
+    bn_b: Tensor | None, transpose: bool = False,
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     """(weight, bias) of a convolution with the normalisation folded in, as Parameters."""
     weight_dtype = conv_w.dtype
     bias_dtype = weight_dtype if conv_b is None else conv_b.dtype
@@ -46,7 +51,7 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
     )
 
 
-def fuse_linear_bn_eval(linear, bn):
+def fuse_linear_bn_eval(linear: Module, bn: Module) -> Module:
     """A copy of a linear layer that does what the layer and the batch normalisation do, in eval mode.
 
     Raises:
@@ -64,6 +69,9 @@ def fuse_linear_bn_eval(linear, bn):
     return fused
 
 
-def fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b):
+def fuse_linear_bn_weights(
+    linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None,
+    bn_b: Tensor | None,
+) -> tuple[Parameter, Parameter]:  # fmt: skip
     """(weight, bias) of a linear layer with the normalisation folded in, as Parameters."""
     return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)

@@ -1,12 +1,13 @@
 """Making a module without spending time on its initial values."""
 
 import inspect
+from typing import Any
 
 from .. import init
 from ..module import Module
 
 
-def skip_init(module_cls, *args, **kwargs):
+def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """A module of class `module_cls` whose drawn parameters hold whatever their memory held.
 
     Meanwhile the initialisers of `nn.init` do nothing, so no random numbers are drawn. Ones and zeros stay.

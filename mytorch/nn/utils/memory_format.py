@@ -1,11 +1,15 @@
 """Memory formats of convolution weights: PyTorch's names, which change nothing, as arrays have one layout here."""
 
+from typing import Any
 
-def convert_conv2d_weight_memory_format(module, memory_format):
-    """The module: the layout of its Conv2d weights is no choice here, as that of `channels_last` tensors is none."""
+from ..module import Module
+
+
+def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Module:
+    """The module as it is: the layout of weights is no choice here."""
     return module
 
 
-def convert_conv3d_weight_memory_format(module, memory_format):
-    """The module: the layout of its Conv3d weights is no choice here, as that of `channels_last_3d` tensors is none."""
+def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Module:
+    """The module as it is: the layout of weights is no choice here."""
     return module

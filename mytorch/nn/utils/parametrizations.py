@@ -12,7 +12,7 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
 from .parametrize import register_parametrization
-from .spectral_norm import as_matrix, output_dim
+from .spectral_norm import as_matrix, check_iterations, output_dim
 from .weight_norm import norm_except_dim, normalised
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -54,7 +54,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X):
+    def forward(self, X: Tensor) -> Tensor:
         n, k = X.shape[-2:]
         wide = n < k
         if wide:
@@ -84,7 +84,7 @@ class _Orthogonal(Module):
         signs = X.detach().diagonal(dim1=-2, dim2=-1).trunc().unsqueeze(-2)
         return householder_product(A, tau) * signs
 
-    def right_inverse(self, Q):
+    def right_inverse(self, Q: Tensor) -> Tensor:
         """What gives Q, or the orthogonal matrix next to it.
 
         Raises:
@@ -126,7 +126,9 @@ class _Orthogonal(Module):
         return A.mT if wide else A
 
 
-def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
     """Keep a matrix (or a batch of matrices) orthogonal: QᴴQ = I if it is tall, QQᴴ = I if it is wide.
 
     Args:
@@ -152,8 +154,8 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
-    return register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return register_parametrization(module, name, parametrization, unsafe=True)
 
 
 class _WeightNorm(Module):
@@ -163,15 +165,15 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g, weight_v):
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
         return normalised(weight_v, weight_g, self.dim)
 
-    def right_inverse(self, weight):
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """(g, v)."""
         return norm_except_dim(weight, self.dim), weight
 
 
-def weight_norm(module, name="weight", dim=0):
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Let a parameter be g v / |v|, with originals g and v. Source: Salimans and Kingma, 2016.
 
     Args:
@@ -200,10 +202,7 @@ class _SpectralNorm(Module):
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
             raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
-        if n_power_iterations <= 0:
-            raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
+        check_iterations(n_power_iterations)
         self.dim = dim % ndim
         self.eps = eps
         if ndim > 1:
@@ -220,7 +219,7 @@ class _SpectralNorm(Module):
                 self._u.copy_(F.normalize(matrix @ self._v, dim=0, eps=self.eps))
                 self._v.copy_(F.normalize(matrix.mH @ self._u, dim=0, eps=self.eps))
 
-    def forward(self, weight):
+    def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = as_matrix(weight, self.dim)
@@ -229,12 +228,14 @@ class _SpectralNorm(Module):
         u, v = self._u.clone(), self._v.clone()  # a later reading must not change what backward saved
         return weight / u.vdot(matrix @ v)
 
-    def right_inverse(self, value):
+    def right_inverse(self, value: Tensor) -> Tensor:
         """The value: it is taken to be normalised."""
         return value
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
     """Divide a tensor by its largest singular value (a vector by its norm). Source: Miyato et al., 2018.
 
     Args:

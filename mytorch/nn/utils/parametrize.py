@@ -11,12 +11,14 @@ The tensor moves to `module.parametrizations.weight.original` (or `original0`, `
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ...graph.mode import no_grad
 from ...tensor import Tensor
 from ..containers import ModuleDict, ModuleList
+from ..module import Module
 from ..parameter import Parameter
 
 __all__ = [
@@ -34,7 +36,7 @@ _cache_depth = 0
 
 
 @contextmanager
-def cached():
+def cached() -> Iterator[None]:
     """Within this context a parametrized tensor is computed once, at its first reading."""
     global _cache_depth
     _cache_depth += 1
@@ -84,7 +86,7 @@ class ParametrizationList(ModuleList):
         ValueError: no modules; a right inverse that gives no tensors or another dtype; a changed shape or dtype.
     """
 
-    def __init__(self, modules, original, unsafe=False):
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -135,7 +137,7 @@ class ParametrizationList(ModuleList):
                 tensor = Parameter(tensor.detach(), original.requires_grad)
             _register(self, f"original{i}", tensor)
 
-    def right_inverse(self, value):
+    def right_inverse(self, value: Any) -> None:
         """Set the originals so that the parametrizations give `value`.
 
         Raises:
@@ -183,7 +185,7 @@ class ParametrizationList(ModuleList):
                 )
             mine.data = value.data
 
-    def forward(self):
+    def forward(self) -> Tensor:
         originals = [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
         first, *others = [m for name, m in self._modules.items() if name.isdigit()]
         value = first(*originals)
@@ -232,7 +234,9 @@ def _inject_property(module, name):
     setattr(type(module), name, property(read, write))
 
 
-def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
     """Let `module.<tensor_name>` be computed by `parametrization`, from what it was before.
 
     Args:
@@ -294,7 +298,7 @@ def _check_next(module, name, parametrization):
             )
 
 
-def is_parametrized(module, tensor_name=None):
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether a tensor of the module, or, without a name, any, has a parametrization."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
@@ -302,7 +306,7 @@ def is_parametrized(module, tensor_name=None):
     return len(found) > 0 if tensor_name is None else tensor_name in found
 
 
-def remove_parametrizations(module, tensor_name, leave_parametrized=True):
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
     """Make a parametrized tensor an ordinary parameter or buffer again.
 
     Args:
@@ -339,12 +343,14 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     return module
 
 
-def type_before_parametrizations(module):
+def type_before_parametrizations(module: Module) -> type:
     """The module's class, without what parametrizations made of it."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
-def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
     """Register the parametrizations of one module, and their originals, on another; returns that one.
 
     Args:

@@ -7,9 +7,12 @@ computed anew before every forward.
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
+from ...tensor import Tensor
+from ..module import Module
 from .vectors import parameters_to_vector
 
 
@@ -20,16 +23,17 @@ class BasePruningMethod(ABC):
     are left; "structured", the channels (along `self.dim`) that are left; "global", everything.
     """
 
-    _tensor_name = None
+    PRUNING_TYPE: str
+    _tensor_name: str | None = None
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask of tensor `t`, on top of `default_mask`."""
 
-    def apply_mask(self, module):
+    def apply_mask(self, module: Module) -> Tensor:
         """The pruned tensor: mask times original."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
@@ -37,7 +41,9 @@ class BasePruningMethod(ABC):
         return getattr(module, self._tensor_name + "_mask").to(original.dtype) * original
 
     @classmethod
-    def apply(cls, module, name, *args, importance_scores=None, **kwargs):
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> "BasePruningMethod":
         """Prune `module.<name>`, on top of earlier prunings of it; returns the method, which is a forward pre-hook.
 
         Args:
@@ -45,11 +51,7 @@ class BasePruningMethod(ABC):
         """
         method = cls(*args, **kwargs)
         method._tensor_name = name
-        earlier = [
-            k
-            for k, h in module._forward_pre_hooks.items()
-            if isinstance(h, BasePruningMethod) and h._tensor_name == name
-        ]
+        earlier = _keys(module, name)
         if len(earlier) > 1:
             raise AssertionError(
                 f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
@@ -84,7 +86,7 @@ class BasePruningMethod(ABC):
             raise
         return method
 
-    def prune(self, t, default_mask=None, importance_scores=None):
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
         """A pruned copy of a tensor."""
         scores = t if importance_scores is None else importance_scores
         if tuple(scores.shape) != tuple(t.shape):
@@ -94,7 +96,7 @@ class BasePruningMethod(ABC):
         default_mask = ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(scores.detach(), default_mask=default_mask)
 
-    def remove(self, module):
+    def remove(self, module: Module) -> None:
         """Make the pruned values those of the parameter, and forget the mask."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
@@ -108,17 +110,23 @@ class BasePruningMethod(ABC):
         setattr(module, name, original)
 
 
+def _keys(module, name):
+    """The keys of the pruning hooks of a parameter."""
+    hooks = module._forward_pre_hooks.items()
+    return [k for k, h in hooks if isinstance(h, BasePruningMethod) and h._tensor_name == name]
+
+
 class PruningContainer(BasePruningMethod):
     """Several prunings of one tensor, one on top of the other."""
 
-    def __init__(self, *args):
+    def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods = ()
         if len(args) == 1:
             self._tensor_name = args[0]._tensor_name
         for method in args:
             self.add_pruning_method(method)
 
-    def add_pruning_method(self, method):
+    def add_pruning_method(self, method: BasePruningMethod | None) -> None:
         """Add a method for the same tensor.
 
         Raises:
@@ -142,7 +150,7 @@ class PruningContainer(BasePruningMethod):
     def __getitem__(self, index):
         return self._pruning_methods[index]
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask of the last method, in the place that the earlier ones left to it."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(t.dtype)
@@ -176,83 +184,60 @@ class Identity(BasePruningMethod):
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask as it is."""
         return default_mask
 
-    @classmethod
-    def apply(cls, module, name):
-        """Give `module.<name>` a mask of ones."""
-        return super().apply(module, name)
 
+class _ByAmount(BasePruningMethod):
+    """What takes a number of elements or channels: an int, or a share between 0 and 1."""
 
-class RandomUnstructured(BasePruningMethod):
-    """Elements chosen at random.
-
-    Args:
-        amount: how many, as an int, or as a share between 0 and 1.
-    """
-
-    PRUNING_TYPE = "unstructured"
-
-    def __init__(self, amount):
+    def __init__(self, amount: float) -> None:
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t, default_mask):
+
+class RandomUnstructured(_ByAmount):
+    """`amount` elements, chosen at random."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros where the largest of random numbers are."""
         count = _count(self.amount, t.numel())
         return _without(default_mask, rand_like(t).reshape(-1).topk(count).indices) if count else default_mask.clone()
 
-    @classmethod
-    def apply(cls, module, name, amount):
-        """Prune `module.<name>`."""
-        return super().apply(module, name, amount=amount)
 
-
-class L1Unstructured(BasePruningMethod):
-    """The elements smallest in absolute value.
-
-    Args:
-        amount: how many, as an int, or as a share between 0 and 1.
-    """
+class L1Unstructured(_ByAmount):
+    """The `amount` elements that are smallest in absolute value."""
 
     PRUNING_TYPE = "unstructured"
 
-    def __init__(self, amount):
-        _check_amount(amount)
-        self.amount = amount
-
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros where the smallest elements are."""
         count = _count(self.amount, t.numel())
-        return (
-            _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
-            if count
-            else default_mask.clone()
-        )
+        if not count:
+            return default_mask.clone()
+        return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
 
     @classmethod
-    def apply(cls, module, name, amount, importance_scores=None):
+    def apply(
+        cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
+    ) -> BasePruningMethod:
         """Prune `module.<name>`."""
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
-class RandomStructured(BasePruningMethod):
-    """Whole channels, chosen at random.
-
-    Args:
-        amount: how many, as an int, or as a share between 0 and 1. dim: the channels' axis.
-    """
+class RandomStructured(_ByAmount):
+    """`amount` whole channels along `dim`, chosen at random."""
 
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, dim=-1):
-        _check_amount(amount)
-        self.amount = amount
+    def __init__(self, amount: float, dim: int = -1) -> None:
+        super().__init__(amount)
         self.dim = dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros in the channels with the smallest of random numbers."""
         _check_structured(t, self.dim)
         size = t.shape[self.dim]
@@ -262,29 +247,18 @@ class RandomStructured(BasePruningMethod):
         chances = rand(size)
         return _only(t, self.dim, (chances > chances.kthvalue(count).values).to(t.device), default_mask)
 
-    @classmethod
-    def apply(cls, module, name, amount, dim=-1):
-        """Prune `module.<name>`."""
-        return super().apply(module, name, amount=amount, dim=dim)
 
-
-class LnStructured(BasePruningMethod):
-    """The channels of the smallest norm.
-
-    Args:
-        amount: how many, as an int, or as a share between 0 and 1.
-        n: the order of the norm. dim: the channels' axis.
-    """
+class LnStructured(_ByAmount):
+    """The `amount` channels along `dim` of the smallest n-norm."""
 
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, n, dim=-1):
-        _check_amount(amount)
-        self.amount = amount
+    def __init__(self, amount: float, n: float, dim: int = -1) -> None:
+        super().__init__(amount)
         self.n = n
         self.dim = dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros in the channels of the smallest norm."""
         _check_structured(t, self.dim)
         size = t.shape[self.dim]
@@ -295,7 +269,9 @@ class LnStructured(BasePruningMethod):
         return _only(t, self.dim, norms.topk(size - count).indices, default_mask)
 
     @classmethod
-    def apply(cls, module, name, amount, n, dim, importance_scores=None):
+    def apply(
+        cls, module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
+    ) -> BasePruningMethod:
         """Prune `module.<name>`."""
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
@@ -305,10 +281,10 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask):
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The product of both masks."""
         if tuple(default_mask.shape) != tuple(self.mask.shape):
             raise AssertionError(
@@ -316,49 +292,56 @@ class CustomFromMask(BasePruningMethod):
             )
         return default_mask * self.mask.to(default_mask.dtype)
 
-    @classmethod
-    def apply(cls, module, name, mask):
-        """Prune `module.<name>`."""
-        return super().apply(module, name, mask=mask)
 
-
-def identity(module, name):
+def identity(module: Module, name: str) -> Module:
     """Give a parameter a mask of ones; returns the module."""
     Identity.apply(module, name)
     return module
 
 
-def random_unstructured(module, name, amount):
+def random_unstructured(module: Module, name: str, amount: float) -> Module:
     """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
-def l1_unstructured(module, name, amount, importance_scores=None):
-    """Prune the `amount` (a number or a share) of a parameter's smallest elements; returns the module."""
+def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
+    """Prune the `amount` (a number or a share) of a parameter's smallest elements; returns the module.
+
+    Example:
+        >>> layer = nn.Linear(4, 2)
+        >>> _ = nn.utils.prune.l1_unstructured(layer, "weight", amount=0.5)
+        >>> int((layer.weight == 0).sum())
+        4
+    """
     L1Unstructured.apply(module, name, amount, importance_scores)
     return module
 
 
-def random_structured(module, name, amount, dim):
+def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
     """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
-def ln_structured(module, name, amount, n, dim, importance_scores=None):
+def ln_structured(
+    module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
+) -> Module:
     """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores)
     return module
 
 
-def custom_from_mask(module, name, mask):
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prune a parameter where a mask is zero; returns the module."""
     CustomFromMask.apply(module, name, mask)
     return module
 
 
-def global_unstructured(parameters, pruning_method, importance_scores=None, **kwargs):
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod],
+    importance_scores: dict[tuple[Module, str], Tensor] | None = None, **kwargs: Any,
+) -> None:  # fmt: skip
     """Prune several parameters as if they were one vector.
 
     Args:
@@ -392,21 +375,20 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
         start += param.numel()
 
 
-def remove(module, name):
+def remove(module: Module, name: str) -> Module:
     """Make a pruning permanent: the parameter takes the pruned values; returns the module.
 
     Raises:
         ValueError: the parameter is not pruned.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
+    for key in _keys(module, name):
+        module._forward_pre_hooks[key].remove(module)
+        del module._forward_pre_hooks[key]
+        return module
     raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
 
 
-def is_pruned(module):
+def is_pruned(module: Module) -> bool:
     """Whether a parameter of the module, or of one below it, is pruned."""
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 

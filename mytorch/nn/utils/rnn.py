@@ -1,6 +1,8 @@
 """Sequences of different lengths in one batch: padded, or packed without the padding."""
 
 from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,32 +17,37 @@ _Packed = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices",
 class PackedSequence(_Packed):
     """The elements of a batch of sequences, step by step: data, how many sequences each step has, and their order."""
 
-    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+    def __new__(
+        cls, data: Tensor, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> "PackedSequence":  # fmt: skip
         if unsorted_indices is None and sorted_indices is not None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
-    def to(self, *args, **kwargs):
+    def to(self, *args: Any, **kwargs: Any) -> "PackedSequence":
         """The same sequences with their data on another device or as another dtype."""
         return PackedSequence(self.data.to(*args, **kwargs), *self[1:])
 
-    def double(self):
+    def double(self) -> "PackedSequence":
         """In float64."""
         return PackedSequence(self.data.double(), *self[1:])
 
-    def float(self):
+    def float(self) -> "PackedSequence":
         """In float32."""
         return PackedSequence(self.data.float(), *self[1:])
 
 
-def invert_permutation(permutation):
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The order that undoes a permutation."""
     if permutation is None:
         return None
     return on_device_of(np.argsort(to_cpu(permutation._data._array), kind="stable"), permutation)
 
 
-def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
+def pack_padded_sequence(
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
     """A padded batch (T, N, …) without its padding.
 
     Args:
@@ -85,12 +92,15 @@ def _padded(data, counts, total, padding_value):
     return stack(steps, 0)
 
 
-def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
     """(padded batch, lengths) of packed sequences."""
     counts = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(counts):
         raise ValueError(
-            f"Expected total_length to be at least the length of the longest sequence in input, but got total_length={total_length} and max sequence length being {len(counts)}"
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {len(counts)}"
         )
     out = _padded(sequence.data, counts, total_length or len(counts), padding_value)
     lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])])
@@ -100,14 +110,16 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     return (out.transpose(0, 1) if batch_first else out), lengths
 
 
-def repack(padded, like):
+def repack(padded: Tensor, like: PackedSequence) -> PackedSequence:
     """A padded (T, N, …) output packed as `like`."""
     counts = like.batch_sizes.tolist()
     data = cat([padded[t, :n] for t, n in enumerate(counts)], 0)
     return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
 
 
-def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
+def pad_sequence(
+    sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
     """Sequences of different lengths as one batch, the shorter ones padded."""
     longest = max(s.shape[0] for s in sequences)
     rows = []
@@ -120,18 +132,18 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     return stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences, lengths, batch_first=False):
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch as a list."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[i, :n] for i, n in enumerate(lengths.tolist())]
 
 
-def pack_sequence(sequences, enforce_sorted=True):
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """A list of sequences, packed."""
     return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences):
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences that were packed, as a list."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

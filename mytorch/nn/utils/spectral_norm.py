@@ -1,25 +1,36 @@
 """Spectral normalisation by a hook: w / sigma(w), sigma by power iteration. Source: Miyato et al., 2018."""
 
+from typing import Any
+
 from ...graph.mode import no_grad
 from ...linalg import pinv
+from ...tensor import Tensor
 from .. import functional as F
 from ..conv import _ConvTranspose
-from ..parameter import Parameter, is_lazy
+from ..module import Module
+from ..parameter import Parameter
+from .parameter_hook import ParameterHook
 
 
-def as_matrix(weight, dim):
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """A weight as a matrix, with axis `dim` first and the others as one."""
     if dim != 0:
         weight = weight.permute(dim, *(d for d in range(weight.ndim) if d != dim))
     return weight.reshape(weight.shape[0], -1)
 
 
-def output_dim(module):
+def output_dim(module: Module) -> int:
     """The axis of the outputs of a module's weight."""
     return 1 if isinstance(module, _ConvTranspose) else 0
 
 
-class SpectralNorm:
+def check_iterations(n_power_iterations: int) -> None:
+    """Refuse a number of power iterations that is not positive."""
+    if n_power_iterations <= 0:
+        raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
+
+
+class SpectralNorm(ParameterHook):
     """The hook: divide the weight by an estimate of its largest singular value.
 
     Args:
@@ -27,23 +38,22 @@ class SpectralNorm:
         dim: the axis of the outputs. eps: keeps norms from zero.
     """
 
+    function = "spectral_norm"
+    purpose = "spectral normalization"
     _version = 1
 
-    def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
-        if n_power_iterations <= 0:
-            raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
+    def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        check_iterations(n_power_iterations)
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
         self.eps = eps
 
-    def reshape_weight_to_matrix(self, weight):
+    def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
         """The weight as a matrix, a row for each output."""
         return as_matrix(weight, self.dim)
 
-    def compute_weight(self, module, do_power_iteration):
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """The normalised weight; the iteration writes into the buffers `<name>_u` and `<name>_v`."""
         weight = getattr(module, self.name + "_orig")
         u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
@@ -57,7 +67,7 @@ class SpectralNorm:
                 u, v = u.clone(), v.clone()
         return weight / u.dot(matrix @ v)
 
-    def remove(self, module):
+    def remove(self, module: Module) -> None:
         """Make the normalised weight a parameter again."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
@@ -65,7 +75,7 @@ class SpectralNorm:
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     def _solve_v(self, matrix, u, sigma):
@@ -74,23 +84,18 @@ class SpectralNorm:
         return v.mul_(sigma / u.dot(matrix @ v))
 
     @staticmethod
-    def apply(module, name, n_power_iterations, dim, eps):
+    def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> "SpectralNorm":
         """Move a parameter to `<name>_orig`, and hang the hook on the module.
 
         Raises:
             RuntimeError: the parameter has such a hook. ValueError: it is None or has no shape yet.
         """
-        if any(isinstance(hook, SpectralNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
-            raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        SpectralNorm.refuse_second(module, name)
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
-        if is_lazy(weight):
-            raise ValueError(
-                "The module passed to `SpectralNorm` can't have uninitialized parameters. "
-                "Make sure to run the dummy forward before applying spectral normalization"
-            )
+        SpectralNorm.refuse_lazy(weight)
         with no_grad():
             rows, columns = as_matrix(weight, dim).shape
             u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
@@ -144,7 +149,9 @@ class SpectralNormStateDictHook:
         versions[key] = self.fn._version
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
     """Divide a parameter by its largest singular value, before every forward. Prefer `parametrizations.spectral_norm`.
 
     Args:
@@ -157,19 +164,13 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     return module
 
 
-def remove_spectral_norm(module, name="weight"):
+def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Undo `spectral_norm`; returns the module.
 
     Raises:
         ValueError: the parameter has no such hook.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            break
-    else:
-        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    SpectralNorm.remove_from(module, name)
     kinds = (SpectralNormStateDictHook, SpectralNormLoadStateDictPreHook)
     for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
         for key, hook in list(hooks.items()):

@@ -2,8 +2,10 @@
 
 import warnings
 from contextlib import contextmanager
+from typing import Any
 
 from ...tensor import Tensor
+from ..module import Module
 
 _MISSING = object()
 
@@ -75,7 +77,10 @@ def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, 
         return module(*args, **(kwargs or {}))
 
 
-def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
+def functional_call(
+    module: Module, parameters_and_buffers: dict[str, Tensor], args: Any = None, kwargs: dict[str, Any] | None = None, *,
+    tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
     """The older name of `mytorch.func.functional_call`."""
     warnings.warn(
         "`mytorch.nn.utils.stateless.functional_call` is deprecated. Please use `mytorch.func.functional_call` instead "

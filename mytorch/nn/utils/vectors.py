@@ -1,16 +1,24 @@
 """Parameters as one vector, and back."""
 
+from collections.abc import Iterable
+
 from ...graph.mode import no_grad
 from ...ops.movement import cat
+from ...tensor import Tensor
 
 
-def parameters_to_vector(parameters):
-    """All parameters, flattened and joined."""
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters, flattened and joined.
+
+    Example:
+        >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
+        mytorch.Size([8])
+    """
     return cat([p.reshape(-1) for p in parameters])
 
 
-def vector_to_parameters(vec, parameters):
-    """Copy the pieces of a vector into the parameters."""
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy a vector into the parameters, one after the other."""
     start = 0
     with no_grad():
         for p in parameters:

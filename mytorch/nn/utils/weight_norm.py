@@ -1,39 +1,46 @@
 """Weight normalisation by a hook: w = g v / |v|, before every forward. Source: Salimans and Kingma, 2016."""
 
 import warnings
+from typing import Any
 
-from ..parameter import Parameter, is_lazy
+from ...tensor import Tensor
+from ..module import Module
+from ..parameter import Parameter
+from .parameter_hook import ParameterHook
 
 
-def norm_except_dim(v, dim=0):
+def norm_except_dim(v: Tensor, dim: int = 0) -> Tensor:
     """The 2-norm over all axes but `dim`, which stays in place; over all axes for dim=-1."""
     if dim == -1:
         return v.norm(2)
     return v.norm(2, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
 
 
-def normalised(v, g, dim=0):
+def normalised(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """g v / |v|, with a norm for each index of axis `dim` (one for all if -1)."""
     return v * (g / norm_except_dim(v, dim))
 
 
-class WeightNorm:
+class WeightNorm(ParameterHook):
     """The hook: recompute the weight from its magnitude and direction.
 
     Args:
         name: of the parameter. dim: the axis that has a norm for each index; None, one norm for all.
     """
 
-    def __init__(self, name, dim):
+    function = "weight_norm"
+    purpose = "weight normalization"
+
+    def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
         self.dim = -1 if dim is None else dim
 
-    def compute_weight(self, module):
+    def compute_weight(self, module: Module) -> Tensor:
         """The weight, from `<name>_g` and `<name>_v`."""
         return normalised(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
-    def apply(module, name, dim):
+    def apply(module: Module, name: str, dim: int | None) -> "WeightNorm":
         """Replace a parameter by its magnitude and direction, and hang the hook on the module.
 
         Raises:
@@ -44,15 +51,10 @@ class WeightNorm:
             FutureWarning,
             stacklevel=3,
         )
-        if any(isinstance(hook, WeightNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
-            raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+        WeightNorm.refuse_second(module, name)
         hook = WeightNorm(name, dim)
         weight = getattr(module, name)
-        if is_lazy(weight):
-            raise ValueError(
-                "The module passed to `WeightNorm` can't have uninitialized parameters. "
-                "Make sure to run the dummy forward before applying weight normalization"
-            )
+        WeightNorm.refuse_lazy(weight)
         del module._parameters[name]
         module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), hook.dim)))
         module.register_parameter(name + "_v", Parameter(weight.detach()))
@@ -60,7 +62,7 @@ class WeightNorm:
         module.register_forward_pre_hook(hook)
         return hook
 
-    def remove(self, module):
+    def remove(self, module: Module) -> None:
         """Make the weight a parameter again."""
         weight = self.compute_weight(module).detach()
         delattr(module, self.name)
@@ -68,11 +70,11 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight))
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
 
 
-def weight_norm(module, name="weight", dim=0):
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Let a parameter be g v / |v|, with parameters `<name>_g` and `<name>_v`. Prefer `parametrizations.weight_norm`.
 
     Args:
@@ -85,15 +87,11 @@ def weight_norm(module, name="weight", dim=0):
     return module
 
 
-def remove_weight_norm(module, name="weight"):
+def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Undo `weight_norm`; returns the module.
 
     Raises:
         ValueError: the parameter has no such hook.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    WeightNorm.remove_from(module, name)
+    return module
