@@ -469,7 +469,12 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 @in_precision("float32")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim.
+
+    Example:
+        >>> F.cosine_similarity(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
+        [1.0, 0.0]
+    """
     shape = np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
