@@ -1,12 +1,15 @@
 """AdaptiveLogSoftmaxWithLoss: a softmax over many classes in which the rare ones are grouped."""
 
 from collections import namedtuple
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ..base.dtypes import int64
 from ..ops.creation import zeros
 from ..ops.movement import cat
+from ..tensor import Tensor
 from . import functional as F
+from .common_types import Device, DType
 from .containers import ModuleList, Sequential
 from .linear import Linear
 from .module import Module
@@ -34,9 +37,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     Source: Grave et al., Efficient softmax approximation for GPUs, 2016.
     """
 
-    def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
+    def __init__(
+        self, in_features: int, n_classes: int, cutoffs: Sequence[int], div_value: float = 4.0, head_bias: bool = False,
+        device: Device = None, dtype: DType = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        options = {"device": device, "dtype": dtype}
         cutoffs = list(cutoffs)
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
@@ -54,35 +60,30 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters
-        self.head = Linear(in_features, self.head_size, bias=head_bias, **made)
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **options)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             width = int(in_features // (div_value ** (i + 1)))
-            narrow = Linear(in_features, width, bias=False, **made)
-            self.tail.append(Sequential(narrow, Linear(width, high - low, bias=False, **made)))
+            narrow = Linear(in_features, width, bias=False, **options)
+            self.tail.append(Sequential(narrow, Linear(width, high - low, bias=False, **options)))
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draw all weights anew."""
         self.head.reset_parameters()
-        for narrow, wide in self.tail:
-            narrow.reset_parameters()
-            wide.reset_parameters()
+        for layer in (layer for cluster in self.tail for layer in cluster):
+            layer.reset_parameters()
 
-    def forward(self, input_, target_):
+    def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         if target_.ndim == 1:
             if input_.shape[0] != target_.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
-            if input_.ndim != 2:
-                raise RuntimeError(
-                    f"1D target tensor expects 2D input tensors, but found inputs with size {input_.shape}"
-                )
-        elif target_.ndim == 0:
-            if input_.ndim != 1:
-                raise RuntimeError(
-                    f"0D target tensor expects 1D input tensors, but found inputs with size {input_.shape}"
-                )
-        else:
+        elif target_.ndim != 0:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        d = target_.ndim
+        if input_.ndim != d + 1:
+            raise RuntimeError(
+                f"{d}D target tensor expects {d + 1}D input tensors, but found inputs with size {input_.shape}"
+            )
         single = target_.ndim == 0
         input, target = (input_.unsqueeze(0), target_.unsqueeze(0)) if single else (input_, target_)
         n = target.shape[0]
@@ -119,11 +120,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             parts.append(F.log_softmax(tail(input), dim=1) + head[:, column : column + 1])
         return cat(parts, 1)
 
-    def log_prob(self, input):
+    def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes: (N, in_features) to (N, n_classes)."""
         return self._all_log_probs(input, self.head(input))
 
-    def predict(self, input):
+    def predict(self, input: Tensor) -> Tensor:
         """The most probable class of each row; the tails are computed only for rows that may lie in them."""
         head = self.head(input)
         output = head.argmax(dim=1)

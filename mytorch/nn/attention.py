@@ -1,6 +1,7 @@
 """Which implementation scaled dot-product attention may use: PyTorch's names for it, and their effect here."""
 
 import enum
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..base.config import fused
@@ -22,7 +23,7 @@ class SDPBackend(enum.IntEnum):
 
 
 @contextmanager
-def sdpa_kernel(backends, set_priority=False):
+def sdpa_kernel(backends: "SDPBackend | Iterable[SDPBackend]", set_priority: bool = False) -> Iterator[None]:
     """Within this context attention uses one of some implementations.
 
     Here MATH alone means the reference (`mytorch.fused(False)`); any other choice leaves it to the library, whose

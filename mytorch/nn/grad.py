@@ -1,9 +1,13 @@
 """The gradients of convolutions with respect to input and weight, by themselves."""
 
+from collections.abc import Sequence
+
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, is_grad_enabled
 from ..ops.creation import zeros
+from ..tensor import Tensor
 from . import functional as F
+from .common_types import _size_any_t
 
 
 def _of(conv, input, weight, grad_output, wanted, options):
@@ -24,25 +28,26 @@ def _of(conv, input, weight, grad_output, wanted, options):
 def _pair_of(conv):
     name = conv.__name__
 
-    def by_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
+    def by_input(
+        input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: _size_any_t = 1, padding: _size_any_t = 0,
+        dilation: _size_any_t = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
         zero = zeros(*input_size, dtype=weight.dtype, device=weight.device)
         return _of(conv, zero, weight, grad_output, "input", (stride, padding, dilation, groups))
 
-    def by_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
+    def by_weight(
+        input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: _size_any_t = 1, padding: _size_any_t = 0,
+        dilation: _size_any_t = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
         zero = zeros(*weight_size, dtype=input.dtype, device=input.device)
         return _of(conv, input, zero, grad_output, "weight", (stride, padding, dilation, groups))
 
-    by_input.__name__ = by_input.__qualname__ = f"{name}_input"
-    by_input.__doc__ = f"""The gradient of `{name}` with respect to its input, of shape input_size.
+    for function, argument in ((by_input, "input"), (by_weight, "weight")):
+        function.__name__ = function.__qualname__ = f"{name}_{argument}"
+        function.__doc__ = f"""The gradient of `{name}` with respect to its {argument}, of shape {argument}_size.
 
     Args:
-        weight: of the convolution. grad_output: the gradient of its result. The others are as `{name}`'s.
-    """
-    by_weight.__name__ = by_weight.__qualname__ = f"{name}_weight"
-    by_weight.__doc__ = f"""The gradient of `{name}` with respect to its weight, of shape weight_size.
-
-    Args:
-        input: of the convolution. grad_output: the gradient of its result. The others are as `{name}`'s.
+        grad_output: the gradient of the convolution's result. The others are as `{name}`'s.
     """
     return by_input, by_weight
 

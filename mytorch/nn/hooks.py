@@ -4,6 +4,9 @@ The gradient that reaches the tensors behind the first boundary is grad_input, t
 second is grad_output; hooks may replace either.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from ..autograd.function import Function
 from ..tensor import Tensor
 
@@ -30,7 +33,9 @@ def _as_tuple(x):
 class BackwardBoundary:
     """The pair of identities around one call of a module."""
 
-    def __init__(self, module, hooks, pre_hooks):
+    def __init__(
+        self, module: Any, hooks: Sequence[Callable[..., Any]], pre_hooks: Sequence[Callable[..., Any]]
+    ) -> None:
         self.module = module
         self.hooks = hooks
         self.pre_hooks = pre_hooks
@@ -56,13 +61,13 @@ class BackwardBoundary:
             out[i] = t
         return tuple(out)
 
-    def enter(self, args):
+    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Lead the arguments of forward through."""
         led = self._through(args, self._on_input)
         self.inputs_watched = led is not args
         return led
 
-    def leave(self, result):
+    def leave(self, result: Any) -> Any:
         """Lead the result of forward through."""
         led = self._through(_as_tuple(result), self._on_output)
         return led if isinstance(result, tuple) else led[0]

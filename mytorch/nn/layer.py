@@ -9,7 +9,7 @@ from .module import Module
 
 
 class _DeclaredSignature:
-    """`__signature__` of a class whose constructor is Layer's; made when `inspect.signature` asks for it."""
+    """`__signature__` of a class whose constructor is Layer's; computed when `inspect.signature` asks for it."""
 
     def __get__(self, layer, cls):
         if layer is not None or cls.__init__ is not Layer.__init__:

@@ -167,9 +167,11 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def forward(self, *input: Any) -> Any:
+    def _forward_unimplemented(self, *input: Any) -> None:
         """Compute the output; every subclass defines it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    forward: Callable[..., Any] = _forward_unimplemented  # so that type checkers accept any arguments in subclasses
 
     # -- calling -------------------------------------------------------------------------------------------
 
@@ -268,45 +270,42 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         d = self.__dict__
-        params = d.get("_parameters")
+        if "_parameters" not in d:
+            for kind, what in ((Parameter, "parameters"), (Module, "module"), (Buffer, "buffer")):
+                if isinstance(value, kind):
+                    raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+            object.__setattr__(self, name, value)
+            return
+        parameters, buffers, modules = d["_parameters"], d["_buffers"], d["_modules"]
         if isinstance(value, Parameter):
-            if params is None:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
-        elif params is not None and name in params:
+        elif name in parameters:
             _refuse_other_than_none(value, "parameter", name, "mytorch.nn.Parameter")
-            params[name] = None
+            parameters[name] = None
         elif isinstance(value, Module):
-            if d.get("_modules") is None:
-                raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_modules")
-            d["_modules"][name] = _registered(_global_module_registration_hooks, self, name, value)
-        elif d.get("_modules") is not None and name in d["_modules"]:
+            modules[name] = _registered(_global_module_registration_hooks, self, name, value)
+        elif name in modules:
             _refuse_other_than_none(value, "child module", name, "mytorch.nn.Module")
-            d["_modules"][name] = None
-        elif isinstance(value, Buffer) or (d.get("_buffers") is not None and name in d["_buffers"]):
-            if d.get("_buffers") is None:
-                raise AttributeError("cannot assign buffer before Module.__init__() call")
+            modules[name] = None
+        elif name in buffers:
             if not isinstance(value, Tensor):
                 _refuse_other_than_none(value, "buffer", name, "mytorch.Tensor, mytorch.nn.Buffer")
-            if name not in d["_buffers"]:
-                self._forget(name, "_buffers")
-                self.register_buffer(name, value, getattr(value, "persistent", True))
-            else:
-                d["_buffers"][name] = _registered(_global_buffer_registration_hooks, self, name, value)
+            buffers[name] = _registered(_global_buffer_registration_hooks, self, name, value)
+        elif isinstance(value, Buffer):
+            self._forget(name, "_buffers")
+            self.register_buffer(name, value, value.persistent)
         else:
             object.__setattr__(self, name, value)
 
     def _forget(self, name, keep):
         """Remove a name from every place but `keep`."""
-        d = self.__dict__
-        d.pop(name, None)
-        for store in ("_parameters", "_buffers", "_modules"):
-            if store != keep and d.get(store) is not None:
-                d[store].pop(name, None)
-        if keep != "_buffers" and "_non_persistent_buffers_set" in d:
-            d["_non_persistent_buffers_set"].discard(name)
+        self.__dict__.pop(name, None)
+        for store in {"_parameters", "_buffers", "_modules"} - {keep}:
+            self.__dict__[store].pop(name, None)
+        if keep != "_buffers":
+            self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
         for store in (self._parameters, self._buffers, self._modules):

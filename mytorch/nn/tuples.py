@@ -1,6 +1,7 @@
 """Helpers of layers: one number or several as a tuple, and names of a wrapped model's state dict."""
 
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
@@ -35,7 +36,7 @@ def _list_with_default(out_size, defaults):
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
 
 
-def consume_prefix_in_state_dict_if_present(state_dict, prefix):
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Take a prefix (such as "module.", which a wrapper adds) off the names of a state dict, in place.
 
     Args:

@@ -1,5 +1,8 @@
 """Every layer against PyTorch's: names, printing, weights from equal seeds, outputs, gradients, both modes."""
 
+import inspect
+import pickle
+
 import numpy as np
 import pytest
 
@@ -228,3 +231,28 @@ def test_refusals():
         nn.BatchNorm2d(3)(mytorch.ones(2, 3))
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         nn.BatchNorm1d(3)(mytorch.ones(1, 3))
+
+
+def test_declared_options_make_the_constructor():
+    nn = mytorch.nn
+    assert str(inspect.signature(nn.SiLU)) == "(inplace=False, *, fused=None)"
+    assert str(inspect.signature(nn.Threshold)) == "(threshold, value, inplace=False)"
+    for call, message in (
+        (lambda: nn.Threshold(1.0), "missing required argument: 'value'"),
+        (lambda: nn.ELU(1.0, alpha=2.0), "multiple values for argument 'alpha'"),
+        (lambda: nn.ELU(beta=2.0), "unexpected keyword argument 'beta'"),
+        (lambda: nn.SiLU(False, True), "takes 1 arguments, got 2"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    assert pickle.loads(pickle.dumps(nn.ELU(2.0))).alpha == 2.0
+
+
+def test_a_subclass_of_a_declared_layer_may_have_its_own_constructor():
+    class Steep(mytorch.nn.LeakyReLU):
+        def __init__(self, factor):
+            super().__init__(0.1 * factor)
+
+    assert list(inspect.signature(Steep).parameters) == ["factor"]
+    assert repr(Steep(2)) == "Steep(negative_slope=0.2)"
+    assert Steep(2)(mytorch.tensor([-1.0])).item() == pytest.approx(-0.2)
