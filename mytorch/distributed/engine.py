@@ -61,6 +61,8 @@ class Engine:
 
     Attributes:
         name: the backend's name.
+        timeout: seconds that a collective may take.
+        explain: a function that says, after a timeout, who is missing.
         device_type: where its arrays must lie; None if it takes any.
 
     Every method but `split` and `close` starts a collective and returns its Work. `label` is for messages,
@@ -70,9 +72,11 @@ class Engine:
     name = "alone"
     device_type = None
 
-    def __init__(self, rank=0, size=1):
+    def __init__(self, rank=0, size=1, timeout=None, explain=None):
         self.rank = rank
         self.size = size
+        self.timeout = timeout
+        self.explain = explain
 
     def work(self, label):
         """A Work that has ended already."""

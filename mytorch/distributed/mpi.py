@@ -164,8 +164,7 @@ class MPIEngine(Engine):
 
     Args:
         comm: the communicator.
-        timeout: seconds that a collective may take.
-        explain: says after a timeout who is missing.
+        timeout, explain: see Engine.
     """
 
     name = "mpi"
@@ -173,10 +172,8 @@ class MPIEngine(Engine):
 
     def __init__(self, comm, timeout=None, explain=None):
         self.MPI = load()
-        super().__init__(comm.Get_rank(), comm.Get_size())
+        super().__init__(comm.Get_rank(), comm.Get_size(), timeout, explain)
         self.comm = comm
-        self.timeout = timeout
-        self.explain = explain
         m = self.MPI
         self.ops = {
             ReduceOp.SUM: m.SUM, ReduceOp.AVG: m.SUM, ReduceOp.PRODUCT: m.PROD, ReduceOp.MIN: m.MIN, ReduceOp.MAX: m.MAX,

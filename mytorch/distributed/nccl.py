@@ -87,18 +87,15 @@ class NCCLEngine(Engine):
     Args:
         rank, size: within the communicator.
         unique_id: NCCL's, the same in all ranks.
-        timeout: seconds that a collective may take.
-        explain: says after a timeout who is missing.
+        timeout, explain: see Engine.
     """
 
     name = "nccl"
     device_type = "cuda"
 
     def __init__(self, rank, size, unique_id, timeout=None, explain=None):
-        super().__init__(rank, size)
+        super().__init__(rank, size, timeout, explain)
         self.nccl = load()
-        self.timeout = timeout
-        self.explain = explain
         self.stream = cupy_ns().cuda.Stream(non_blocking=True)
         self.device = cupy_ns().cuda.Device()
         self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)

@@ -96,7 +96,7 @@ class Backend(str):
 class _World:
     """What `init_process_group` makes; there is one or none."""
 
-    group = None
+    group: ProcessGroup | None = None
 
 
 class NonMember:
@@ -120,7 +120,7 @@ class GroupMember:
 
 
 group = GroupMember()
-Group = ProcessGroup | GroupMember | NonMember | None  # what an argument `group` may be
+Group = Any  # an argument `group`: a ProcessGroup, `group` or None for the default one, or NON_MEMBER
 _told = set()
 
 
@@ -254,7 +254,7 @@ def init_process_group(
         if backend == "gloo":
             _say_once(rank, 'backend="gloo" runs over MPI here.')
     _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
-    _World.group.engine.barrier(_World.group.enter("barrier")).wait()
+    engine.barrier(_World.group.enter("barrier")).wait()
     if temporary and log and rank == 0:
         os.remove(log)  # all have it mapped
 
