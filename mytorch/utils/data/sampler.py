@@ -12,13 +12,8 @@ from ...ops.random import Generator, multinomial, randint, randperm
 from ...tensor import Tensor
 
 __all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-]
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)
 
