@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from ..base import dtypes
-from .engine import Engine, ReduceOp, check_reducible
+from .engine import Engine, ReduceOp, reduction_of
 from .work import Work
 
 _lock = threading.Lock()  # one thread in MPI at a time
@@ -236,13 +236,10 @@ class MPIEngine(Engine):
 
     def _for_mpi(self, x, op):
         """(x as MPI can reduce it, MPI's operation)."""
-        check_reducible(x.dtype, op)
+        how = self.ops[reduction_of(x.dtype, op)]
         if x.dtype in _HALVES:
-            return x.astype(np.float32), self.ops[op]
-        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
-            same = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}
-            return x.view(np.uint8), self.ops[same.get(op, op)]
-        return x, self.ops[op]
+            return x.astype(np.float32), how
+        return x.view(np.uint8) if x.dtype == np.bool_ else x, how
 
     def _take_result(self, x, buffer, op):
         """Put the reduced buffer into x, averaged if asked."""

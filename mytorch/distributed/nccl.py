@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backend import cupy_ns
 from ..base import dtypes
-from .engine import Engine, ReduceOp, check_reducible
+from .engine import Engine, ReduceOp, reduction_of
 from .rendezvous import exchange
 from .work import DistBackendError, Work
 
@@ -152,11 +152,9 @@ class NCCLEngine(Engine):
         return getattr(self.nccl, name)
 
     def _op(self, x, op):
-        check_reducible(x.dtype, op)
+        op = reduction_of(x.dtype, op)
         if op not in _OPS:
             raise ValueError(f"NCCL has no ReduceOp.{op.name}.")
-        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
-            op = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}.get(op, op)
         return getattr(self.nccl, _OPS[op])
 
     def _averaged(self, work, x, op):

@@ -126,6 +126,10 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Indices drawn with probabilities proportional to weights.
 
+    Args:
+        weights: one for each index; they need not sum to 1.
+        replacement: whether an index may come more than once.
+
     Example:
         >>> list(mytorch.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
         [1, 1, 1]
