@@ -449,13 +449,6 @@ def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "add_safe_globals",
-    "clear_safe_globals",
-    "get_safe_globals",
-    "load",
-    "load_safetensors",
-    "safe_globals",
-    "save",
-    "save_safetensors",
-    "save_state_dict",
-]
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors", "safe_globals",
+    "save", "save_safetensors", "save_state_dict",
+]  # fmt: skip

@@ -63,19 +63,13 @@ class Configuration:
         Raises:
             ValueError: naming the setting, its value, and what is wanted.
         """
-        for name, choices in (
-            ("device", ("cpu", "gpu")),
-            ("mixed_precision", PRECISIONS),
-            ("fused", FUSED),
-            ("autotune", AUTOTUNE),
-        ):
-            check(name, getattr(self, name), choices)
-        for name, low, high in (
-            ("num_processes", 1, 65536),
-            ("num_machines", 1, 65536),
-            ("machine_rank", 0, self.num_machines - 1),
-            ("master_port", 1, 65535),
-        ):
+        words = {"device": ("cpu", "gpu"), "mixed_precision": PRECISIONS, "fused": FUSED, "autotune": AUTOTUNE}
+        for name, choices in words.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(choices)}")
+        machines = {"num_machines": (1, 65536), "machine_rank": (0, self.num_machines - 1)}
+        ranges = {"num_processes": (1, 65536), **machines, "master_port": (1, 65535)}
+        for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise ValueError(f"{name} is {value!r}; expected a whole number in [{low}, {high}]")
@@ -142,20 +136,9 @@ class Configuration:
             raise ValueError(f"{path}: {error}") from None
 
 
-def check(name, value, choices):
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
-
-
 def _value(value):
-    if (
-        isinstance(value, str)
-        and re.fullmatch(r"[A-Za-z][\w.-]*", value)
-        and value not in ("no", "on", "off", "yes", "true", "false")
-    ):
-        return value
-    return json.dumps(value)
+    is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w.-]*", value)
+    return value if is_word and value not in ("no", "on", "off", "yes", "true", "false") else json.dumps(value)
 
 
 def _parse(text):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from .. import backend
 from ..backend import DeviceLike
 from ..base.errors import OutOfMemoryError
-from ..ops.random import generator_for
+from ..ops.random import Generator, generator_for
 from ..tensor import Tensor
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import (
@@ -53,7 +53,7 @@ def set_device(device: DeviceLike) -> None:
     backend.cupy_ns().cuda.Device(backend.as_device(device).index).use()
 
 
-def device(device: DeviceLike) -> AbstractContextManager:
+def device(device: DeviceLike | None) -> AbstractContextManager:
     """A context manager in which a GPU is the current one; None changes nothing."""
     return nullcontext() if device is None else backend.on(backend.as_device(device))[1]
 
@@ -133,7 +133,7 @@ def manual_seed_all(seed: int) -> None:
         _generator(i).manual_seed(seed)
 
 
-def _generator(device):
+def _generator(device: DeviceLike) -> Generator:
     return generator_for(backend.as_device(device))
 
 

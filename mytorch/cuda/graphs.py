@@ -379,10 +379,12 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
 
 
 def is_tensor(x):
+    """Whether x is a Tensor or an Array."""
     return isinstance(x, (Tensor, Array))
 
 
 def raw_of(x):
+    """The raw array of a Tensor or an Array."""
     return x._data._array if isinstance(x, Tensor) else x._array
 
 

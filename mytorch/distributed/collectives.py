@@ -8,7 +8,7 @@ its results are there after `wait()`.
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from .._array import Array
 from ..backend import CPU, device_of, to_device, xp_of
@@ -19,8 +19,7 @@ from .objects import all_gather_bytes, broadcast_bytes, decode, encode
 from .process_group import Group, resolve
 from .work import Work
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable)
 Tensors = Sequence[Tensor]
 
 
@@ -68,7 +67,7 @@ def _finish(group, work, outputs, async_op, actions=()):
     return None
 
 
-def _in_group(function: Callable[P, R]) -> Callable[P, R]:
+def _in_group(function: F) -> F:
     """A decorator: the function gets the ProcessGroup that `group` means; in a process outside of it, it is not called."""
     position = function.__code__.co_varnames.index("group")
 
@@ -81,7 +80,7 @@ def _in_group(function: Callable[P, R]) -> Callable[P, R]:
             group = kwargs["group"] = resolve(kwargs.get("group"))
         return None if group is None else function(*args, **kwargs)
 
-    return collective
+    return cast(F, collective)
 
 
 def _root(group, rank, group_rank, what, default=None):
@@ -529,28 +528,8 @@ def scatter_object_list(
 
 
 __all__ = [
-    "P2POp",
-    "ReduceOp",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "gather_object",
-    "irecv",
-    "isend",
-    "monitored_barrier",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "scatter_object_list",
-    "send",
-]
+    "P2POp", "ReduceOp", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather",
+    "gather_object", "irecv", "isend", "monitored_barrier", "recv", "reduce", "reduce_scatter",
+    "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+]  # fmt: skip

@@ -41,8 +41,8 @@ class ReduceOp(Enum):
             raise ValueError(f"ReduceOp: {op!r} is none of {', '.join(o.value for o in cls)}.") from None
 
 
-def check_reducible(dtype, op):
-    """Refuse what no engine can reduce.
+def reduction_of(dtype, op):
+    """The ReduceOp that does `op` on numbers of a dtype: a sum of bools is their maximum, a product their minimum.
 
     Raises:
         TypeError: AVG of integers, bits of floats, an order of complex numbers.
@@ -54,6 +54,7 @@ def check_reducible(dtype, op):
         raise TypeError(f"ReduceOp.{op.name} is for integer tensors, got {dtype}.")
     if kind == "c" and op in (ReduceOp.MIN, ReduceOp.MAX):
         raise TypeError(f"ReduceOp.{op.name} is not defined for complex tensors.")
+    return {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}.get(op, op) if kind == "b" else op
 
 
 class Engine:
@@ -61,6 +62,8 @@ class Engine:
 
     Attributes:
         name: the backend's name.
+        timeout: seconds that a collective may take.
+        explain: a function that says, after a timeout, who is missing.
         device_type: where its arrays must lie; None if it takes any.
 
     Every method but `split` and `close` starts a collective and returns its Work. `label` is for messages,
@@ -70,9 +73,11 @@ class Engine:
     name = "alone"
     device_type = None
 
-    def __init__(self, rank=0, size=1):
+    def __init__(self, rank=0, size=1, timeout=None, explain=None):
         self.rank = rank
         self.size = size
+        self.timeout = timeout
+        self.explain = explain
 
     def work(self, label):
         """A Work that has ended already."""

@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from ..base import dtypes
-from .engine import Engine, ReduceOp, check_reducible
+from .engine import Engine, ReduceOp, reduction_of
 from .work import Work
 
 _lock = threading.Lock()  # one thread in MPI at a time
@@ -164,8 +164,7 @@ class MPIEngine(Engine):
 
     Args:
         comm: the communicator.
-        timeout: seconds that a collective may take.
-        explain: says after a timeout who is missing.
+        timeout, explain: see Engine.
     """
 
     name = "mpi"
@@ -173,10 +172,8 @@ class MPIEngine(Engine):
 
     def __init__(self, comm, timeout=None, explain=None):
         self.MPI = load()
-        super().__init__(comm.Get_rank(), comm.Get_size())
+        super().__init__(comm.Get_rank(), comm.Get_size(), timeout, explain)
         self.comm = comm
-        self.timeout = timeout
-        self.explain = explain
         m = self.MPI
         self.ops = {
             ReduceOp.SUM: m.SUM, ReduceOp.AVG: m.SUM, ReduceOp.PRODUCT: m.PROD, ReduceOp.MIN: m.MIN, ReduceOp.MAX: m.MAX,
@@ -239,13 +236,10 @@ class MPIEngine(Engine):
 
     def _for_mpi(self, x, op):
         """(x as MPI can reduce it, MPI's operation)."""
-        check_reducible(x.dtype, op)
+        how = self.ops[reduction_of(x.dtype, op)]
         if x.dtype in _HALVES:
-            return x.astype(np.float32), self.ops[op]
-        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
-            same = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}
-            return x.view(np.uint8), self.ops[same.get(op, op)]
-        return x, self.ops[op]
+            return x.astype(np.float32), how
+        return x.view(np.uint8) if x.dtype == np.bool_ else x, how
 
     def _take_result(self, x, buffer, op):
         """Put the reduced buffer into x, averaged if asked."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backend import cupy_ns
 from ..base import dtypes
-from .engine import Engine, ReduceOp, check_reducible
+from .engine import Engine, ReduceOp, reduction_of
 from .rendezvous import exchange
 from .work import DistBackendError, Work
 
@@ -87,18 +87,15 @@ class NCCLEngine(Engine):
     Args:
         rank, size: within the communicator.
         unique_id: NCCL's, the same in all ranks.
-        timeout: seconds that a collective may take.
-        explain: says after a timeout who is missing.
+        timeout, explain: see Engine.
     """
 
     name = "nccl"
     device_type = "cuda"
 
     def __init__(self, rank, size, unique_id, timeout=None, explain=None):
-        super().__init__(rank, size)
+        super().__init__(rank, size, timeout, explain)
         self.nccl = load()
-        self.timeout = timeout
-        self.explain = explain
         self.stream = cupy_ns().cuda.Stream(non_blocking=True)
         self.device = cupy_ns().cuda.Device()
         self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)
@@ -155,11 +152,9 @@ class NCCLEngine(Engine):
         return getattr(self.nccl, name)
 
     def _op(self, x, op):
-        check_reducible(x.dtype, op)
+        op = reduction_of(x.dtype, op)
         if op not in _OPS:
             raise ValueError(f"NCCL has no ReduceOp.{op.name}.")
-        if x.dtype == np.bool_:  # a sum of bools is "any", a product "all"
-            op = {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}.get(op, op)
         return getattr(self.nccl, _OPS[op])
 
     def _averaged(self, work, x, op):

@@ -36,7 +36,7 @@ def decode(content: bytes) -> Any:
     return load(io.BytesIO(content))
 
 
-def _empty(engine, *shape, dtype=np.uint8):
+def _empty(engine: Engine, *shape: int, dtype: type[np.generic] = np.uint8):
     """An array on the engine's device, and a function that brings CPU arrays there."""
     device = as_device("cuda") if engine.device_type == "cuda" else CPU
     xp, there = on(device)

@@ -96,7 +96,7 @@ class Backend(str):
 class _World:
     """What `init_process_group` makes; there is one or none."""
 
-    group = None
+    group: ProcessGroup | None = None
 
 
 class NonMember:
@@ -120,7 +120,7 @@ class GroupMember:
 
 
 group = GroupMember()
-Group = ProcessGroup | GroupMember | NonMember | None  # what an argument `group` may be
+Group = Any  # an argument `group`: a ProcessGroup, `group` or None for the default one, or NON_MEMBER
 _told = set()
 
 
@@ -254,7 +254,7 @@ def init_process_group(
         if backend == "gloo":
             _say_once(rank, 'backend="gloo" runs over MPI here.')
     _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
-    _World.group.engine.barrier(_World.group.enter("barrier")).wait()
+    engine.barrier(_World.group.enter("barrier")).wait()
     if temporary and log and rank == 0:
         os.remove(log)  # all have it mapped
 
@@ -434,25 +434,8 @@ def new_group(
 
 
 __all__ = [
-    "Backend",
-    "GroupMember",
-    "ProcessGroup",
-    "destroy_process_group",
-    "get_backend",
-    "get_global_rank",
-    "get_group_rank",
-    "get_node_local_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "group",
-    "init_process_group",
-    "is_available",
-    "is_backend_available",
-    "is_gloo_available",
-    "is_initialized",
-    "is_mpi_available",
-    "is_nccl_available",
-    "is_torchelastic_launched",
-    "new_group",
-]
+    "Backend", "GroupMember", "ProcessGroup", "destroy_process_group", "get_backend", "get_global_rank",
+    "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "new_group",
+]  # fmt: skip

@@ -14,15 +14,9 @@ from ...tensor import Tensor
 from .sampler import drawn_on
 
 __all__ = [
-    "ChainDataset",
-    "ConcatDataset",
-    "Dataset",
-    "IterableDataset",
-    "StackDataset",
-    "Subset",
-    "TensorDataset",
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
     "random_split",
-]
+]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -12,13 +12,8 @@ from ...ops.random import Generator, multinomial, randint, randperm
 from ...tensor import Tensor
 
 __all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-]
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -130,6 +125,10 @@ class SubsetRandomSampler(Sampler):
 
 class WeightedRandomSampler(Sampler):
     """Indices drawn with probabilities proportional to weights.
+
+    Args:
+        weights: one for each index; they need not sum to 1.
+        replacement: whether an index may come more than once.
 
     Example:
         >>> list(mytorch.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))

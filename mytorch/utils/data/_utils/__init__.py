@@ -4,12 +4,6 @@ from . import collate, fetch, pin_memory, resume, transport, worker
 from .worker import MP_STATUS_CHECK_INTERVAL, ExceptionWrapper
 
 __all__ = [
-    "MP_STATUS_CHECK_INTERVAL",
-    "ExceptionWrapper",
-    "collate",
-    "fetch",
-    "pin_memory",
-    "resume",
-    "transport",
+    "MP_STATUS_CHECK_INTERVAL", "ExceptionWrapper", "collate", "fetch", "pin_memory", "resume", "transport",
     "worker",
-]
+]  # fmt: skip

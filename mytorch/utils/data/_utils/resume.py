@@ -13,6 +13,7 @@ from itertools import islice
 
 import numpy as np
 
+from ....base.pytree import tree_map
 from ....ops.random import Generator, default_generator
 from ..dataset import IterableDataset
 from ..sampler import Sampler
@@ -216,14 +217,15 @@ def _set_state(source, state):
         source.set_state(_arrays(state))
 
 
-def _plain(x):
-    if isinstance(x, np.ndarray):
-        return {"dtype": x.dtype.str, "hex": x.tobytes().hex()}
-    if isinstance(x, dict):
-        return {key: _plain(value) for key, value in x.items()}
-    if isinstance(x, (list, tuple)):
-        return [_plain(item) for item in x]
-    return x.item() if isinstance(x, np.generic) else x
+def _plain(state):
+    """A state of NumPy's with hexadecimal text for arrays."""
+
+    def plain(x):
+        if isinstance(x, np.ndarray):
+            return {"dtype": x.dtype.str, "hex": x.tobytes().hex()}
+        return x.item() if isinstance(x, np.generic) else x
+
+    return tree_map(plain, state)
 
 
 def _arrays(x):
