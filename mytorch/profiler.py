@@ -1,13 +1,15 @@
 """`profile` with the arguments of `torch.profiler`: a table of wall times of forward ops and named ranges."""
 
+from collections.abc import Iterable
 from enum import Enum
+from typing import Any
 
 from .autograd.profiler import profile as _profile
 from .autograd.profiler import record_function
 
 
 class ProfilerActivity(Enum):
-    """What to measure; here, the host's side alone."""
+    """What to measure; here, the CPU's side alone."""
 
     CPU = 0
     CUDA = 1
@@ -22,9 +24,17 @@ class profile(_profile):
 
     Raises:
         NotImplementedError: ProfilerActivity.CUDA, or any other of PyTorch's options.
+
+    Example:
+        >>> with mytorch.profiler.profile() as p:
+        ...     x = mytorch.ones(2).exp().exp()
+        >>> [(event.key, event.count) for event in p.key_averages() if event.key == "exp"]
+        [('exp', 2)]
     """
 
-    def __init__(self, *, activities=None, record_shapes=False, **options):
+    def __init__(
+        self, *, activities: Iterable[ProfilerActivity] | None = None, record_shapes: bool = False, **options: Any
+    ):
         if activities is not None and ProfilerActivity.CUDA in activities:
             raise NotImplementedError(
                 "profile: ProfilerActivity.CUDA is not supported; use a profiler of the GPU's maker."

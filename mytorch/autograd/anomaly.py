@@ -10,7 +10,7 @@ class detect_anomaly(set_anomaly):
         check_nan: whether NaN counts as an anomaly, besides exceptions. (It always does here.)
     """
 
-    def __init__(self, check_nan=True):
+    def __init__(self, check_nan: bool = True):
         super().__init__(True)
 
     def clone(self):
@@ -20,7 +20,7 @@ class detect_anomaly(set_anomaly):
 class set_detect_anomaly(set_anomaly):
     """Switch anomaly mode at once; back at the end when used in `with`."""
 
-    def __init__(self, mode, check_nan=True):
+    def __init__(self, mode: bool, check_nan: bool = True):
         super().__init__(mode)
         self._before = set_mode(get_mode().replace(anomaly=mode))
 
@@ -31,6 +31,6 @@ class set_detect_anomaly(set_anomaly):
         reset_mode(self._before)
 
 
-def is_anomaly_enabled():
+def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on."""
     return get_mode().anomaly

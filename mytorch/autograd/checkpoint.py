@@ -12,7 +12,9 @@ Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """
 
 import contextlib
+from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -24,6 +26,7 @@ from ..tensor import Tensor
 from .function import Function
 from .graph import saved_tensors_hooks
 
+Contexts = Callable[[], tuple[contextlib.AbstractContextManager, contextlib.AbstractContextManager]]
 _early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)
 
 
@@ -37,7 +40,7 @@ def noop_context_fn():
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable):
+def set_checkpoint_early_stop(enable: bool):
     """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
     token = _early_stop.set(enable)
     try:
@@ -66,15 +69,15 @@ def _random_numbers_of(state):
 class _Place:
     """Stands in the graph for one saved tensor."""
 
-    __slots__ = ("__weakref__", "frame", "index", "looks")
+    __slots__ = ("__weakref__", "frame", "index", "metadata")
 
     def __init__(self, frame, index, tensor):
         self.frame = frame
         self.index = index
-        self.looks = _looks(tensor)
+        self.metadata = _metadata(tensor)
 
 
-def _looks(tensor):
+def _metadata(tensor):
     return tuple(tensor.shape), tensor.dtype, str(tensor.device)
 
 
@@ -118,10 +121,10 @@ class _Frame:
         def collect(tensor):
             if len(seen) < self.count:
                 place = self.places.get(len(seen))
-                if place is not None and self.check != "none" and _looks(tensor) != place.looks:
+                if place is not None and self.check != "none" and _metadata(tensor) != place.metadata:
                     raise CheckpointError(
                         "checkpoint: Recomputed values for the following tensors have different metadata than during "
-                        f"the forward pass: tensor {place.index} was {place.looks}, and is {_looks(tensor)} now."
+                        f"the forward pass: tensor {place.index} was {place.metadata}, and is {_metadata(tensor)} now."
                     )
                 if place is not None:
                     self.found[place] = tensor
@@ -189,14 +192,10 @@ class _Reentrant(Function):
         finally:
             reset_mode(token)
         outs = outs if isinstance(outs, tuple) else (outs,)
-        pairs = [
-            (o, g)
-            for o, g in zip(outs, grads, strict=True)
-            if isinstance(o, Tensor) and o.requires_grad and g is not None
-        ]
-        if pairs:
+        used = [i for i, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad and grads[i] is not None]
+        if used:
             with enable_grad():
-                run_backward([o for o, _ in pairs], [g for _, g in pairs])
+                run_backward([outs[i] for i in used], [grads[i] for i in used])
         return (None, None, None, *(_gradient(a) if isinstance(a, Tensor) else None for a in args))
 
 
@@ -206,9 +205,16 @@ def _gradient(t):
 
 
 def checkpoint(
-    function, *args, use_reentrant=None, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="default",
-    debug=False, early_stop=True, **kwargs,
-):  # fmt: skip
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    context_fn: Contexts = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
     """function(*args, **kwargs), whose activations are not kept but computed again in backward.
 
     Args:
@@ -226,6 +232,12 @@ def checkpoint(
         CheckpointError: in backward, the second run differs.
 
     Source: see the module.
+
+    Example:
+        >>> x = tensor(0.0, requires_grad=True)
+        >>> mytorch.utils.checkpoint.checkpoint(mytorch.exp, x, use_reentrant=False).backward()
+        >>> x.grad.item()
+        1.0
     """
     if debug:
         raise NotImplementedError("checkpoint: debug=True is not supported.")
@@ -245,7 +257,9 @@ def checkpoint(
     return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn or noop_context_fn, determinism_check, stop)
 
 
-def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
     """Run a Sequential, or a list of functions, in `segments` checkpointed parts (the last one is not).
 
     Args:

@@ -1,23 +1,12 @@
 """Function: a user's own op, written as PyTorch's `torch.autograd.Function`.
 
-    class Cube(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return 3 * x**2 * g
-
-    y = Cube.apply(x)
-
 `forward` and `backward` see Tensors and run unrecorded, unless backward runs under `create_graph=True`, when
 its operations are recorded. The context keeps arrays and edges, not Tensors, so there is no cycle.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from .._array import Array
 from ..base.errors import kind
@@ -50,16 +39,11 @@ class _Saved:
 class FunctionCtx:
     """What forward hands to backward. Any attribute may be set on it."""
 
-    def __init__(self):
-        self._to_save = ()
-        self._saved = None
-        self._node = None
-        self._dirty = ()
-        self._non_differentiable = ()
-        self._materialize = True
-        self.needs_input_grad = ()
+    _to_save = _dirty = _non_differentiable = needs_input_grad = ()
+    _saved = _node = None
+    _materialize = True
 
-    def save_for_backward(self, *tensors):
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep inputs or outputs (or None) for `saved_tensors` in backward.
 
         Raises:
@@ -70,11 +54,11 @@ class FunctionCtx:
                 raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {kind(t)}")
         self._to_save = tuple(Tensor._of(t) if isinstance(t, Array) else t for t in tensors)
 
-    def save_for_forward(self, *tensors):
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Accepted; there is no forward mode."""
 
     @property
-    def saved_tensors(self):
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """What was saved.
 
         Raises:
@@ -103,20 +87,17 @@ class FunctionCtx:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: saved at "
                 f"version {saved.version}, now at version {saved.array._version}. clone() it before changing it in place."
             )
-        edge = saved.edge
-        if saved.output is not None:
-            edge = self._node.output_edge(saved.output)
-        return Tensor._of(array, edge)
+        return Tensor._of(array, saved.edge if saved.output is None else self._node.output_edge(saved.output))
 
-    def mark_dirty(self, *tensors):
+    def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which inputs forward changed in place."""
         self._dirty = tensors
 
-    def mark_non_differentiable(self, *tensors):
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say which outputs have no gradient."""
         self._non_differentiable = tensors
 
-    def set_materialize_grads(self, value):
+    def set_materialize_grads(self, value: bool) -> None:
         """Whether outputs that were not used get zeros, or None, as their gradient."""
         self._materialize = value
 
@@ -172,10 +153,26 @@ class _Meta(type):
 
 
 class Function(metaclass=_Meta):
-    """Base of custom differentiable functions; see the module's docstring.
+    """Base of custom differentiable functions.
 
     A subclass defines static methods: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs,
     output)`; and `backward(ctx, *grads)`, which returns a gradient (or None) for each argument of forward.
+
+    Example:
+        >>> class Cube(mytorch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x**3
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, g):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 3 * x**2 * g
+        >>> x = tensor(2.0, requires_grad=True)
+        >>> Cube.apply(x).backward()
+        >>> x.grad.item()
+        12.0
     """
 
     generate_vmap_rule = False
@@ -187,24 +184,24 @@ class Function(metaclass=_Meta):
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the result."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> Any:
         """Save what backward needs, when forward takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
         """The gradient of each argument of forward."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record it if an argument requires grad."""
         ctx = FunctionCtx()
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
@@ -221,9 +218,7 @@ class Function(metaclass=_Meta):
             return result
         outs, changed = cls._own_outputs(ctx, args, outs)
         differentiable = [
-            isinstance(o, Tensor)
-            and o._data._array.dtype.kind in "fcV"
-            and not any(o is n for n in ctx._non_differentiable)
+            isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
         shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
@@ -231,14 +226,11 @@ class Function(metaclass=_Meta):
         ctx._saved = tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)
-        if any(differentiable):
-            for i, o in enumerate(outs):
-                if differentiable[i]:
-                    edge = node.output_edge(i)
-                    if any(o is d for d in changed):
-                        set_edge(o, edge)
-                    else:
-                        o._edge = edge
+        for i, o in enumerate(outs):
+            if differentiable[i] and _is_in(o, changed):
+                set_edge(o, node.output_edge(i))
+            elif differentiable[i]:
+                o._edge = node.output_edge(i)
         return outs if isinstance(result, tuple) else outs[0]
 
     @classmethod
@@ -247,12 +239,11 @@ class Function(metaclass=_Meta):
         changed = [t for t in ctx._dirty if isinstance(t, Tensor)]
         own = []
         for o in outs:
-            if isinstance(o, Tensor) and not any(o is d for d in changed):
-                if any(o is a for a in args) or o._edge is not None:
+            if isinstance(o, Tensor) and not _is_in(o, changed):
+                is_input = _is_in(o, args)
+                if is_input or o._edge is not None:
                     replaced = Tensor._of(o._data)
-                    ctx._to_save = tuple(
-                        replaced if t is o and not any(o is a for a in args) else t for t in ctx._to_save
-                    )
+                    ctx._to_save = tuple(replaced if t is o and not is_input else t for t in ctx._to_save)
                     o = replaced
             elif isinstance(o, Tensor):
                 check_writable(o, cls.__name__)
@@ -291,14 +282,19 @@ class Function(metaclass=_Meta):
                 continue
             if value is not None and not isinstance(value, (Tensor, Array)):
                 raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
-            if recorded:
-                pairs.append((parent, value if value is None or isinstance(value, Tensor) else Tensor._of(value)))
-            else:
-                pairs.append((parent, None if value is None else _copy_shared(engine.raw.unwrap(value), g)))
+            if value is not None and not recorded:
+                value = _borrowed(engine.raw.unwrap(value))
+            elif isinstance(value, Array):
+                value = Tensor._of(value)
+            pairs.append((parent, value))
         return pairs
 
 
-def _copy_shared(raw, g):
+def _is_in(x, values):
+    return any(x is value for value in values)
+
+
+def _borrowed(raw):
     """A user's gradient may be anybody's array; the engine must not take it over."""
     return raw.view() if hasattr(raw, "view") else raw
 
@@ -316,16 +312,13 @@ class _Weak:
 
 
 def _save(tensor, args, outs):
-
     if tensor is None:
         return None
     output = next((i for i, o in enumerate(outs) if o is tensor), None)
-    if any(tensor is a for a in args):
-        output = None
-    return _Saved(tensor, output)
+    return _Saved(tensor, None if _is_in(tensor, args) else output)
 
 
-def once_differentiable(backward):
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator for a backward that can't be differentiated again; doing so raises."""
 
     @functools.wraps(backward)

@@ -1,14 +1,16 @@
 """Jacobians, Hessians and products with them, as functions of functions."""
 
+from collections.abc import Callable
+from typing import Any
+
 from ..graph.backward import grad
 from ..graph.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack
 from ..tensor import Tensor
 
-
-def _tuple(x):
-    return (tuple(x), True) if isinstance(x, (tuple, list)) else ((x,), False)
+Tensors = Tensor | tuple[Tensor, ...]
+Func = Callable[..., Any]
 
 
 def _tensors(x, what, where):
@@ -17,12 +19,12 @@ def _tensors(x, what, where):
     Raises:
         TypeError: something else is in it.
     """
-    values, many = _tuple(x)
+    many = isinstance(x, (tuple, list))
+    values = tuple(x) if many else (x,)
     for i, value in enumerate(values):
         if not isinstance(value, Tensor):
-            given = (
-                f"the value at index {i} has type {type(value)}" if many else f"the given {what} has type {type(value)}"
-            )
+            given = f"the value at index {i}" if many else f"the given {what}"
+            given += f" has type {type(value)}"
             raise TypeError(f"The {what} {where} must be either a Tensor or a tuple of Tensors but {given}.")
     return values, many
 
@@ -113,46 +115,59 @@ def _check_strategy(strategy, vectorize, strict):
         raise RuntimeError("torch.autograd.functional: `strict=True` and `vectorized=True` are not supported together.")
 
 
-def vjp(func, inputs, v=None, create_graph=False, strict=False):
+def _grads(outputs, inputs, vectors=None, create_graph=True):
+    """The gradients of those outputs that have a graph; None for inputs that none of them depends on."""
+    used = [i for i, out in enumerate(outputs) if out.requires_grad]
+    if not used:
+        return (None,) * len(inputs)
+    upstream = None if vectors is None else [vectors[i] for i in used]
+    outs = [outputs[i] for i in used]
+    return grad(outs, inputs, upstream, retain_graph=True, create_graph=create_graph, allow_unused=True)
+
+
+def vjp(
+    func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Tensors, Tensors]:
     """(func(inputs), vᵀ J): the product of a vector with the Jacobian."""
     inputs, many = _tensors(inputs, "inputs", "given to vjp")
     with enable_grad():
         given = _fresh(inputs, create_graph)
         outputs, several = _results(func, given, "vjp", strict)
-        upstream = _vector(v, outputs, "the user-provided function returns a single Tensor with a single element")
-        pairs = [(o, w) for o, w in zip(outputs, upstream, strict=True) if o.requires_grad]
-        grads = (None,) * len(given)
-        if pairs:
-            outs, upstream = zip(*pairs, strict=True)
-            grads = grad(outs, given, upstream, create_graph=create_graph, allow_unused=True)
-        grads = _or_zeros(grads, given, strict)
+        vector = _vector(v, outputs, "the user-provided function returns a single Tensor with a single element")
+        grads = _or_zeros(_grads(outputs, given, vector, create_graph), given, strict)
     return _one(_done(outputs, create_graph), several), _one(_done(grads, create_graph), many)
 
 
-def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), J v): the product of the Jacobian with a vector, by differentiating vjp twice."""
+def jvp(
+    func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Tensors, Tensors]:
+    """(func(inputs), J v): the product of the Jacobian with a vector, by differentiating vjp twice.
+
+    Example:
+        >>> x, v = tensor([1.0, 2.0]), tensor([1.0, 10.0])
+        >>> mytorch.autograd.functional.jvp(lambda x: x**2, x, v)[1].tolist()
+        [2.0, 40.0]
+    """
     inputs, _ = _tensors(inputs, "inputs", "given to jvp")
     with enable_grad():
         given = _fresh(inputs, create_graph)
         vector = _vector(v, given, "the input to the user-provided function is a single Tensor with a single element")
         outputs, several = _results(func, given, "jvp", strict)
         dual = tuple(zeros_like(o).requires_grad_() for o in outputs)
-        used = [(o, d) for o, d in zip(outputs, dual, strict=True) if o.requires_grad]
-        grads = (None,) * len(given)
-        if used:
-            grads = grad([o for o, _ in used], given, [d for _, d in used], create_graph=True, allow_unused=True)
-        pairs = [(g, w) for g, w in zip(grads, vector, strict=True) if g is not None and g.requires_grad]
-        if pairs:
-            found = grad(
-                [g for g, _ in pairs], dual, [w for _, w in pairs], create_graph=create_graph, allow_unused=True
-            )
-        else:
-            found = (None,) * len(dual)
+        first = [(g, w) for g, w in zip(_grads(outputs, given, dual), vector, strict=True) if g is not None]
+        found = _grads([g for g, _ in first], dual, [w for _, w in first], create_graph)
         found = _or_zeros(found, outputs, strict)
     return _one(_done(outputs, create_graph), several), _one(_done(found, create_graph), several)
 
 
-def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
+def jacobian(
+    func: Func,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Tensors | tuple[Tensors, ...]:
     """The derivative of every element of the output by every element of the inputs.
 
     Args:
@@ -161,58 +176,67 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
 
     Returns:
         A tensor of shape output.shape + input.shape; tuples of them for several inputs or outputs.
+
+    Example:
+        >>> mytorch.autograd.functional.jacobian(lambda x: x**2, tensor([1.0, 3.0])).tolist()
+        [[2.0, 0.0], [0.0, 6.0]]
     """
     _check_strategy(strategy, vectorize, strict)
     inputs, many = _tensors(inputs, "inputs", "given to jacobian")
     with enable_grad():
         given = _fresh(inputs, create_graph)
         outputs, several = _results(func, given, "jacobian", strict)
-        rows = []
+        blocks = []
         for number, out in enumerate(outputs):
-            columns = [[] for _ in given]
-            flat = out.reshape(-1)
-            for i in range(flat.numel()):
-                if flat.requires_grad:
-                    grads = grad(flat[i], given, retain_graph=True, create_graph=create_graph, allow_unused=True)
-                else:
-                    grads = (None,) * len(given)
-                for column, g in zip(columns, _or_zeros(grads, given, strict, number), strict=True):
-                    column.append(g)
-            rows.append(
-                tuple(
-                    (stack(c) if c else zeros(0, *t.shape)).reshape(*out.shape, *t.shape)
-                    for c, t in zip(columns, given, strict=True)
-                )
-            )
-    rows = [_one(_done(row, create_graph), many) for row in rows]
-    return _one(tuple(rows), several)
+            rows = [
+                _or_zeros(_grads([element], given, None, create_graph), given, strict, number)
+                for element in out.reshape(-1).unbind()
+            ]
+            columns = zip(*rows, strict=True) if rows else [()] * len(given)
+            block = [
+                (stack(c) if c else zeros(0, *t.shape)).reshape(*out.shape, *t.shape)
+                for c, t in zip(columns, given, strict=True)
+            ]
+            blocks.append(_one(_done(block, create_graph), many))
+    return _one(tuple(blocks), several)
 
 
-def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of a function with one number as output."""
+def hessian(
+    func: Func,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Tensors | tuple[Tensors, ...]:
+    """The second derivatives of a function with one number as output.
 
+    Example:
+        >>> mytorch.autograd.functional.hessian(lambda x: x.prod(), tensor([2.0, 3.0])).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+    """
     _check_strategy(outer_jacobian_strategy, vectorize, strict)
     inputs, many = _tensors(inputs, "inputs", "given to hessian")
     func = _one_number(func, "hessian")
-
-    def gradient(*args):
-        out = func(*args)
-        if not out.requires_grad:
-            found = (None,) * len(args)
-        else:
-            found = grad(out, args, create_graph=True, allow_unused=True)
-        return _or_zeros(_or_zeros(found, args, strict), args, strict, second=True)
-
-    result = jacobian(gradient, inputs, create_graph=create_graph)
+    result = jacobian(lambda *args: _gradient(func(*args), args, strict), inputs, create_graph=create_graph)
     return result if many else result[0][0]
 
 
-def vhp(func, inputs, v=None, create_graph=False, strict=False):
+def _gradient(out, inputs, strict):
+    """The gradient of a number, to be differentiated again."""
+    return _or_zeros(_or_zeros(_grads([out], inputs), inputs, strict), inputs, strict, second=True)
+
+
+def vhp(
+    func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Tensor, Tensors]:
     """(func(inputs), vᵀ H): the product of a vector with the Hessian."""
     return _with_hessian(func, inputs, v, create_graph, strict, "vhp")
 
 
-def hvp(func, inputs, v=None, create_graph=False, strict=False):
+def hvp(
+    func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Tensor, Tensors]:
     """(func(inputs), H v): the Hessian is symmetric, so this is vhp."""
     return _with_hessian(func, inputs, v, create_graph, strict, "hvp")
 
@@ -223,16 +247,6 @@ def _with_hessian(func, inputs, v, create_graph, strict, what):
         given = _fresh(inputs, create_graph)
         vector = _vector(v, given, "the input to the user-provided function is a single Tensor with a single element")
         out = _one_number(func, what)(*given)
-        first = (None,) * len(given)
-        if out.requires_grad:
-            first = grad(out, given, create_graph=True, allow_unused=True)
-        first = _or_zeros(_or_zeros(first, given, strict), given, strict, second=True)
-        pairs = [(g, w) for g, w in zip(first, vector, strict=True) if g.requires_grad]
-        if pairs:
-            found = grad(
-                [g for g, _ in pairs], given, [w for _, w in pairs], create_graph=create_graph, allow_unused=True
-            )
-        else:
-            found = (None,) * len(given)
-        found = _or_zeros(found, given, strict)
+        first = _gradient(out, given, strict)
+        found = _or_zeros(_grads(first, given, vector, create_graph), given, strict)
     return (out if create_graph else out.detach()), _one(_done(found, create_graph), many)

@@ -1,5 +1,8 @@
 """Checking gradients against finite differences, in double precision."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from ..backend import CPU, device_guard, to_device
@@ -46,29 +49,29 @@ def _random_like(tensor, rng):
     return _on_device_of(tensor, _normal(rng, tuple(tensor.shape), tensor._data._array.dtype))
 
 
-def _host(tensor):
+def _numpy(tensor):
     """A tensor's elements as a NumPy array."""
     return to_device(tensor.detach()._data._array, CPU)
 
 
 def gradcheck(
-    func,
-    inputs,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_batched_forward_grad=False,
-    check_forward_ad=False,
-    check_backward_ad=True,
-    fast_mode=False,
-    masked=None,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Compare the gradients of `func` with central differences, element by element.
 
     A complex gradient is compared as the derivative by the real part plus i times that by the imaginary part.
@@ -88,11 +91,13 @@ def gradcheck(
         GradcheckError: they differ; it names the input, the output, the element and both numbers.
         ValueError: no input requires grad.
         NotImplementedError: a check of what is not here (forward mode, batched and masked gradients).
+
+    Example:
+        >>> mytorch.autograd.gradcheck(mytorch.sin, tensor([1.0, 2.0], dtype=mytorch.float64, requires_grad=True))
+        True
     """
-    _refuse(
-        "gradcheck", check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
-        check_forward_ad=check_forward_ad, masked=masked,
-    )  # fmt: skip
+    batched = {"check_batched_grad": check_batched_grad, "check_batched_forward_grad": check_batched_forward_grad}
+    _refuse("gradcheck", **batched, check_forward_ad=check_forward_ad, masked=masked)
     if not check_backward_ad:
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     inputs = _tuple(inputs)
@@ -126,8 +131,8 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
                 raise GradcheckError(
                     f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}."
                 )
-            analytic = np.zeros(x.shape, x.dtype) if g is None else _host(g)
-            if g is not None and np.any(np.abs(analytic - _host(h)) > nondet_tol):
+            analytic = np.zeros(x.shape, x.dtype) if g is None else _numpy(g)
+            if g is not None and np.any(np.abs(analytic - _numpy(h)) > nondet_tol):
                 raise GradcheckError(
                     f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
                     f"different values, although analytical gradient matches numerical gradient (input {i}, output "
@@ -143,7 +148,7 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
 
 
 def _check_undefined(outputs, wanted, rng):
-    """Backward from each output alone, which leaves those beside it without a gradient, must not fail."""
+    """Backward from each output alone, which leaves the others without a gradient, must not fail."""
     for number in _places(outputs):
         try:
             grad(outputs[number], wanted, _random_like(outputs[number], rng), retain_graph=True, allow_unused=True)
@@ -169,20 +174,20 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
     def value():
         with no_grad():
             out = _tuple(func(*inputs))[number]
-        wide = np.complex128 if weights.dtype.kind == "c" else np.float64
-        return float(np.sum(_host(out).astype(wide) * weights.conj()).real)
+        double = np.complex128 if weights.dtype.kind == "c" else np.float64
+        return float(np.sum(_numpy(out).astype(double) * weights.conj()).real)
 
-    def slope(place, step):
+    def value_at(place, moved):
         with device_guard(x):
             before = x[place].copy()
-            x[place] = before + step
-        high = value()
-        with device_guard(x):
-            x[place] = before - step
-        low = value()
+            x[place] = before + moved
+        out = value()
         with device_guard(x):
             x[place] = before
-        return (high - low) / (2 * eps)
+        return out
+
+    def slope(place, step):
+        return (value_at(place, step) - value_at(place, -step)) / (2 * eps)
 
     if rng is not None:
         direction = _normal(rng, x.shape, x.dtype)
@@ -196,24 +201,24 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
 
 
 def gradgradcheck(
-    func,
-    inputs,
-    grad_outputs=None,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    gen_non_contig_grad_outputs=False,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_fwd_over_rev=False,
-    check_rev_over_rev=True,
-    fast_mode=False,
-    masked=False,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """Compare the second derivatives of `func` with differences of its first ones. Arguments as gradcheck.
 
     Args:
@@ -233,17 +238,16 @@ def gradgradcheck(
             raw = to_device(raw, o.device)
             grad_outputs.append(Tensor._wrap(raw[..., 0] if gen_non_contig_grad_outputs else raw).requires_grad_())
     grad_outputs = list(_tuple(grad_outputs))
-    count = len(inputs)
 
     def first(*args):
-        values, upstream = args[:count], args[count:]
+        values, upstream = args[: len(inputs)], args[len(inputs) :]
         wanted = [t for t in values if isinstance(t, Tensor) and t.requires_grad]
         with enable_grad():
             found = grad(_differentiable(func(*values)), wanted, list(upstream), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
-    return gradcheck(
-        first, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-        fast_mode=fast_mode, masked=masked,
-    )  # fmt: skip
+    tolerances = {"eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol}
+    checks = {"check_undefined_grad": check_undefined_grad, "check_grad_dtypes": check_grad_dtypes}
+    refused = {"check_batched_grad": check_batched_grad, "masked": masked}
+    options = {"raise_exception": raise_exception, "fast_mode": fast_mode, **tolerances, **checks, **refused}
+    return gradcheck(first, (*inputs, *grad_outputs), **options)

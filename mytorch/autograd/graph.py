@@ -2,6 +2,8 @@
 
 import threading
 from collections import namedtuple
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 from ..graph import engine
 from ..graph.mode import ModeSwitch, get_mode, no_grad
@@ -21,7 +23,7 @@ class saved_tensors_hooks(ModeSwitch):
         RuntimeError: at entering, within `disable_saved_tensors_hooks`.
     """
 
-    def __init__(self, pack_hook, unpack_hook):
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]):
         super().__init__()
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
@@ -41,7 +43,9 @@ class saved_tensors_hooks(ModeSwitch):
         value = self.pack_hook(tensor)
         if tensor._version != before:
             raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook."
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+                "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
+                "you need to perform in-place operations on the input to a pack hook."
             )
         return value
 
@@ -53,13 +57,13 @@ class save_on_cpu(saved_tensors_hooks):
         pin_memory: copy to page-locked memory, from which copies to the GPU are faster.
     """
 
-    def __init__(self, pin_memory=False, device_type="cuda"):
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
         self.pin_memory = pin_memory
         self.device_type = device_type
 
         def pack(tensor):
-            host = tensor.cpu() if tensor.is_cuda else tensor.clone()
-            return tensor.device, host.pin_memory() if pin_memory and tensor.is_cuda else host
+            copy = tensor.cpu() if tensor.is_cuda else tensor.clone()
+            return tensor.device, copy.pin_memory() if pin_memory and tensor.is_cuda else copy
 
         def unpack(value):
             return value[1].to(value[0])
@@ -73,7 +77,7 @@ class save_on_cpu(saved_tensors_hooks):
 class disable_saved_tensors_hooks(ModeSwitch):
     """Within the block, `saved_tensors_hooks` can't be entered: it raises a RuntimeError with this message."""
 
-    def __init__(self, error_message):
+    def __init__(self, error_message: str):
         super().__init__()
         self.error_message = error_message
 
@@ -102,7 +106,7 @@ class GradientEdge(namedtuple("GradientEdge", "node output_nr")):
     edge = None  # the edge itself, where `get_gradient_edge` knew it
 
 
-def get_gradient_edge(tensor):
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The place of a tensor in the graph, without keeping the tensor.
 
     Raises:
@@ -116,13 +120,15 @@ def get_gradient_edge(tensor):
     return found
 
 
-def increment_version(tensor):
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Tell the graph that a tensor (or each of several) was changed in place by other means."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         t._data._bump()
 
 
-def register_multi_grad_hook(tensors, fn, *, mode="all"):
+def register_multi_grad_hook(
+    tensors: Iterable[Tensor], fn: Callable[[Any], None], *, mode: Literal["all", "any"] = "all"
+) -> "_Handles":
     """Call fn when the gradients of several tensors have been computed, in each backward.
 
     Args:
@@ -190,35 +196,20 @@ class _Handles:
         self.remove()
 
 
-def _register(node, kind, hook):
-    return RemovableHandle(node.node_hooks()[kind], hook)
+def _register_hook(self, fn):
+    """Call fn(grad_inputs, grad_outputs) after the node's formulas; a tuple that it returns replaces grad_inputs."""
+    return RemovableHandle(self.node_hooks()["post"], fn)
 
 
-def _hook_on(kind, doc):
-    def register(self, fn):
-        return _register(self, kind, fn)
-
-    register.__doc__ = doc
-    return register
+def _register_prehook(self, fn):
+    """Call fn(grad_outputs) before the node's formulas; a tuple that it returns replaces grad_outputs."""
+    return RemovableHandle(self.node_hooks()["pre"], fn)
 
 
 for _kind in (Node, Leaf):
-    _kind.register_hook = _hook_on(
-        "post",
-        "Call fn(grad_inputs, grad_outputs) after the node's formulas; a tuple that it returns replaces grad_inputs.",
-    )
-    _kind.register_prehook = _hook_on(
-        "pre", "Call fn(grad_outputs) before the node's formulas; a tuple that it returns replaces grad_outputs."
-    )
+    _kind.register_hook, _kind.register_prehook = _register_hook, _register_prehook
 
-__all__ = [
-    "GradientEdge",
-    "Node",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
+__all__ = (
+    "GradientEdge Node allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version "
+    "register_multi_grad_hook save_on_cpu saved_tensors_hooks"
+).split()

@@ -15,7 +15,7 @@ Event.__doc__ = "All calls of one op or range: how many, microseconds in all and
 class EventList(list):
     """What `key_averages` gives: Events, and `table` to print them."""
 
-    def table(self, sort_by=None, row_limit=100):
+    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
         """The events as text, one a line.
 
         Args:
@@ -40,6 +40,12 @@ class EventList(list):
         return "\n".join(lines)
 
 
+def _add(times, key, count, seconds):
+    entry = times.setdefault(key, [0, 0.0])
+    entry[0] += count
+    entry[1] += seconds
+
+
 class profile(ModeSwitch):
     """Within the block, measure the wall time of every forward op of the thread, and of `record_function` ranges.
 
@@ -48,7 +54,7 @@ class profile(ModeSwitch):
         record_shapes: count calls with other shapes of inputs apart.
     """
 
-    def __init__(self, enabled=True, *, record_shapes=False):
+    def __init__(self, enabled: bool = True, *, record_shapes: bool = False):
         super().__init__()
         self.enabled = enabled
         self.record_shapes = record_shapes
@@ -74,20 +80,16 @@ class profile(ModeSwitch):
 
     def note(self, name, seconds, shapes=()):
         """Add one call."""
-        found = self._found.setdefault((name, shapes), [0, 0.0])
-        found[0] += 1
-        found[1] += seconds
+        _add(self._found, (name, shapes), 1, seconds)
 
-    def key_averages(self, group_by_input_shape=False):
+    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
         """An EventList of what was measured."""
         merged = {}
         for (name, shapes), (count, seconds) in self._found.items():
-            found = merged.setdefault((name, shapes if group_by_input_shape else ()), [0, 0.0])
-            found[0] += count
-            found[1] += seconds
+            _add(merged, (name, shapes if group_by_input_shape else ()), count, seconds)
         return EventList(Event(n, c, t * 1e6, t * 1e6 / c, shapes) for (n, shapes), (c, t) in merged.items())
 
-    def table(self, sort_by=None, row_limit=100):
+    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
         """The measured times as text; see EventList.table."""
         return self.key_averages().table(sort_by, row_limit)
 
@@ -95,7 +97,7 @@ class profile(ModeSwitch):
 class record_function:
     """A named range: within a `profile`, the block (or decorated function) is measured under this name."""
 
-    def __init__(self, name, args=None):
+    def __init__(self, name: str, args: str | None = None):
         self.name = name
 
     def __enter__(self):

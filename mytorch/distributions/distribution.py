@@ -238,6 +238,7 @@ def _constructor(cls):
     init = eval(text, {"defaults": defaults})
     init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
     types = {n: Any if constraint is None else Tensor | float for n, constraint in names.items()}
+    types |= {n: types[n] | None for n, default in defaults.items() if default is None}
     init.__annotations__ = {**types, "validate_args": bool | None, "return": None}
     return init
 

@@ -1,11 +1,12 @@
 """Families that are transforms of simpler draws, and the relaxed (concrete) ones."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ops.creation import full, full_like, zeros_like
 from ..ops.elementwise import where
 from ..ops.random import rand
+from ..tensor import Tensor
 from . import constraints
 from .compound import TransformedDistribution
 from .continuous import Cauchy, Exponential, Gamma, Normal, Uniform
@@ -36,7 +37,8 @@ class _TransformedFamily(TransformedDistribution, Family):
     has_rsample = True
 
     if TYPE_CHECKING:
-        __init__ = Family.__init__
+
+        def __init__(self, *parameters: Tensor | float, validate_args: bool | None = None, **named: Any) -> None: ...
 
     def _accept(self, given, validate_args):
         TransformedDistribution.__init__(self, *self._of(given, validate_args), validate_args=validate_args)

@@ -14,7 +14,16 @@ from ..ops.linalg import matmul
 from ..ops.movement import cat, stack
 from ..tensor import Tensor
 from . import constraints
-from .utils import broadcast_all, finfo, joint_shape, size, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
+from .utils import (
+    broadcast_all,
+    finfo,
+    forwarded,
+    joint_shape,
+    size,
+    sum_rightmost,
+    tril_matrix_to_vec,
+    vec_to_tril_matrix,
+)
 
 __all__ = (
     "AbsTransform AffineTransform CatTransform ComposeTransform CorrCholeskyTransform CumulativeDistributionTransform "
@@ -129,8 +138,7 @@ class _InverseTransform(Transform):
 
     domain = constraints.dependent_property(lambda self: self._inv.codomain, is_discrete=False)
     codomain = constraints.dependent_property(lambda self: self._inv.domain, is_discrete=False)
-    bijective = property(lambda self: self._inv.bijective)
-    sign = property(lambda self: self._inv.sign)
+    bijective, sign = forwarded("_inv", "bijective sign")
     inv = property(lambda self: self._inv)
 
     def __getstate__(self):
@@ -266,8 +274,7 @@ class IndependentTransform(Transform):
 
     domain = constraints.dependent_property(lambda self: self._more(self.base_transform.domain), is_discrete=False)
     codomain = constraints.dependent_property(lambda self: self._more(self.base_transform.codomain), is_discrete=False)
-    bijective = property(lambda self: self.base_transform.bijective)
-    sign = property(lambda self: self.base_transform.sign)
+    bijective, sign = forwarded("base_transform", "bijective sign")
 
     def _call(self, x):
         _need_dims(x.shape, self.domain.event_dim)
@@ -670,8 +677,8 @@ class CatTransform(_Sequence):
         constraints.require(found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}")
         return constraints.consecutive(x, self.dim, self.lengths)
 
-    def _joined(self, pieces):
-        return cat(pieces, self.dim)
+    def _joined(self, values):
+        return cat(values, self.dim)
 
     def log_abs_det_jacobian(self, x, y):
         parts = zip(self.transforms, self._jacobians(x, y), strict=True)
@@ -706,8 +713,8 @@ class StackTransform(_Sequence):
         constraints.require(found == wanted, f"x.size({self.dim}) = {found} must equal len(transforms) {wanted}")
         return list(x.unbind(self.dim))
 
-    def _joined(self, pieces):
-        return stack(pieces, self.dim)
+    def _joined(self, values):
+        return stack(values, self.dim)
 
     def log_abs_det_jacobian(self, x, y):
         return stack(self._jacobians(x, y), self.dim)

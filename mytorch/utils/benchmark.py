@@ -2,6 +2,8 @@
 
 import statistics
 import timeit
+from collections.abc import Callable
+from typing import Any
 
 
 class Measurement:
@@ -12,25 +14,17 @@ class Measurement:
         number_per_run: runs in a block. median, mean, iqr: seconds.
     """
 
-    def __init__(self, number_per_run, raw_times, description):
+    def __init__(self, number_per_run: int, raw_times: list[float], description: str):
         self.number_per_run = number_per_run
         self.raw_times = raw_times
         self.description = description
 
-    @property
-    def times(self):
-        return [t / self.number_per_run for t in self.raw_times]
+    times = property(lambda self: [t / self.number_per_run for t in self.raw_times])
+    median = property(lambda self: statistics.median(self.times))
+    mean = property(lambda self: statistics.fmean(self.times))
 
     @property
-    def median(self):
-        return statistics.median(self.times)
-
-    @property
-    def mean(self):
-        return statistics.fmean(self.times)
-
-    @property
-    def iqr(self):
+    def iqr(self) -> float:
         """The width of the middle half of the times."""
         if len(self.times) < 2:
             return 0.0
@@ -56,7 +50,15 @@ class Timer:
     """
 
     def __init__(
-        self, stmt="pass", setup="pass", *, globals=None, label=None, sub_label=None, description=None, num_threads=1
+        self,
+        stmt: str = "pass",
+        setup: str = "pass",
+        *,
+        globals: dict[str, Any] | None = None,
+        label: str | None = None,
+        sub_label: str | None = None,
+        description: str | None = None,
+        num_threads: int = 1,
     ):
         self.text = ", ".join(t for t in (label or str(stmt), sub_label, description) if t)
         self.num_threads = num_threads
@@ -80,12 +82,14 @@ class Timer:
         finally:
             threads.set_num_threads(before)
 
-    def timeit(self, number=1000000):
+    def timeit(self, number: int = 1000000) -> Measurement:
         """The time of `number` runs, as one Measurement, after a short warm-up."""
         self._run(max(number // 100, 1))
         return Measurement(number, [self._run(number)], self.text)
 
-    def blocked_autorange(self, callback=None, min_run_time=0.2):
+    def blocked_autorange(
+        self, callback: Callable[[int, float], None] | None = None, min_run_time: float = 0.2
+    ) -> Measurement:
         """Blocks of runs until min_run_time seconds have passed; each block takes a thousandth of it or more."""
         number = 1
         while (t := self._run(number)) < min_run_time / 1000:

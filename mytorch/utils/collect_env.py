@@ -6,19 +6,18 @@ import platform
 import sys
 from collections import namedtuple
 
-_PACKAGES = (
-    "numpy", "ml_dtypes", "numba", "triton", "cupy-cuda12x", "cupy-cuda13x", "safetensors", "einops", "mpi4py", "tiktoken",
-)  # fmt: skip
+_PACKAGES = "numpy ml_dtypes numba triton cupy-cuda12x cupy-cuda13x safetensors einops mpi4py tiktoken".split()
 
 SystemEnv = namedtuple("SystemEnv", "mytorch_version python_version os cpu threads blas packages cuda gpus")
 
 
-def get_env_info():
+def get_env_info() -> SystemEnv:
     """A SystemEnv: versions and machine, as strings."""
     import numpy
 
+    from ..cuda import device_count, get_device_name, is_available
     from ..kernels import threads
-    from ..version import __version__, cuda
+    from ..version import __version__
 
     installed = []
     for name in _PACKAGES:
@@ -27,8 +26,8 @@ def get_env_info():
         except importlib.metadata.PackageNotFoundError:
             continue
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    there = cuda.is_available()
-    gpus = [cuda.get_device_name(i) for i in range(cuda.device_count())] if there else []
+    has_gpu = is_available()
+    gpus = [get_device_name(i) for i in range(device_count())] if has_gpu else []
     return SystemEnv(
         mytorch_version=__version__,
         python_version=sys.version.replace("\n", " "),
@@ -37,17 +36,17 @@ def get_env_info():
         threads=str(threads.get_num_threads()),
         blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         packages=", ".join(installed),
-        cuda="yes" if there else "no",
+        cuda="yes" if has_gpu else "no",
         gpus=", ".join(gpus) or "none",
     )
 
 
-def pretty_str(env):
+def pretty_str(env: SystemEnv) -> str:
     """A SystemEnv as text, a line for each field."""
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in env._asdict().items())
 
 
-def get_pretty_env_info():
+def get_pretty_env_info() -> str:
     """The report as text."""
     return pretty_str(get_env_info())
 

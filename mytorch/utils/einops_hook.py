@@ -43,7 +43,7 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def watch():
+def watch() -> None:
     """Register with einops now if it is loaded, else when it is."""
     if _WATCHED in sys.modules:
         _register()

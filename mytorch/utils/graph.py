@@ -5,11 +5,21 @@
 The language: https://graphviz.org/doc/info/lang.html
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 from ..graph.node import Leaf
 from ..tensor import Tensor
 
 
-def draw(outputs, params=None, *, direction="TB", show_shapes=True, max_nodes=None):
+def draw(
+    outputs: Tensor | Iterable[Tensor],
+    params: Any = None,
+    *,
+    direction: str = "TB",
+    show_shapes: bool = True,
+    max_nodes: int | None = None,
+) -> str:
     """The graph that leads to `outputs`, as DOT text.
 
     Args:
@@ -25,6 +35,12 @@ def draw(outputs, params=None, *, direction="TB", show_shapes=True, max_nodes=No
 
     Raises:
         ValueError: an output that requires no grad, or another direction.
+
+    Example:
+        >>> x = tensor(1.0, requires_grad=True)
+        >>> text = mytorch.utils.graph.draw(x.exp(), {"x": x}, show_shapes=False)
+        >>> text.splitlines()[-2]
+        '  n1 [label="x", fillcolor="#a8cdf0"]'
     """
     if direction not in ("TB", "BT", "LR", "RL"):
         raise ValueError(f"draw: direction must be 'TB', 'BT', 'LR' or 'RL', got {direction!r}.")

@@ -7,6 +7,8 @@ tiktoken. `load_tokenizer` reads either from a tokenizer.json.
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 RARE = "\ufffd"  # stands for every character that the vocabulary leaves out
 
@@ -21,7 +23,7 @@ class CharTokenizer:
 
     kind = "char"
 
-    def __init__(self, chars):
+    def __init__(self, chars: Iterable[str]):
         self.chars = list(chars)
         self._index = {c: i for i, c in enumerate(self.chars)}
         if len(self._index) != len(self.chars):
@@ -29,7 +31,7 @@ class CharTokenizer:
         self._rare = self._index.get(RARE)
 
     @classmethod
-    def from_text(cls, text, min_count=1):
+    def from_text(cls, text: str, min_count: int = 1) -> "CharTokenizer":
         """The characters of a text, sorted; those that occur less than min_count times become RARE."""
         counts = Counter(text)
         kept = sorted(c for c, n in counts.items() if n >= min_count and c != RARE)
@@ -38,11 +40,11 @@ class CharTokenizer:
         return cls(kept)
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         """How many tokens there are."""
         return len(self.chars)
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """The tokens of a text, a list of ints.
 
         Raises:
@@ -56,11 +58,11 @@ class CharTokenizer:
                 )
         return [self._index.get(c, self._rare) for c in text]
 
-    def decode(self, tokens):
+    def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens."""
         return "".join(self.chars[int(t)] for t in tokens)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """What `save` writes."""
         return {"kind": self.kind, "vocab_size": self.vocab_size, "chars": self.chars}
 
@@ -76,7 +78,7 @@ class GPT2Tokenizer:
     vocab_size = 50257
     end_of_text = 50256
 
-    def __init__(self, encoding=None):
+    def __init__(self, encoding: Any = None):
         if encoding is None:
             try:
                 import tiktoken
@@ -85,20 +87,20 @@ class GPT2Tokenizer:
             encoding = tiktoken.get_encoding("gpt2")
         self._encoding = encoding
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """The tokens of a text; special tokens are read as plain text."""
         return self._encoding.encode_ordinary(text)
 
-    def decode(self, tokens):
+    def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens; bytes that are no UTF-8 become replacement characters."""
         return self._encoding.decode([int(t) for t in tokens])
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """What `save` writes."""
         return {"kind": self.kind, "vocab_size": self.vocab_size}
 
 
-def save_tokenizer(tokenizer, path):
+def save_tokenizer(tokenizer: "CharTokenizer | GPT2Tokenizer", path: str | os.PathLike) -> None:
     """Write tokenizer.json, under a temporary name first."""
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -109,7 +111,7 @@ def save_tokenizer(tokenizer, path):
     os.replace(temporary, path)
 
 
-def load_tokenizer(path):
+def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer":
     """The tokenizer that a tokenizer.json describes.
 
     Raises:

@@ -12,16 +12,16 @@ except ImportError as error:
     ) from error
 
 
-def _host(x):
+def _numpy(x):
     """NumPy arrays in place of tensors, through containers."""
     if isinstance(x, Tensor):
         return x.detach().cpu().numpy()
     if isinstance(x, Array):
         return x.numpy()
     if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
-        return type(x)(map(_host, x))
+        return type(x)(map(_numpy, x))
     if isinstance(x, dict):
-        return {k: _host(v) for k, v in x.items()}
+        return {k: _numpy(v) for k, v in x.items()}
     return x
 
 
@@ -29,7 +29,7 @@ def _over(name):
     method = getattr(_Writer, name)
 
     def call(self, *args, **kwargs):
-        return method(self, *map(_host, args), **{k: _host(v) for k, v in kwargs.items()})
+        return method(self, *map(_numpy, args), **{k: _numpy(v) for k, v in kwargs.items()})
 
     call.__name__, call.__doc__ = name, method.__doc__
     return call
@@ -47,9 +47,9 @@ class SummaryWriter(_Writer):
         raise NotImplementedError("SummaryWriter.add_graph is not supported; utils.graph.draw(output) draws a graph.")
 
 
-for _name in (
-    "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_text", "add_pr_curve", "add_video",
-    "add_audio", "add_embedding", "add_mesh", "add_hparams", "add_image_with_boxes",
-):  # fmt: skip
+_METHODS = (
+    "scalar scalars histogram image images text pr_curve video audio embedding mesh hparams image_with_boxes"
+).split()
+for _name in (f"add_{method}" for method in _METHODS):
     if hasattr(_Writer, _name):
         setattr(SummaryWriter, _name, _over(_name))
