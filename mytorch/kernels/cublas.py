@@ -59,20 +59,14 @@ BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: the second operand's sum over t
 NOT_SUPPORTED = 15  # of cublasStatus_t
 
 _P, _I, _Z, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
-_SIGNATURES = {
-    "cublasLtCreate": (_P,),
-    "cublasLtMatmulDescCreate": (_P, _I, _I),
-    "cublasLtMatmulDescSetAttribute": (_P, _I, _P, _Z),
-    "cublasLtMatmulDescDestroy": (_P,),
-    "cublasLtMatrixLayoutCreate": (_P, _I, _U64, _U64, _I64),
-    "cublasLtMatrixLayoutSetAttribute": (_P, _I, _P, _Z),
-    "cublasLtMatrixLayoutDestroy": (_P,),
-    "cublasLtMatmulPreferenceCreate": (_P,),
-    "cublasLtMatmulPreferenceSetAttribute": (_P, _I, _P, _Z),
-    "cublasLtMatmulPreferenceDestroy": (_P,),
-    "cublasLtMatmulAlgoGetHeuristic": (_P, _P, _P, _P, _P, _P, _P, _I, _P, _P),
-    "cublasLtMatmul": (_P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _Z, _P),
-}
+_ARGUMENTS = {"P": _P, "I": _I, "Z": _Z, "U": _U64, "L": _I64}
+_LETTERS = {  # function, after cublasLt -> its arguments, by the letters above
+    "Create": "P", "MatmulDescCreate": "PII", "MatmulDescSetAttribute": "PIPZ", "MatmulDescDestroy": "P",
+    "MatrixLayoutCreate": "PIUUL", "MatrixLayoutSetAttribute": "PIPZ", "MatrixLayoutDestroy": "P",
+    "MatmulPreferenceCreate": "P", "MatmulPreferenceSetAttribute": "PIPZ", "MatmulPreferenceDestroy": "P",
+    "MatmulAlgoGetHeuristic": "PPPPPPPIPP", "Matmul": "PPPPPPPPPPPPPPZP",
+}  # fmt: skip
+_SIGNATURES = {f"cublasLt{name}": tuple(map(_ARGUMENTS.get, letters)) for name, letters in _LETTERS.items()}
 
 
 class Heuristic(ctypes.Structure):

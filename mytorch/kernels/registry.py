@@ -1,15 +1,17 @@
 """Which kernel runs, and why not: the one answer for ops, dropout, random numbers, losses, optimizers and clipping.
 
-`Kernels` names the kernel modules of one thing, at most one for each kind of device, and imports them on first use. Whoever
-has a kernel asks `find` and does without where it gets None. `fused` says what is wanted:
+`Kernels` names the kernels of one thing, at most one for each kind of device, and imports them on first use. A kernel is a
+module, or an object in one that holds several ("mytorch.kernels.triton.norm:rms_norm"). Whoever has a kernel asks `find` and
+does without where it gets None. `fused` says what is wanted:
 
 * True: a kernel wherever it can run; where none can, one warning with the reason.
 * False: none.
 * None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`, whose default takes a kernel where its own `pays` says that it
   is the faster one.
 
-A kernel module has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it
-faster there? `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it.
+A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
+there? `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it; those of ops have
+`forward`, `vjp` and `residuals` as ops/core.py describes them.
 """
 
 import importlib
@@ -19,6 +21,14 @@ from ..backend import gpu, ndarray
 from ..base import config
 
 _warned = set()
+
+
+UNFIT = "the kernel does not take these shapes, dtypes or options"
+
+
+def _policy(fused):
+    """`fused`, or what holds where it is None."""
+    return config.fused_policy.get() if fused is None else fused
 
 
 class LazyKernel:
@@ -72,7 +82,7 @@ class Kernels:
         Args:
             device: "cpu" or "cuda". problem: why the caller knows that it can't run, if so.
         """
-        if (config.fused_policy.get() if fused is None else fused) is False:
+        if _policy(fused) is False:
             return None
         kernel = self.of.get(device)
         module = None
@@ -87,19 +97,15 @@ class Kernels:
 
     def find(self, device, fused, arrays, options):
         """The kernel module to run on these arrays with these options; None for the reference."""
-        asked = config.fused_policy.get() if fused is None else fused
         module = self.allowed(device, fused)
         if module is None:
             return None
         if module.accepts(*arrays, **options):
-            return module if asked or not hasattr(module, "pays") or module.pays(*arrays, **options) else None
+            pays = _policy(fused) or not hasattr(module, "pays") or module.pays(*arrays, **options)
+            return module if pays else None
         if fused is True:
             takes = getattr(module, "TAKES", None)
-            self.warn(
-                f"the kernel takes {takes} only"
-                if takes
-                else "the kernel does not take these shapes, dtypes or options"
-            )
+            self.warn(f"the kernel takes {takes} only" if takes else UNFIT)
         return None
 
     def warn(self, reason):
@@ -115,8 +121,6 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cuda="mytorch.kernels.triton.random")
-
-
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 
 

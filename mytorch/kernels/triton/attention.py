@@ -468,11 +468,6 @@ def _mask_of(xp, mask, query, key):
     return xp.broadcast_to(mask, shape).reshape(-1, *shape[-3:])
 
 
-def _steps(x):
-    """The strides of the first three of four axes, in elements."""
-    return strides_of(x)[:3]
-
-
 def _by_time(xp, like, width):
     """An array (B, H, L, width) laid out as (B, L, H, width): joining the heads again is then no copy."""
     batch, heads, length, _ = like.shape
@@ -526,16 +521,40 @@ class _Setting:
             "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": "ieee" if wide else "tf32",
         }  # fmt: skip
 
-    def blocks_for(self, name, dtype, attempt):
-        """Block sizes for one of the kernels: the default, or the quickest that TRITON_FLASH_AUTOTUNE_MODE allows to look for."""
+    def start(self, name, rows, heads, arrays, strided, scales, **constants):
+        """Start a kernel over `rows` of each of `heads`, with its default block sizes, or those that TRITON_FLASH_AUTOTUNE_MODE finds.
+
+        Args:
+            arrays: the kernel's first arguments. strided: those whose first three strides it takes, in its order.
+            scales: of the scores, and in backward of the gradients.
+        """
+        kernel, side = _KERNELS[name]
+        strides = [step for x in strided for step in strides_of(x)[:3]]
+        shared = (
+            self.heads,
+            self.group,
+            *self.sizes,
+            *strides,
+            *self.mask_strides,
+            *self.window,
+            *scales,
+            *self.dropout,
+        )
+
+        def attempt(blocks):
+            count = cdiv(rows, blocks[side])
+            launch(kernel, (count * heads,), *arrays, count, *shared, **self.constants, **constants, **blocks)
+
         candidates = _candidates(name, self.depth, self.wide)
         if mode_for(MODE) == "none":
-            return candidates["none"][0]
+            return attempt(candidates["none"][0])
         lengths = [power_of_2(n) for n in self.sizes[:2]]
         flags = [int(v) for k, v in self.constants.items() if k in ("LEFT", "RIGHT", "MASK", "DROP", "EVEN")]
-        key = (dtype.name, self.depth, *lengths, self.group, *flags)
-        kernel = {"forward": _forward, "keys": _backward_keys, "queries": _backward_queries}[name]
-        return tuned(kernel, key, candidates, attempt, MODE)
+        key = (arrays[0].dtype.name, self.depth, *lengths, self.group, *flags)
+        return attempt(tuned(kernel, key, candidates, attempt, MODE))
+
+
+_KERNELS = {"forward": (_forward, "BM"), "keys": (_backward_keys, "BN"), "queries": (_backward_queries, "BM")}
 
 
 def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, scale=None, dropout=None):
@@ -556,17 +575,9 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     out = _by_time(xp, q, v.shape[3])
     lse = xp.empty(q.shape[:3], "float32")
-
-    def attempt(blocks):
-        count = cdiv(q.shape[2], blocks["BM"])
-        launch(
-            _forward, (count * q.shape[0] * q.shape[1],), q, k, v, own.mask, own.state, out, lse, count, own.heads, own.group,
-            *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(out), *own.mask_strides, *own.window,
-            own.scale * LOG2E.value, *own.dropout, **own.constants,
-            FOLD=own.scale > 0 and own.mask is None, **blocks,
-        )  # fmt: skip
-
-    attempt(own.blocks_for("forward", q.dtype, attempt))
+    arrays, scales = (q, k, v, own.mask, own.state, out, lse), (own.scale * LOG2E.value,)
+    fold = own.scale > 0 and own.mask is None
+    own.start("forward", q.shape[2], q.shape[0] * q.shape[1], arrays, (q, k, v, out), scales, FOLD=fold)
     return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
 
 
@@ -581,7 +592,7 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     batch, heads, length, _ = q.shape
     delta = xp.empty(q.shape[:3], "float32")
-    shared = (*own.mask_strides, *own.window, own.scale * LOG2E.value, own.scale, *own.dropout)
+    scales = (own.scale * LOG2E.value, own.scale)
     gq = gk = gv = gs = None
     joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
@@ -589,35 +600,21 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     if not by_queries:
         count, rows = batch * heads * length, max(1, 2048 // own.depth)
         launch(
-            _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *_steps(g), *_steps(o),
+            _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *strides_of(g)[:3], *strides_of(o)[:3],
             ROWS=rows, BV=own.depth, num_warps=4,
         )  # fmt: skip
     if needs[0] or wants_mask:
         gq = _by_time(xp, q, q.shape[3]) if joined is None else joined[0]
         gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
-
-        def attempt_queries(blocks):
-            count = cdiv(length, blocks["BM"])
-            launch(
-                _backward_queries, (count * batch * heads,), q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs, count, own.heads,
-                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(o), *_steps(gq), *shared,
-                **own.constants, GS=wants_mask, DELTA=by_queries, **blocks,
-            )  # fmt: skip
-
-        attempt_queries(own.blocks_for("queries", q.dtype, attempt_queries))
+        arrays = (q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs)
+        own.start(
+            "queries", length, batch * heads, arrays, (q, k, v, g, o, gq), scales, GS=wants_mask, DELTA=by_queries
+        )
     if needs[1] or needs[2]:
         gk = _by_time(xp, k, k.shape[3]) if joined is None else joined[1]
         gv = _by_time(xp, v, v.shape[3]) if joined is None else joined[2]
-
-        def attempt_keys(blocks):
-            count = cdiv(k.shape[2], blocks["BN"])
-            launch(
-                _backward_keys, (count * batch * k.shape[1],), q, k, v, g, lse, delta, own.mask, own.state, gk, gv, count, own.heads,
-                own.group, *own.sizes, *_steps(q), *_steps(k), *_steps(v), *_steps(g), *_steps(gk), *_steps(gv), *shared,
-                **own.constants, **blocks,
-            )  # fmt: skip
-
-        attempt_keys(own.blocks_for("keys", q.dtype, attempt_keys))
+        arrays = (q, k, v, g, lse, delta, own.mask, own.state, gk, gv)
+        own.start("keys", k.shape[2], batch * k.shape[1], arrays, (q, k, v, g, gk, gv), scales)
     found = [
         None if not wanted else gx if x.ndim == 4 else gx.reshape(x.shape)
         for gx, x, wanted in zip((gq, gk, gv), (query, key, value), needs[:3], strict=True)

@@ -1,5 +1,7 @@
 """Embedding: rows of a table copied out, and gradients added up where the rows were looked up.
 
+out_n = weight[i_n], so the gradient of row v is the sum of g_n over all n with i_n = v.
+
 Backward adds with atomics into a float32 table: tokens that occur often collide, but order does not matter, and
 no sort of the indices is needed. The sum's order, hence its last bits, differ from run to run on a GPU;
 `deterministic()` sorts the indices first and lets one program add up all rows of one token.
