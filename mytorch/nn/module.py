@@ -173,22 +173,25 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def forward(self, *input: Any) -> Any:
-        """Compute the output; every subclass defines it."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
     # -- calling -------------------------------------------------------------------------------------------
 
-    def __call__(self, *args, **kwargs):
-        if not (self._hooked or _hooked_globally[0]):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+    if TYPE_CHECKING:
+        forward: Callable[..., Any]
+
+        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
+
+    else:
+
+        def forward(self, *input: Any) -> Any:
+            """Compute the output; every subclass defines it."""
+            raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not (self._hooked or _hooked_globally[0]):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
 
     _call_impl = _wrapped_call_impl = __call__
-    if TYPE_CHECKING:
-        forward: Callable[..., Any]  # type: ignore[no-redef]  # subclasses take what they like
-
-        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...  # type: ignore[no-redef]
 
     def _call_with_hooks(self, args, kwargs):
         result = None
