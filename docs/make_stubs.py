@@ -212,7 +212,6 @@ class Stub:
             )  # transpose_ as transpose
         end = f" -> {self.result(name, function, signature, first, owner)}: ..."
         end += "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
-        end += "  # type: ignore[misc]" if name[:3] == "__i" and name[3:-2] in OPERATORS else ""
         texts = [self.parameters(signature, name, function, first, without=("out",) if twin else (), owner=owner)]
         others = [w for w in getattr(function, "spellings", ()) if w != first and not keyword.iskeyword(w)]
         while others:  # other names of arguments, such as NumPy's `axis` for `dim`
@@ -264,7 +263,11 @@ class Stub:
             kind = "_Operand"
         if kind is None and op is not None and p.name in op.inputs:
             kind = "Tensor"
-        if kind is None or (type(p.default) in (bool, str) and type(p.default).__name__ not in kind and kind != "Any"):
+        if kind is None or (
+            type(p.default) in (bool, str)
+            and type(p.default).__name__ not in kind
+            and kind not in ("Any", "_Device", "_DType")
+        ):
             plain = {bool: "_bool", int: "_int", float: "_float", str: "str", tuple: "Sequence[Any]"}
             kind = plain.get(type(p.default), "Any")
         if type(p.default) is float and kind in ("_int", "_bool"):

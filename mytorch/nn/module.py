@@ -8,7 +8,7 @@ import functools
 import itertools
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .._array import Array
 from ..backend import as_device, device
@@ -25,6 +25,14 @@ __all__ = ["Module"]
 _EXTRA_STATE = "_extra_state"
 Self = TypeVar("Self", bound="Module")
 Hook = Callable[..., Any]
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output", covariant=True)
+
+
+class _HasForward(Protocol[Inputs, Output]):
+    """For type checkers: calling a module takes what its `forward` takes, and returns what that returns."""
+
+    def forward(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -167,18 +175,23 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def _forward_unimplemented(self, *input: Any) -> None:
-        """Compute the output; every subclass defines it."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    forward: Callable[..., Any] = _forward_unimplemented  # so that type checkers accept any arguments in subclasses
-
     # -- calling -------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (self._hooked or _hooked_globally[0]):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+    if TYPE_CHECKING:
+        forward: Callable[..., Any]
+
+        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
+
+    else:
+
+        def forward(self, *input: Any) -> Any:
+            """Compute the output; every subclass defines it."""
+            raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not (self._hooked or _hooked_globally[0]):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
 
     _call_impl = _wrapped_call_impl = __call__
 
