@@ -91,7 +91,7 @@ class SyncBatchNorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        process_group: ProcessGroup = None,
+        process_group: ProcessGroup | None = None,
         device: DeviceLike | None = None,
         dtype: dtype | None = None,
     ):
@@ -112,7 +112,7 @@ class SyncBatchNorm(_BatchNorm):
         )
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
         """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             out = cls(

@@ -32,7 +32,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self,
         params: Iterable,
         optimizer_class: type[Optimizer],
-        process_group: ProcessGroup = None,
+        process_group: ProcessGroup | None = None,
         parameters_as_bucket_view: bool = False,
         overlap_with_ddp: bool = False,
         **defaults,
