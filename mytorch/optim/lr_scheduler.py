@@ -10,6 +10,8 @@ from typing import Any
 from .optimizer import Optimizer
 from .options import number
 
+_Factor = Callable[[int], float]
+
 
 class LRScheduler:
     """The base: sets each group's lr from `get_lr()` once at the start and after every `step()`.
@@ -83,7 +85,7 @@ class LRScheduler:
 _LRScheduler = LRScheduler
 
 
-def _for_each_group(optimizer, value):
+def for_each_group(optimizer, value):
     """The values for an optimizer's groups, of which there may be one for all."""
     return list(value) if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)
 
@@ -111,13 +113,8 @@ class LambdaLR(LRScheduler):
         [1.0, 0.5, 0.333, 0.25]
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
-        last_epoch: int = -1,
-    ):
-        self.lr_lambdas = _for_each_group(optimizer, lr_lambda)
+    def __init__(self, optimizer: Optimizer, lr_lambda: _Factor | list[_Factor], last_epoch: int = -1):
+        self.lr_lambdas = for_each_group(optimizer, lr_lambda)
         count = len(optimizer.param_groups)
         if len(self.lr_lambdas) != count:
             raise ValueError(f"Expected {count} lr_lambdas, but got {len(self.lr_lambdas)}")
@@ -149,7 +146,19 @@ class MultiplicativeLR(LambdaLR):
         return [lr * f(self.last_epoch) for lr, f in zip(self._now(), self.lr_lambdas, strict=True)]
 
 
-class StepLR(LRScheduler):
+class _FactorLR(LRScheduler):
+    """A schedule by factors: `_change(t)` on the rate of step t - 1, `_share(t)` on the initial rate, for both ways to t."""
+
+    def get_lr(self):
+        change = self._change(self.last_epoch)
+        return [lr * change for lr in self._now()]
+
+    def _get_closed_form_lr(self):
+        share = self._share(self.last_epoch)
+        return [base * share for base in self.base_lrs]
+
+
+class StepLR(_FactorLR):
     """The lr times gamma every step_size steps.
 
     Example:
@@ -168,32 +177,28 @@ class StepLR(LRScheduler):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0 or self.last_epoch % self.step_size:
-            return self._now()
-        return [lr * self.gamma for lr in self._now()]
+    def _change(self, t):
+        return 1 if t == 0 or t % self.step_size else self.gamma
 
-    def _get_closed_form_lr(self):
-        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+    def _share(self, t):
+        return self.gamma ** (t // self.step_size)
 
 
-class MultiStepLR(LRScheduler):
+class MultiStepLR(_FactorLR):
     """The lr times gamma at each milestone."""
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        times = self.milestones.get(self.last_epoch, 0)
-        return [lr * self.gamma**times for lr in self._now()]
+    def _change(self, t):
+        return self.gamma ** self.milestones.get(t, 0)
 
-    def _get_closed_form_lr(self):
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
-        return [base * self.gamma**passed for base in self.base_lrs]
+    def _share(self, t):
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), t)
 
 
-class ConstantLR(LRScheduler):
+class ConstantLR(_FactorLR):
     """The lr times factor for the first total_iters steps."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
@@ -202,18 +207,14 @@ class ConstantLR(LRScheduler):
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0:
-            return [lr * self.factor for lr in self._now()]
-        if self.last_epoch != self.total_iters:
-            return self._now()
-        return [lr * (1.0 / self.factor) for lr in self._now()]
+    def _change(self, t):
+        return self.factor if t == 0 else 1.0 / self.factor if t == self.total_iters else 1
 
-    def _get_closed_form_lr(self):
-        return [b * (self.factor if self.last_epoch < self.total_iters else 1) for b in self.base_lrs]
+    def _share(self, t):
+        return self.factor if t < self.total_iters else 1
 
 
-class LinearLR(LRScheduler):
+class LinearLR(_FactorLR):
     """The factor on the lr goes from start_factor to end_factor in total_iters steps."""
 
     def __init__(
@@ -231,52 +232,44 @@ class LinearLR(LRScheduler):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0:
-            return [lr * self.start_factor for lr in self._now()]
-        if self.last_epoch > self.total_iters:
-            return self._now()
+    def _change(self, t):
+        if t == 0 or t > self.total_iters:
+            return 1 if t else self.start_factor
         slope = self.end_factor - self.start_factor
-        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * slope
-        return [lr * (1.0 + slope / before) for lr in self._now()]
+        return 1.0 + slope / (self.total_iters * self.start_factor + (t - 1) * slope)
 
-    def _get_closed_form_lr(self):
-        share = min(self.total_iters, self.last_epoch) / self.total_iters
-        return [b * (self.start_factor + (self.end_factor - self.start_factor) * share) for b in self.base_lrs]
+    def _share(self, t):
+        return self.start_factor + (self.end_factor - self.start_factor) * (min(self.total_iters, t) / self.total_iters)
 
 
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_FactorLR):
     """The lr times gamma at every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        return self._now() if self.last_epoch == 0 else [lr * self.gamma for lr in self._now()]
+    def _change(self, t):
+        return self.gamma if t else 1
 
-    def _get_closed_form_lr(self):
-        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+    def _share(self, t):
+        return self.gamma**t
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(_FactorLR):
     """The lr falls to 0 in total_iters steps, as a power of what is left."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
-            return self._now()
-        factor = (
-            (1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)
-        ) ** self.power
-        return [lr * factor for lr in self._now()]
+    def _change(self, t):
+        if t == 0 or t > self.total_iters:
+            return 1
+        return ((1.0 - t / self.total_iters) / (1.0 - (t - 1) / self.total_iters)) ** self.power
 
-    def _get_closed_form_lr(self):
-        share = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * share**self.power for base in self.base_lrs]
+    def _share(self, t):
+        return (1.0 - min(self.total_iters, t) / self.total_iters) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -431,9 +424,10 @@ class OneCycleLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos",
-        cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False,
-        last_epoch: int = -1,
+        self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None, epochs: int | None = None,
+        steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
+        base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        three_phase: bool = False, last_epoch: int = -1,
     ):  # fmt: skip
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
@@ -456,7 +450,7 @@ class OneCycleLR(LRScheduler):
         else:
             self._phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         if last_epoch == -1:
-            for group, top in zip(optimizer.param_groups, _for_each_group(optimizer, max_lr), strict=True):
+            for group, top in zip(optimizer.param_groups, for_each_group(optimizer, max_lr), strict=True):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
@@ -503,10 +497,12 @@ class CyclicLR(LRScheduler):
     """Between base_lr and max_lr and back, again and again. Source: Smith, 2017."""
 
     def __init__(
-        self, optimizer: Optimizer, base_lr: float | list[float], max_lr: float | list[float], step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
-        scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch: int = -1,
+        self, optimizer: Optimizer, base_lr: float | list[float], max_lr: float | list[float], step_size_up: int = 2000,
+        step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0, scale_fn: Callable | None = None,
+        scale_mode: str = "cycle", cycle_momentum: bool = True, base_momentum: float = 0.8, max_momentum: float = 0.9,
+        last_epoch: int = -1,
     ):  # fmt: skip
-        bases, self.max_lrs = _for_each_group(optimizer, base_lr), _for_each_group(optimizer, max_lr)
+        bases, self.max_lrs = for_each_group(optimizer, base_lr), for_each_group(optimizer, max_lr)
         if last_epoch == -1:
             for group, lr in zip(optimizer.param_groups, bases, strict=True):
                 _set_lr(group, lr)
@@ -564,8 +560,8 @@ class ReduceLROnPlateau(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0,
-        min_lr: float | list[float] = 0, eps=1e-8,
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
+        threshold_mode: str = "rel", cooldown: int = 0, min_lr: float | list[float] = 0, eps: float = 1e-8,
     ):  # fmt: skip
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
@@ -575,7 +571,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
-        self.min_lrs = _for_each_group(optimizer, min_lr)
+        self.min_lrs = for_each_group(optimizer, min_lr)
         self.last_epoch = 0
         self._last_lr = self._now()
         self._reset()
