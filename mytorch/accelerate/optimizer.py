@@ -1,5 +1,8 @@
 """Optimizers and schedules that wait until the gradients of a whole step are there."""
 
+from collections.abc import Callable
+from typing import Any
+
 
 class AcceleratedOptimizer:
     """An optimizer whose `step` and `zero_grad` do nothing while gradients are being accumulated.
@@ -14,11 +17,11 @@ class AcceleratedOptimizer:
         self._verdict = False
 
     @property
-    def step_was_skipped(self):
+    def step_was_skipped(self) -> bool:
         """Whether the last `step` was left out because gradients had overflowed. Waits for the GPU."""
         return bool(self._verdict)
 
-    def step(self, closure=None):
+    def step(self, closure: Callable | None = None) -> Any:
         """Step, if the accumulation is complete."""
         if not self.accelerator.sync_gradients:
             return None
@@ -31,7 +34,7 @@ class AcceleratedOptimizer:
         self.accelerator.optimizer_stepped(self)
         return result
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients, if the accumulation is complete."""
         if self.accelerator.sync_gradients:
             self.optimizer.zero_grad(set_to_none)
@@ -58,7 +61,7 @@ class AcceleratedScheduler:
         self.scheduler = scheduler
         self.accelerator = accelerator
 
-    def step(self, *args, **kwargs):
+    def step(self, *args: Any, **kwargs: Any) -> None:
         """Go on, if the accumulation is complete and the optimizer's step was not skipped."""
         if self.accelerator.sync_gradients and not self.accelerator.optimizer_step_was_skipped:
             self.scheduler.step(*args, **kwargs)
