@@ -104,13 +104,8 @@ class LambdaLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
-        >>> rates = []
-        >>> for _ in range(4):
-        ...     rates += schedule.get_last_lr()
-        ...     optimizer.step()
-        ...     schedule.step()
-        >>> [round(lr, 3) for lr in rates]
-        [1.0, 0.5, 0.333, 0.25]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [0.5, 0.333, 0.25, 0.2]
     """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: _Factor | list[_Factor], last_epoch: int = -1):
@@ -164,13 +159,8 @@ class StepLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-        >>> rates = []
-        >>> for _ in range(4):
-        ...     rates += schedule.get_last_lr()
-        ...     optimizer.step()
-        ...     schedule.step()
-        >>> rates
-        [1.0, 1.0, 0.5, 0.5]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [1.0, 0.5, 0.5, 0.25]
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
@@ -280,13 +270,8 @@ class CosineAnnealingLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
-        >>> rates = []
-        >>> for _ in range(4):
-        ...     rates += schedule.get_last_lr()
-        ...     optimizer.step()
-        ...     schedule.step()
-        >>> [round(lr, 3) for lr in rates]
-        [1.0, 0.75, 0.25, 0.0]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [0.75, 0.25, 0.0, 0.25]
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
@@ -414,13 +399,8 @@ class OneCycleLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
-        >>> rates = []
-        >>> for _ in range(4):
-        ...     rates += schedule.get_last_lr()
-        ...     optimizer.step()
-        ...     schedule.step()
-        >>> [round(lr, 3) for lr in rates]
-        [0.04, 1.0, 0.75, 0.25]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [1.0, 0.75, 0.25, 0.0]
     """
 
     def __init__(
