@@ -9,6 +9,7 @@ step under way and leaves a checkpoint from which `--resume_from_checkpoint late
 """
 
 import argparse
+import contextlib
 import json
 import math
 import shutil
@@ -34,61 +35,65 @@ from mytorch.utils.data.tokens import read_header, read_tokens
 
 
 def parse(argv=None):
+    """(the flags, the parser for further complaints)."""
     p = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    add = p.add_argument
-    add("--project_name", default="GPT2Trainer", help="folder under the working directory")
-    add("--run_name", help="folder under the project's; also the run's name in Weights & Biases")
-    add("--working_directory", default="work_dir", help="where projects lie")
-    add("--checkpoint_iterations", type=int, default=10000, help="iterations between checkpoints")
-    add("--always_save_checkpoint", action="store_true", help="keep every checkpoint instead of the newest one")
-    add("--resume_from_checkpoint", metavar="CHECKPOINT", help='path or name of a checkpoint, or "latest"')
-    add("--context_length", type=int, default=1024, help="tokens in a sequence")
-    add("--model_size", choices=list(SIZES), default="base", help="layers, heads and width")
-    add("--dropout_p", type=float, default=0.0, help="dropout probability")
-    add("--use_bias", action="store_true", help="biases in linear layers and layer norms")
-    add("--activation", choices=["gelu", "gelu_tanh"], default="gelu", help="exact GELU, or GPT-2's approximation")
-    add("--fused", action="store_true", help="use fused kernels wherever there are any; by default where they pay")
-    add("--path_to_data", required=True, help="folder with train.bin, val.bin and tokenizer.json")
-    add("--num_workers", type=int, default=0, help="processes that read data; a batch costs microseconds, so none")
-    add("--train_iterations", type=int, default=150000, help="optimizer steps")
-    add("--use_chinchilla", action="store_true", help="as many iterations as show 20 tokens for each parameter")
-    add("--eval_interval", type=int, default=2000, help="iterations between evaluations")
-    add("--eval_iterations", type=int, default=200, help="batches in an evaluation")
-    add("--batch_size", type=int, default=256, help="sequences in a step of one process")
+
+    def add(name, default=None, help=None, **options):
+        if isinstance(default, (int, float)) and not isinstance(default, bool):
+            options.setdefault("type", type(default))
+        p.add_argument(f"--{name}", default=default, help=help, **options)
+
+    def switch(name, help):
+        p.add_argument(f"--{name}", action="store_true", help=help)
+
+    add("project_name", "GPT2Trainer", "folder under the working directory")
+    add("run_name", help="folder under the project's; also the run's name in Weights & Biases")
+    add("working_directory", "work_dir", "where projects lie")
+    add("checkpoint_iterations", 10000, "iterations between checkpoints")
+    switch("always_save_checkpoint", "keep every checkpoint instead of the newest one")
+    add("resume_from_checkpoint", help='path or name of a checkpoint, or "latest"', metavar="CHECKPOINT")
+
+    add("context_length", 1024, "tokens in a sequence")
+    add("model_size", "base", "layers, heads and width", choices=list(SIZES))
+    add("dropout_p", 0.0, "dropout probability")
+    switch("use_bias", "biases in linear layers and layer norms")
+    add("activation", "gelu", "exact GELU, or GPT-2's approximation", choices=["gelu", "gelu_tanh"])
+    switch("fused", "use fused kernels wherever there are any; by default where they pay")
+
+    add("path_to_data", help="folder with train.bin, val.bin and tokenizer.json", required=True)
+    add("num_workers", 0, "processes that read data; a batch costs microseconds, so none")
+
+    add("train_iterations", 150000, "optimizer steps")
+    switch("use_chinchilla", "as many iterations as show 20 tokens for each parameter")
+    add("eval_interval", 2000, "iterations between evaluations")
+    add("eval_iterations", 200, "batches in an evaluation")
+    add("batch_size", 256, "sequences in a step of one process")
     add(
-        "--batch_size_per_gpu",
+        "batch_size_per_gpu",
         type=int,
         help="sequences in one forward pass, instead of --batch_size over accumulation steps",
     )
-    add("--gradient_accumulation_steps", type=int, default=16, help="forward passes in a step")
-    add("--tokens_per_batch", type=int, help="tokens in a step of all processes; sets the accumulation steps")
-    add("--max_lr", type=float, default=6e-4, help="learning rate after the warm-up")
-    add("--min_lr", type=float, default=6e-5, help="learning rate at the end")
-    add("--warmup_steps", type=int, default=2000, help="iterations of the warm-up")
-    add("--weight_decay", type=float, default=0.1, help="of matrices and embeddings")
-    add("--max_grad_norm", type=float, default=1.0, help="gradients are scaled down to it; 0 for no limit")
-    add("--beta1", type=float, default=0.9, help="AdamW's decay of the mean gradient")
-    add("--beta2", type=float, default=0.95, help="AdamW's decay of the mean square")
-    add(
-        "--mixed_precision",
-        nargs="?",
-        const="fp16",
-        default="no",
-        choices=["no", "fp16", "bf16"],
-        help="fp16 if no value",
-    )
-    add(
-        "--cuda_graph",
-        action="store_true",
-        help="from the fourth iteration on, replay the step as a CUDA graph (one GPU)",
-    )
-    add("--enable_gradient_checkpointing", action="store_true", help="recompute activations in backward")
-    add("--log_iter", type=int, default=100, help="iterations between lines of log")
-    add("--log_wandb", action="store_true", help="log to Weights & Biases, or to a file where it is not installed")
-    add("--seed", type=int, default=1337, help="of weights, dropout and batches")
-    add("--device", help='"cpu", "cuda" or "cuda:N"; by default a GPU if there is one')
+    add("gradient_accumulation_steps", 16, "forward passes in a step")
+    add("tokens_per_batch", type=int, help="tokens in a step of all processes; sets the accumulation steps")
+
+    add("max_lr", 6e-4, "learning rate after the warm-up")
+    add("min_lr", 6e-5, "learning rate at the end")
+    add("warmup_steps", 2000, "iterations of the warm-up")
+    add("weight_decay", 0.1, "of matrices and embeddings")
+    add("max_grad_norm", 1.0, "gradients are scaled down to it; 0 for no limit")
+    add("beta1", 0.9, "AdamW's decay of the mean gradient")
+    add("beta2", 0.95, "AdamW's decay of the mean square")
+
+    precisions = ["no", "fp16", "bf16"]
+    add("mixed_precision", "no", "fp16 if no value", nargs="?", const="fp16", choices=precisions)
+    switch("cuda_graph", "from the fourth iteration on, replay the step as a CUDA graph (one GPU)")
+    switch("enable_gradient_checkpointing", "recompute activations in backward")
+    add("log_iter", 100, "iterations between lines of log")
+    switch("log_wandb", "log to Weights & Biases, or to a file where it is not installed")
+    add("seed", 1337, "of weights, dropout and batches")
+    add("device", help='"cpu", "cuda" or "cuda:N"; by default a GPU if there is one')
     args = p.parse_args(argv)
     for name, value in vars(args).items():
         if type(value) is int and value < 1 and name not in ("num_workers", "warmup_steps", "seed"):
@@ -143,17 +148,71 @@ class RandomBlocks:
         return rows[:, :-1], rows[:, 1:]
 
 
-class Progress:
-    """What a checkpoint keeps beside the accelerator's own: the iterations done."""
+def ignore_interrupts(worker):
+    """Ctrl-C reaches the whole process group; the loader's workers leave it to the main process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def __init__(self):
-        self.iteration = 0
 
-    def state_dict(self):
-        return {"iteration": self.iteration}
+def load_data(args, accelerator):
+    """(loader of training micro-batches, blocks to validate on)."""
+    data, block = Path(args.path_to_data), (args.context_length, args.micro_batch_size)
+    own_seed = args.seed + 1_000_003 * accelerator.rank
+    count = args.train_iterations * args.gradient_accumulation_steps * accelerator.num_processes  # taken in turn
+    training = RandomBlocks(data / "train.bin", *block, count, args.seed)
+    validation = RandomBlocks(data / "val.bin", *block, args.eval_iterations, own_seed + 1)
+    loader = DataLoader(training, batch_size=None, num_workers=args.num_workers, worker_init_fn=ignore_interrupts)
+    return loader, validation
 
-    def load_state_dict(self, state):
-        self.iteration = state["iteration"]
+
+def read_vocab_size(data):
+    """The vocabulary of a data folder, rounded up to a multiple of 64, which suits matrix units; small ones stay.
+
+    Raises:
+        FileNotFoundError: the folder is not complete.
+    """
+    for name in ("train.bin", "val.bin"):
+        if not (data / name).is_file():
+            raise FileNotFoundError(f"There is no {data / name}; make it with one of the scripts in prepare_data/.")
+    size = read_header(data / "train.bin")[2]
+    return -(-size // 64) * 64 if size > 1024 else size
+
+
+def make_model(args, vocab_size):
+    config = GPT2Config.sized(
+        args.model_size,
+        vocab_size=vocab_size,
+        context_length=args.context_length,
+        dropout_p=args.dropout_p,
+        use_bias=args.use_bias,
+        activation=args.activation,
+        gradient_checkpointing=args.enable_gradient_checkpointing,
+        fused=args.fused or None,
+    )
+    return GPT2(config)
+
+
+def make_optimizer(args, model):
+    """AdamW, and its schedule: a linear warm-up, then half a cosine."""
+    groups, betas = model.parameter_groups(args.weight_decay), (args.beta1, args.beta2)
+    optimizer = AdamW(groups, lr=args.max_lr, betas=betas, fused=args.fused or None)
+    return optimizer, CosineLRScheduler(optimizer, args.max_lr, args.min_lr, args.train_iterations, args.warmup_steps)
+
+
+def find_checkpoint(folder, wanted):
+    """The checkpoint directory that `wanted` means: a path, a name in `folder`, or "latest".
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if wanted == "latest":
+        found = newest_checkpoint(folder)
+        if found is None:
+            raise FileNotFoundError(f"There is no checkpoint in {folder} to resume from.")
+        return found
+    for path in (Path(wanted), folder / wanted):
+        if is_complete(path):
+            return path
+    raise FileNotFoundError(f"There is no complete checkpoint {wanted}, neither as a path nor in {folder}.")
 
 
 class Interrupt:
@@ -180,28 +239,6 @@ class Interrupt:
     def restore(self):
         for number, handler in self.before.items():
             signal.signal(number, handler)
-
-
-def ignore_interrupts(worker):
-    """Ctrl-C reaches the whole process group; the loader's workers leave it to the main process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def find_checkpoint(folder, wanted):
-    """The checkpoint directory that `wanted` means: a path, a name in `folder`, or "latest".
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    if wanted == "latest":
-        found = newest_checkpoint(folder)
-        if found is None:
-            raise FileNotFoundError(f"There is no checkpoint in {folder} to resume from.")
-        return found
-    for path in (Path(wanted), folder / wanted):
-        if is_complete(path):
-            return path
-    raise FileNotFoundError(f"There is no complete checkpoint {wanted}, neither as a path nor in {folder}.")
 
 
 class Log:
@@ -241,19 +278,176 @@ class Log:
         figure.savefig(path, dpi=120)
 
 
-@mytorch.no_grad()
-def evaluate(model, batches, accelerator, interrupt):
-    """The mean loss over all batches, or None if interrupted."""
-    model.eval()
-    total = 0.0
-    for i in range(len(batches)):
-        if interrupt.seen(accelerator):
-            model.train()
-            return None
-        x, y = (mytorch.from_numpy(part).to(accelerator.device) for part in batches[i])
-        total += accelerator.gather_for_metrics(model(x, y))
-    model.train()
-    return total / len(batches)
+class Trainer:
+    """The training loop, and what it needs: what a step is, what is logged, evaluated and saved.
+
+    Its own state is the number of iterations done.
+    """
+
+    def __init__(self, args, folder, accelerator, model, optimizer, scheduler, loader, validation):
+        self.args, self.folder, self.accelerator, self.validation = args, folder, accelerator, validation
+        self.iteration, self.saved = 0, None  # iterations done, and those in the newest checkpoint
+        self.model, self.optimizer, self.loader, self.scheduler = accelerator.prepare(
+            model, optimizer, loader, scheduler
+        )
+        accelerator.register_for_checkpointing(self)
+
+    def state_dict(self):
+        return {"iteration": self.iteration}
+
+    def load_state_dict(self, state):
+        self.iteration = state["iteration"]
+
+    def resume(self, checkpoint):
+        self.accelerator.load_state(checkpoint)
+        self.accelerator.print(f"Resuming after {self.iteration} iterations.")
+        self.saved = self.iteration
+
+    def train(self):
+        """Train until all iterations are done; returns the number of the signal that interrupted it, or None."""
+        args = self.args
+        self.log = Log(self.folder / "log.jsonl", self.iteration, writes=self.accelerator.is_main_process)
+        self.interrupt = Interrupt()
+        self.bar = tqdm(
+            total=args.train_iterations,
+            initial=self.iteration,
+            unit="it",
+            dynamic_ncols=True,
+            disable=None if self.accelerator.is_main_process else True,  # None: shown on a terminal only
+        )
+        step = mytorch.compile_step(self.step) if args.cuda_graph else self.step
+        self.model.train()
+        batches = iter(self.loader)
+        self.since, self.done, self.shown = time.perf_counter(), 0, 0.0  # for the speed
+        try:
+            while self.iteration < args.train_iterations and not self.interrupt.seen(self.accelerator):
+                lr = self.optimizer.param_groups[0]["lr"]
+                loss, grad_norm = step([next(batches) for _ in range(args.gradient_accumulation_steps)])
+                self.scheduler.step()
+                self.iteration += 1
+                self.done += 1
+                self.bar.update()
+                self.report(loss, lr, grad_norm)
+                if self.is_time_for(args.eval_interval, last=True):
+                    self.evaluate()
+                if self.is_time_for(args.checkpoint_iterations, last=False):
+                    self.save_checkpoint()
+        finally:
+            self.bar.close()
+            self.interrupt.restore()
+        return self.interrupt.signal if self.iteration < args.train_iterations else None
+
+    def step(self, batches):
+        """Gradients of all micro-batches, clipped, and the update: (mean loss, gradient norm)."""
+        total = 0.0
+        for x, y in batches:
+            loss = self.model(x, y)
+            self.accelerator.backward(loss)
+            total = total + loss.detach()
+        grad_norm = self.accelerator.clip_grad_norm_(self.args.max_grad_norm or math.inf)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return total / self.args.gradient_accumulation_steps, grad_norm
+
+    def is_time_for(self, interval, last):
+        """Whether this iteration is a multiple of the interval; `last`: whether the last one counts, too, or never."""
+        if self.iteration == self.args.train_iterations:
+            return last
+        return self.iteration % interval == 0
+
+    @contextlib.contextmanager
+    def off_the_clock(self):
+        """A block whose time does not count for the speed."""
+        began = time.perf_counter()
+        yield
+        self.since += time.perf_counter() - began
+
+    def report(self, loss, lr, grad_norm):
+        """Show a step on the progress bar, and every log_iter steps as a line of log."""
+        logs = self.is_time_for(self.args.log_iter, last=True)
+        if not logs and (self.bar.disable or time.perf_counter() - self.shown <= 0.5):
+            return
+        loss = self.accelerator.gather_for_metrics(loss)
+        norm = float(grad_norm)  # a GPU is behind: only now have the steps been done
+        self.shown = time.perf_counter()
+        tokens = self.done * self.args.batch_size * self.args.context_length * self.accelerator.num_processes
+        rate = int(tokens / max(self.shown - self.since, 1e-9))
+        text = f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s"
+        self.bar.set_postfix_str(text, refresh=False)
+        if logs:
+            self.accelerator.print(
+                f"Iter: {self.iteration:6d} | Loss: {loss:7.4f} | LR: {lr:9.2e} | GradNorm: {norm:7.3f} | Toks/Sec: {rate:6d}"
+            )
+            self.record(loss=loss, lr=lr, grad_norm=norm, tokens_per_second=rate)
+            self.since, self.done = time.perf_counter(), 0
+
+    def record(self, **values):
+        if self.accelerator.is_main_process:
+            self.log.write(iteration=self.iteration, **values)
+        self.accelerator.log(values, step=self.iteration)
+
+    def evaluate(self):
+        """Measure the loss on the validation blocks and log it, unless interrupted."""
+        self.accelerator.print("Evaluating!")
+        with self.off_the_clock():
+            loss = self.validation_loss()
+            if loss is not None:
+                self.accelerator.print(f"Validation Loss: {loss:.4f}")
+                self.record(validation_loss=loss)
+
+    @mytorch.no_grad()
+    def validation_loss(self):
+        """The mean loss over all validation blocks, or None if interrupted."""
+        total, model, accelerator = 0.0, self.model, self.accelerator
+        model.eval()
+        for i in range(len(self.validation)):
+            if self.interrupt.seen(accelerator):
+                model.train()
+                return None
+            x, y = (mytorch.from_numpy(part).to(accelerator.device) for part in self.validation[i])
+            total += accelerator.gather_for_metrics(model(x, y))
+        model.train()
+        return total / len(self.validation)
+
+    def save_checkpoint(self):
+        """Write checkpoint_N, if there is none of this iteration yet."""
+        if self.saved == self.iteration:
+            return
+        limit = None if self.args.always_save_checkpoint else 1
+        with self.off_the_clock():
+            self.accelerator.save_state(self.folder / f"checkpoint_{self.iteration}", total_limit=limit)
+        self.saved = self.iteration
+
+    def finish(self, signal):
+        """Save, plot and say how it ended; returns the exit code."""
+        accelerator = self.accelerator
+        if signal is None:
+            accelerator.save_state(self.folder / "final_checkpoint")
+        else:
+            self.save_checkpoint()
+        if accelerator.is_main_process:
+            self.log.plot(self.folder / "loss.png")
+        accelerator.end_training()
+        if signal is not None:
+            accelerator.print(
+                f"Interrupted after {self.iteration} iterations; the same command with "
+                "--resume_from_checkpoint latest continues."
+            )
+            return 128 + signal
+        if accelerator.device.type == "cuda":  # what pools and graphs hold only grows
+            free, total = mytorch.cuda.mem_get_info(accelerator.device)
+            accelerator.print(f"Peak memory: {(total - free) / 2**30:.2f} GiB of {total / 2**30:.2f} GiB")
+        accelerator.print("Completed Training!!!")
+        return 0
+
+
+def write_meta(args, config, folder):
+    """What inference_gpt2.py needs besides a checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = Path(args.path_to_data) / "tokenizer.json"
+    if tokenizer.is_file():
+        shutil.copyfile(tokenizer, folder / "tokenizer.json")
+    write_json(folder / "model_meta.json", {"format": 1, "model": config.to_dict(), "training": vars(args)})
 
 
 def main(argv=None):
@@ -262,169 +456,31 @@ def main(argv=None):
     accelerator = Accelerator(
         mixed_precision=args.mixed_precision, log_wandb=args.log_wandb, project_dir=folder, device=args.device
     )
-    settle_batches(args, accelerator.num_processes, parser.error)
-    if args.cuda_graph and (accelerator.device.type != "cuda" or accelerator.num_processes > 1):
-        parser.error(
-            f"--cuda_graph is for one GPU; this is {accelerator.num_processes} processes on {accelerator.device.type}"
-        )
+    processes = accelerator.num_processes
+    settle_batches(args, processes, parser.error)
+    if args.cuda_graph and (accelerator.device.type != "cuda" or processes > 1):
+        parser.error(f"--cuda_graph is for one GPU; this is {processes} processes on {accelerator.device.type}")
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
+
     mytorch.manual_seed(args.seed)
-    data = Path(args.path_to_data)
-    for name in ("train.bin", "val.bin"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(f"There is no {data / name}; make it with one of the scripts in prepare_data/.")
-    vocab_size = read_header(data / "train.bin")[2]
-    if vocab_size > 1024:  # a multiple of 64 suits matrix units; small vocabularies stay what they are
-        vocab_size = -(-vocab_size // 64) * 64
-    config = GPT2Config.sized(
-        args.model_size,
-        vocab_size=vocab_size,
-        context_length=args.context_length,
-        dropout_p=args.dropout_p,
-        use_bias=args.use_bias,
-        activation=args.activation,
-        gradient_checkpointing=args.enable_gradient_checkpointing,
-        fused=args.fused or None,
-    )
-    model = GPT2(config)
-    tokens_per_step = args.batch_size * args.context_length * accelerator.num_processes
+    model = make_model(args, read_vocab_size(Path(args.path_to_data)))
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters():,}")
     if args.use_chinchilla:
+        tokens_per_step = args.batch_size * args.context_length * processes
         args.train_iterations = math.ceil(20 * model.num_parameters() / tokens_per_step)
         accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
     if args.warmup_steps > args.train_iterations:
         parser.error(f"--warmup_steps {args.warmup_steps} exceeds --train_iterations {args.train_iterations}")
 
-    accumulation = args.gradient_accumulation_steps
-    own_seed = args.seed + 1_000_003 * accelerator.rank
-    micro_batches = args.train_iterations * accumulation * accelerator.num_processes  # processes take them in turn
-    blocks = RandomBlocks(data / "train.bin", args.context_length, args.micro_batch_size, micro_batches, args.seed)
-    validation = RandomBlocks(
-        data / "val.bin", args.context_length, args.micro_batch_size, args.eval_iterations, own_seed + 1
-    )
-    loader = DataLoader(blocks, batch_size=None, num_workers=args.num_workers, worker_init_fn=ignore_interrupts)
-    optimizer = AdamW(
-        model.parameter_groups(args.weight_decay),
-        lr=args.max_lr,
-        betas=(args.beta1, args.beta2),
-        fused=args.fused or None,
-    )
-    scheduler = CosineLRScheduler(optimizer, args.max_lr, args.min_lr, args.train_iterations, args.warmup_steps)
-    progress = Progress()
-    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
-    accelerator.register_for_checkpointing(progress)
+    trainer = Trainer(args, folder, accelerator, model, *make_optimizer(args, model), *load_data(args, accelerator))
     if accelerator.rank:
-        mytorch.manual_seed(own_seed)  # dropout of its own
+        mytorch.manual_seed(args.seed + 1_000_003 * accelerator.rank)  # dropout of its own
     if args.resume_from_checkpoint:
-        accelerator.load_state(find_checkpoint(folder, args.resume_from_checkpoint))
-        accelerator.print(f"Resuming after {progress.iteration} iterations.")
-    folder.mkdir(parents=True, exist_ok=True)
-    log = Log(folder / "log.jsonl", progress.iteration, writes=accelerator.is_main_process)
+        trainer.resume(find_checkpoint(folder, args.resume_from_checkpoint))
     if accelerator.is_main_process:
-        if (data / "tokenizer.json").is_file():
-            shutil.copyfile(data / "tokenizer.json", folder / "tokenizer.json")
-        write_json(folder / "model_meta.json", {"format": 1, "model": config.to_dict(), "training": vars(args)})
+        write_meta(args, model.config, folder)
     accelerator.init_tracker(args.project_name, args.run_name, vars(args))
-
-    def save(name, limit=None):
-        accelerator.save_state(folder / name, total_limit=limit)
-
-    interrupt = Interrupt()
-    bar = tqdm(
-        total=args.train_iterations,
-        initial=progress.iteration,
-        unit="it",
-        dynamic_ncols=True,
-        disable=None if accelerator.is_main_process else True,  # None: shown on a terminal only
-    )
-    validation_loss = None
-    saved = progress.iteration if args.resume_from_checkpoint else None
-    model.train()
-    batches = iter(loader)
-    since, done, shown = time.perf_counter(), 0, 0.0
-
-    def train_step(batches):
-        """Gradients of all micro-batches, clipped, and the update: (mean loss, gradient norm)."""
-        total = 0.0
-        for x, y in batches:
-            loss = model(x, y)
-            accelerator.backward(loss)
-            total = total + loss.detach()
-        grad_norm = accelerator.clip_grad_norm_(args.max_grad_norm or math.inf)
-        optimizer.step()
-        optimizer.zero_grad()
-        return total / accumulation, grad_norm
-
-    if args.cuda_graph:
-        train_step = mytorch.compile_step(train_step)
-    try:
-        while progress.iteration < args.train_iterations and not interrupt.seen(accelerator):
-            lr = optimizer.param_groups[0]["lr"]
-            step_loss, grad_norm = train_step([next(batches) for _ in range(accumulation)])
-            scheduler.step()
-            progress.iteration += 1
-            iteration = progress.iteration
-            done += 1
-            bar.update()
-
-            logs = iteration % args.log_iter == 0 or iteration == args.train_iterations
-            if logs or (not bar.disable and time.perf_counter() - shown > 0.5):
-                loss = accelerator.gather_for_metrics(step_loss)
-                norm = float(grad_norm)  # a GPU is behind: only now have the steps been done
-                now = time.perf_counter()
-                rate = int(done * tokens_per_step / max(now - since, 1e-9))
-                bar.set_postfix_str(
-                    f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s", refresh=False
-                )
-                shown = now
-            if logs:
-                accelerator.print(
-                    f"Iter: {iteration:6d} | Loss: {loss:7.4f} | LR: {lr:9.2e} | GradNorm: {norm:7.3f} | Toks/Sec: {rate:6d}"
-                )
-                record = {"loss": loss, "lr": lr, "grad_norm": norm, "tokens_per_second": rate}
-                if accelerator.is_main_process:
-                    log.write(iteration=iteration, **record)
-                accelerator.log(record, step=iteration)
-                since, done = time.perf_counter(), 0
-            if iteration % args.eval_interval == 0 or iteration == args.train_iterations:
-                accelerator.print("Evaluating!")
-                began = time.perf_counter()
-                validation_loss = evaluate(model, validation, accelerator, interrupt)
-                if validation_loss is not None:
-                    accelerator.print(f"Validation Loss: {validation_loss:.4f}")
-                    if accelerator.is_main_process:
-                        log.write(iteration=iteration, validation_loss=validation_loss)
-                    accelerator.log({"validation_loss": validation_loss}, step=iteration)
-                since += time.perf_counter() - began
-            if iteration % args.checkpoint_iterations == 0 and iteration < args.train_iterations:
-                began = time.perf_counter()
-                save(f"checkpoint_{iteration}", None if args.always_save_checkpoint else 1)
-                saved = iteration
-                since += time.perf_counter() - began
-    finally:
-        bar.close()
-        interrupt.restore()
-
-    if progress.iteration < args.train_iterations:
-        if saved != progress.iteration:
-            save(f"checkpoint_{progress.iteration}", None if args.always_save_checkpoint else 1)
-        if accelerator.is_main_process:
-            log.plot(folder / "loss.png")
-        accelerator.end_training()
-        accelerator.print(
-            f"Interrupted after {progress.iteration} iterations; the same command with "
-            "--resume_from_checkpoint latest continues."
-        )
-        return 128 + interrupt.signal
-    save("final_checkpoint")
-    if accelerator.is_main_process:
-        log.plot(folder / "loss.png")
-    accelerator.end_training()
-    if accelerator.device.type == "cuda":  # what pools and graphs hold only grows
-        free, total = mytorch.cuda.mem_get_info(accelerator.device)
-        accelerator.print(f"Peak memory: {(total - free) / 2**30:.2f} GiB of {total / 2**30:.2f} GiB")
-    accelerator.print("Completed Training!!!")
-    return 0
+    return trainer.finish(trainer.train())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ Source: Micikevicius et al., Mixed Precision Training, 2018.
 """
 
 import functools
+from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 from ._array import Array
 from .backend import CPU, device_guard, device_of, to_device, xp_of
@@ -114,9 +116,21 @@ class autocast(ModeSwitch):
 
     Raises:
         RuntimeError: another device type. ValueError: another dtype.
+
+    Example:
+        >>> x = mytorch.ones(2, 2)
+        >>> with mytorch.autocast("cpu"):
+        ...     (x @ x).dtype, (x + x).dtype
+        (mytorch.bfloat16, mytorch.float32)
     """
 
-    def __init__(self, device_type="cuda", dtype=None, enabled=True, cache_enabled=None):
+    def __init__(
+        self,
+        device_type: str = "cuda",
+        dtype: dtypes.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ):
         super().__init__()
         if device_type not in _defaults:
             raise RuntimeError(f"autocast: device_type must be one of {', '.join(_defaults)}, got {device_type!r}.")
@@ -139,29 +153,31 @@ class autocast(ModeSwitch):
         return {"autocast": Policy(self.device_type, self.fast_dtype, cache)}
 
 
-def is_autocast_enabled(device_type=None):
+def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Whether this code runs under `autocast` (for the device type, if given)."""
     policy = get_mode().autocast
     return policy is not None and device_type in (None, policy.device_type)
 
 
-def get_autocast_dtype(device_type):
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """The half precision of the current autocast, or the one that `autocast(device_type)` would take."""
     policy = get_mode().autocast
     return policy.dtype if policy is not None and policy.device_type == device_type else _defaults[device_type]
 
 
-def set_autocast_dtype(device_type, dtype):
+def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Make `dtype` what `autocast(device_type)` takes by default."""
     _defaults[device_type] = dtypes.as_dtype(dtype)
 
 
-def is_autocast_available(device_type):
+def is_autocast_available(device_type: str) -> bool:
     """Whether `autocast` knows this device type."""
     return device_type in _defaults
 
 
-def custom_fwd(fwd=None, *, device_type="cuda", cast_inputs=None):
+def custom_fwd(
+    fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: dtypes.dtype | None = None
+) -> Callable:
     """Decorate the forward of an autograd.Function: run it in `cast_inputs` with autocast off, if given."""
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -180,7 +196,7 @@ def custom_fwd(fwd=None, *, device_type="cuda", cast_inputs=None):
     return run
 
 
-def custom_bwd(bwd=None, *, device_type="cuda"):
+def custom_bwd(bwd: Callable | None = None, *, device_type: str = "cuda") -> Callable:
     """Decorate the backward of an autograd.Function: run it in the precision that its forward ran in."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
@@ -193,10 +209,26 @@ def custom_bwd(bwd=None, *, device_type="cuda"):
     return run
 
 
+_NUMBERS = ("growth_factor", "backoff_factor", "growth_interval")
+
+
 class _Stage(Enum):
     READY = 0
     UNSCALED = 1
     STEPPED = 2
+
+
+def _accessors(name, meaning):
+    """PyTorch's get_ and set_ methods of a number."""
+
+    def get(self) -> float:
+        return getattr(self, name)
+
+    def set(self, value: float) -> None:
+        setattr(self, name, value)
+
+    get.__doc__, set.__doc__ = f"The {meaning}.", f"Set the {meaning}."
+    return get, set
 
 
 class GradScaler:
@@ -211,16 +243,27 @@ class GradScaler:
     Args:
         device: "cuda" or "cpu".
         enabled: False makes every method do nothing (and `step` simply step).
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> optimizer, scaler = optim.SGD([p], lr=0.5), mytorch.amp.GradScaler("cpu", init_scale=4.0)
+        >>> scaler.scale(p.sum()).backward()
+        >>> p.grad.item()
+        4.0
+        >>> scaler.step(optimizer)  # on the unscaled gradient
+        >>> scaler.update()
+        >>> p.item(), scaler.get_scale()
+        (0.5, 4.0)
     """
 
     def __init__(
         self,
-        device="cuda",
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
     ):
         if not isinstance(device, str):
             raise TypeError(f"GradScaler: device must be 'cuda' or 'cpu', got {device!r}.")
@@ -230,7 +273,7 @@ class GradScaler:
             raise ValueError(f"The backoff factor must be < 1.0 and positive, got {backoff_factor}.")
         self._device = device
         self._enabled = enabled
-        self._host = (float(init_scale), 0)  # the scale, and calm steps since it changed
+        self._on_cpu = (float(init_scale), 0)  # the scale, and steps without overflow since it changed
         self._live = None  # both in device memory, see multi.new_state
         self._module = None  # the kernels that work on them
         self._verdicts = {}  # id of an optimizer -> (its own such array, the optimizer)
@@ -239,11 +282,19 @@ class GradScaler:
         self._growth_interval = growth_interval
         self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
 
-    def is_enabled(self):
+    get_growth_factor, set_growth_factor = _accessors("_growth_factor", "factor of growth")
+    get_backoff_factor, set_backoff_factor = _accessors(
+        "_backoff_factor", "factor by which an overflow shrinks the scale"
+    )
+    get_growth_interval, set_growth_interval = _accessors(
+        "_growth_interval", "steps without overflow that make it grow"
+    )
+
+    def is_enabled(self) -> bool:
         """Whether it does anything."""
         return self._enabled
 
-    def get_scale(self):
+    def get_scale(self) -> float:
         """The current scale, a Python float; 1.0 if it is not enabled. Waits for the GPU."""
         return self._values()[0] if self._enabled else 1.0
 
@@ -252,13 +303,13 @@ class GradScaler:
     def _values(self):
         """(scale, calm steps), from where they are."""
         if self._live is None:
-            return self._host
+            return self._on_cpu
         module = self._module
         scale, tracker = to_device(self._live[module.SCALE : module.GROWTH + 1], CPU).tolist()
         return scale, int(tracker)
 
     def _set_values(self, scale, tracker):
-        self._host = (float(scale), int(tracker))
+        self._on_cpu = (float(scale), int(tracker))
         if self._live is not None:  # in place: a captured step reads it there
             with device_guard(self._live):
                 self._live[...] = self._module.new_state(xp_of(self._live), scale=float(scale), growth=float(tracker))
@@ -273,11 +324,11 @@ class GradScaler:
             capturing.refuse(
                 "the first use of a GradScaler", "it makes the scaler's state; run a step before the capture."
             )
-            scale, tracker = self._host
+            scale, tracker = self._on_cpu
             with device_guard(raw):
                 self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
 
-    def scale(self, outputs):
+    def scale(self, outputs: Any) -> Any:
         """outputs, a tensor or nested lists and tuples of them, times the scale."""
         if not self._enabled:
             return outputs
@@ -297,7 +348,7 @@ class GradScaler:
             f"GradScaler.scale: outputs must be a Tensor or an iterable of Tensors, not {type(outputs).__name__}."
         )
 
-    def unscale_(self, optimizer):
+    def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of the optimizer's parameters by the scale; call it before clipping them.
 
         Raises:
@@ -318,7 +369,7 @@ class GradScaler:
     def _unscale(self, optimizer):
         """Unscale in place; returns whether an element is infinite or NaN: in device memory, or as a bool, for which it waits."""
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        arrays = [g._data if isinstance(g, Tensor) else g for g in grads]
+        arrays = [getattr(g, "_data", g) for g in grads]
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
         raws = [a._array for a in arrays]
@@ -351,7 +402,7 @@ class GradScaler:
             found = self._verdicts[id(optimizer)] = (xp_of(self._live).empty_like(self._live), optimizer)
         return found[0]
 
-    def step(self, optimizer, *args, **kwargs):
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step()` on unscaled gradients, or nothing if one of them is infinite or NaN.
 
         Returns:
@@ -382,11 +433,11 @@ class GradScaler:
         """As `found_inf`, without waiting: a bool, or an array in the GPU's memory until the next step."""
         return self._stage(optimizer)[1]
 
-    def found_inf(self, optimizer):
+    def found_inf(self, optimizer: Any) -> bool:
         """Whether the optimizer's gradients, since the last `update`, were found to have overflowed. Waits for the GPU."""
         return bool(self._stage(optimizer)[1])
 
-    def update(self, new_scale=None):
+    def update(self, new_scale: float | Tensor | None = None) -> None:
         """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after a long calm.
 
         Raises:
@@ -401,14 +452,14 @@ class GradScaler:
         elif self._live is not None:
             self._update_live()
         else:
-            scale, calm = self._host
+            scale, calm = self._on_cpu
             if any(bad for _, bad, _ in self._optimizers.values()):
                 scale, calm = scale * self._backoff_factor, 0
             elif calm + 1 == self._growth_interval:
                 scale, calm = scale * self._growth_factor, 0
             else:
                 calm += 1
-            self._host = (scale, calm)
+            self._on_cpu = (scale, calm)
         self._optimizers = {}
 
     def _update_live(self):
@@ -423,44 +474,14 @@ class GradScaler:
                     found.fill(1.0)
             module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
 
-    def get_growth_factor(self):
-        """The factor of growth."""
-        return self._growth_factor
-
-    def set_growth_factor(self, new_factor):
-        """Set the factor of growth."""
-        self._growth_factor = new_factor
-
-    def get_backoff_factor(self):
-        """The factor by which an overflow shrinks the scale."""
-        return self._backoff_factor
-
-    def set_backoff_factor(self, new_factor):
-        """Set the factor by which an overflow shrinks the scale."""
-        self._backoff_factor = new_factor
-
-    def get_growth_interval(self):
-        """How many steps without overflow make the scale grow."""
-        return self._growth_interval
-
-    def set_growth_interval(self, new_interval):
-        """Set how many steps without overflow make the scale grow."""
-        self._growth_interval = new_interval
-
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The scale, the factors, the interval and the calm steps so far; {} if not enabled."""
         if not self._enabled:
             return {}
         scale, calm = self._values()
-        return {
-            "scale": scale,
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
-            "_growth_tracker": calm,
-        }
+        return {"scale": scale, **{name: getattr(self, f"_{name}") for name in _NUMBERS}, "_growth_tracker": calm}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what `state_dict` gave.
 
         Raises:
@@ -473,18 +494,11 @@ class GradScaler:
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
         self._set_values(state_dict["scale"], state_dict["_growth_tracker"])
-        self._growth_factor = state_dict["growth_factor"]
-        self._backoff_factor = state_dict["backoff_factor"]
-        self._growth_interval = state_dict["growth_interval"]
+        for name in _NUMBERS:
+            setattr(self, f"_{name}", state_dict[name])
 
 
 __all__ = [
-    "GradScaler",
-    "autocast",
-    "custom_bwd",
-    "custom_fwd",
-    "get_autocast_dtype",
-    "is_autocast_available",
-    "is_autocast_enabled",
+    "GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled",
     "set_autocast_dtype",
-]
+]  # fmt: skip

@@ -5,7 +5,9 @@ import contextlib
 import functools
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +24,9 @@ from ..serialization import save, save_state_dict
 from ..tensor import Tensor
 from ..utils.data import DataLoader
 from . import checkpoint
-from .loader import AcceleratedLoader, SkippingLoader
+from .loader import AcceleratedLoader, SkippingLoader, map_tensors
 from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
-from .state import ProcessState
+from .state import Flag, ProcessState
 from .tracking import open_tracker
 
 _PRECISIONS = {
@@ -62,6 +64,16 @@ class Accelerator:
     are averaged over processes in the last backward of a step. The prepared model is the model itself, not a
     wrapper.
 
+    Example:
+        >>> accelerator = mytorch.accelerate.Accelerator(gradient_accumulation_steps=2, cpu=True)
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> layer, optimizer = accelerator.prepare(layer, optim.SGD(layer.parameters()))
+        >>> for _ in range(2):
+        ...     accelerator.backward(layer(mytorch.ones(1, 1)).sum())
+        ...     accelerator.sync_gradients, layer.weight.grad.item()
+        (False, 0.5)
+        (True, 1.0)
+
     Raises:
         ValueError: another mixed_precision, or fewer than one accumulation step.
         RuntimeError: num_gpus is not the number of processes that were started.
@@ -69,20 +81,20 @@ class Accelerator:
 
     def __init__(
         self,
-        num_gpus=None,
-        rank=None,
-        gradient_accumulation_steps=1,
-        mixed_precision=False,
-        log_wandb=False,
-        master_addr=None,
-        master_port=None,
+        num_gpus: int | None = None,
+        rank: int | None = None,
+        gradient_accumulation_steps: int = 1,
+        mixed_precision: bool | str | None = False,
+        log_wandb: bool = False,
+        master_addr: str | None = None,
+        master_port: int | None = None,
         *,
-        project_dir=None,
-        total_limit=None,
+        project_dir: str | Path | None = None,
+        total_limit: int | None = None,
         device=None,
-        cpu=False,
-        scaler_options=None,
-        ddp_options=None,
+        cpu: bool = False,
+        scaler_options: dict[str, Any] | None = None,
+        ddp_options: dict[str, Any] | None = None,
     ):
         chosen = os.environ.get("MYTORCHRUN_MIXED_PRECISION", "").lower()
         if chosen not in ("", "no"):
@@ -123,29 +135,29 @@ class Accelerator:
         return self.state.device
 
     @property
-    def num_processes(self):
+    def num_processes(self) -> int:
         """How many processes train together."""
         return self.state.num_processes
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This process's number."""
         return self.state.rank
 
     process_index = rank
 
     @property
-    def local_process_index(self):
+    def local_process_index(self) -> int:
         """This process's number on its machine."""
         return self.state.local_rank
 
     @property
-    def is_main_process(self):
+    def is_main_process(self) -> Flag:
         """Whether this is the first process; may be called, too."""
         return self.state.is_main_process
 
     @property
-    def is_local_main_process(self):
+    def is_local_main_process(self) -> Flag:
         """Whether this is the first process of its machine; may be called, too."""
         return self.state.is_local_main_process
 
@@ -153,12 +165,12 @@ class Accelerator:
     use_distributed = property(lambda self: self.num_processes > 1)
 
     @property
-    def mixed_precision(self):
+    def mixed_precision(self) -> str:
         """ "no", "fp16" or "bf16"."""
         return {None: "no", float16: "fp16", bfloat16: "bf16"}[self.half]
 
     @property
-    def gradient_accumulation_steps(self):
+    def gradient_accumulation_steps(self) -> int:
         """Backward passes that make one step; settable."""
         return self._accumulation
 
@@ -169,18 +181,18 @@ class Accelerator:
         self._accumulation = int(n)
 
     @property
-    def sync_gradients(self):
+    def sync_gradients(self) -> bool:
         """Whether the last backward completed a step's gradients."""
         return self.step_counter % self._accumulation == 0
 
     sync_grad = sync_gradients
 
     @property
-    def optimizer_step_was_skipped(self):
+    def optimizer_step_was_skipped(self) -> bool:
         """Whether an optimizer's last step was left out because gradients had overflowed."""
         return any(optimizer.step_was_skipped for optimizer in self._optimizers)
 
-    def env(self):
+    def env(self) -> None:
         """Print how this process was launched, on the main process."""
         lines = [
             "Launch Configuration:",
@@ -195,7 +207,7 @@ class Accelerator:
 
     # -- preparing --------------------------------------------------------------------------------
 
-    def prepare(self, *objects):
+    def prepare(self, *objects: Any) -> Any:
         """Models, optimizers, loaders and schedules, in any order and number, made ready for the loop.
 
         Other objects come back as they are.
@@ -213,13 +225,11 @@ class Accelerator:
             return self.prepare_optimizer(x)
         if isinstance(x, (DataLoader, AcceleratedLoader)):
             return self.prepare_data_loader(x)
-        if isinstance(x, AcceleratedScheduler) or (
-            hasattr(x, "optimizer") and hasattr(x, "step") and hasattr(x, "state_dict")
-        ):
+        if isinstance(x, AcceleratedScheduler) or all(hasattr(x, n) for n in ("optimizer", "step", "state_dict")):
             return self.prepare_scheduler(x)
         return x
 
-    def prepare_model(self, model):
+    def prepare_model(self, model: Module) -> Module:
         """The model on this process's device, its forward in mixed precision and its outputs in float32."""
         model.to(self.device)
         if self.half is not None and "_full_forward" not in model.__dict__:
@@ -228,7 +238,7 @@ class Accelerator:
             @functools.wraps(full)
             def forward(*args, **kwargs):
                 with self.autocast():
-                    return _to_float32(full(*args, **kwargs))
+                    return map_tensors(_to_float32, full(*args, **kwargs))
 
             object.__setattr__(model, "_full_forward", full)
             object.__setattr__(model, "forward", forward)
@@ -267,33 +277,27 @@ class Accelerator:
         """Whether the next backward is the last of a step, in which processes exchange gradients."""
         return (self.step_counter + 1) % self._accumulation == 0 and not self._quiet
 
-    def prepare_optimizer(self, optimizer):
+    def prepare_optimizer(self, optimizer: Optimizer | AcceleratedOptimizer) -> AcceleratedOptimizer:
         """The optimizer, stepping only when a step's gradients are complete."""
         if not isinstance(optimizer, AcceleratedOptimizer):
             optimizer = AcceleratedOptimizer(optimizer, self)
-        if not any(optimizer is o for o in self._optimizers):
-            self._optimizers.append(optimizer)
-        return optimizer
+        return _add(self._optimizers, optimizer)
 
-    def prepare_data_loader(self, loader):
+    def prepare_data_loader(self, loader: DataLoader | AcceleratedLoader) -> AcceleratedLoader:
         """The loader, its batches on this process's device."""
         if not isinstance(loader, AcceleratedLoader):
             loader = AcceleratedLoader(loader, self.device, self.state, self._active)
-        if not any(loader is x for x in self._loaders):
-            self._loaders.append(loader)
-        return loader
+        return _add(self._loaders, loader)
 
     prepare_dataloaders = prepare_data_loader
 
-    def prepare_scheduler(self, scheduler):
+    def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
         """The schedule, going on only when an optimizer has stepped."""
         if not isinstance(scheduler, AcceleratedScheduler):
             scheduler = AcceleratedScheduler(scheduler, self)
-        if not any(scheduler is s for s in self._schedulers):
-            self._schedulers.append(scheduler)
-        return scheduler
+        return _add(self._schedulers, scheduler)
 
-    def unwrap_model(self, model, keep_fp32_wrapper=True):
+    def unwrap_model(self, model: Module, keep_fp32_wrapper: bool = True) -> Module:
         """The model itself, out of a DistributedDataParallel; with its own forward again if `keep_fp32_wrapper` is False."""
         if type(model).__name__ == "DistributedDataParallel":
             model = model.module
@@ -301,7 +305,7 @@ class Accelerator:
             del model.__dict__["forward"], model.__dict__["_full_forward"]
         return model
 
-    def register_for_checkpointing(self, *objects):
+    def register_for_checkpointing(self, *objects: Any) -> None:
         """Save and load these too: anything with `state_dict` and `load_state_dict`.
 
         Raises:
@@ -314,7 +318,7 @@ class Accelerator:
                 )
             self._custom.append(x)
 
-    def free_memory(self, *objects):
+    def free_memory(self, *objects: Any) -> list[None]:
         """Forget all prepared objects; returns a None for each given."""
         for reducer in self._reducers.values():
             reducer.remove()
@@ -327,12 +331,12 @@ class Accelerator:
 
     # -- the step ---------------------------------------------------------------------------------
 
-    def autocast(self):
+    def autocast(self) -> autocast:
         """The context in which prepared models run forward."""
         return autocast(self.device.type, self.half, enabled=self.half is not None)
 
     @contextlib.contextmanager
-    def accumulate(self, *models):
+    def accumulate(self, *models: Module) -> Iterator[None]:
         """A block that is one of the backward passes of a step; the one on a loader's last batch completes it.
 
         Without this block, a step that an epoch's end leaves incomplete goes on in the next one.
@@ -342,7 +346,7 @@ class Accelerator:
         yield
 
     @contextlib.contextmanager
-    def no_sync(self, model=None):
+    def no_sync(self, model: Module | None = None) -> Iterator[None]:
         """A block whose gradients are not yet exchanged; alone, nothing is to be left out."""
         self._quiet += 1
         try:
@@ -350,7 +354,7 @@ class Accelerator:
         finally:
             self._quiet -= 1
 
-    def backward(self, loss, **kwargs):
+    def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Gradients of loss / gradient_accumulation_steps, added up; scaled if in float16."""
         if self._stepped:
             self._end_step()
@@ -363,7 +367,7 @@ class Accelerator:
         loss.backward(**kwargs)
         self.step_counter += 1
 
-    def unscale_gradients(self, optimizer=None):
+    def unscale_gradients(self, optimizer: Any = None) -> None:
         """Divide the gradients of the optimizers (all, if none is given) by the scale; once for each step."""
         if self.scaler is None:
             return
@@ -387,7 +391,7 @@ class Accelerator:
     def _parameters(self):
         return [p for model in self._models for p in model.parameters()]
 
-    def clip_grad_norm_(self, parameters=None, max_norm=None, norm_type=2.0):
+    def clip_grad_norm_(self, parameters: Any = None, max_norm: float | None = None, norm_type: float = 2.0) -> Tensor:
         """Scale the gradients to a joint norm of at most max_norm; nothing while gradients accumulate.
 
         `clip_grad_norm_(max_norm)` takes the parameters of all prepared models, and
@@ -405,7 +409,7 @@ class Accelerator:
             )
         return self.grad_norm
 
-    def clip_grad_value_(self, parameters, clip_value):
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Limit each element of the gradients to ±clip_value; nothing while gradients accumulate."""
         if self.sync_gradients:
             self.unscale_gradients()
@@ -413,11 +417,11 @@ class Accelerator:
 
     # -- between processes ------------------------------------------------------------------------
 
-    def gather(self, tensor):
+    def gather(self, tensor: Any) -> Any:
         """The tensors of all processes joined along the first axis, through nested containers."""
-        return _map(lambda t: Tensor._of(self.state.gather(_data(t))), tensor)
+        return map_tensors(lambda t: Tensor._of(self.state.gather(_data(t))), tensor)
 
-    def gather_for_metrics(self, input_data, use_gather_object=False):
+    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
         """A single number's mean over processes as a float; batches joined, without the last one's padding."""
         if use_gather_object:
             parts = self.state.gather_objects(input_data)
@@ -429,23 +433,25 @@ class Accelerator:
                 number = Array(number, device=self.device)
             return float(self.state.all_reduce(number, "mean").item())
         gathered = self.gather(input_data)
-        return _map(lambda t: t[: self._real(t.shape[0])], gathered) if self._real(1 << 62) < 1 << 62 else gathered
+        return (
+            map_tensors(lambda t: t[: self._real(t.shape[0])], gathered) if self._real(1 << 62) < 1 << 62 else gathered
+        )
 
     def _real(self, n):
         """How many of n gathered items are no padding."""
         loader = self._active[-1] if self._active else None
         return min(n, loader.remainder) if loader is not None and loader.end_of_dataloader and loader.remainder else n
 
-    def reduce(self, tensor, reduction="sum", scale=1.0):
+    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
         """The sum or mean of the processes' tensors, times scale, through nested containers."""
 
         def one(t):
             out = Tensor._of(self.state.all_reduce(_data(t).__deepcopy__({}), reduction))
             return out if scale == 1.0 else out * scale
 
-        return _map(one, tensor)
+        return map_tensors(one, tensor)
 
-    def pad_across_processes(self, tensor, dim=0, pad_index=0, pad_first=False):
+    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Any:
         """The tensor padded along `dim` to the largest size among processes; alone, itself."""
         if self.num_processes == 1:
             return tensor
@@ -461,10 +467,10 @@ class Accelerator:
             whole = Tensor._of(_data(t))
             return cat([padding, whole] if pad_first else [whole, padding], dim)
 
-        return _map(one, tensor)
+        return map_tensors(one, tensor)
 
     @contextlib.contextmanager
-    def split_between_processes(self, inputs, apply_padding=False):
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
         """This process's share of a list, tuple, dict of these, or tensor; alone, all of it.
 
         The first processes get one item more where it does not divide; with apply_padding the others repeat
@@ -486,12 +492,12 @@ class Accelerator:
 
         yield {key: share(value) for key, value in inputs.items()} if isinstance(inputs, dict) else share(inputs)
 
-    def wait_for_everyone(self):
+    def wait_for_everyone(self) -> None:
         """Wait until every process is here."""
         self.state.barrier()
 
     @contextlib.contextmanager
-    def main_process_first(self):
+    def main_process_first(self) -> Iterator[None]:
         """A block that the main process runs before the others."""
         if not self.is_main_process:
             self.wait_for_everyone()
@@ -501,7 +507,7 @@ class Accelerator:
 
     local_main_process_first = main_process_first
 
-    def on_main_process(self, function):
+    def on_main_process(self, function: Callable) -> Callable:
         """A function that only the main process runs."""
 
         @functools.wraps(function)
@@ -512,11 +518,11 @@ class Accelerator:
 
     on_local_main_process = on_main_process
 
-    def set_trigger(self):
+    def set_trigger(self) -> None:
         """Set a mark that `check_trigger` sees on every process."""
         self._trigger = True
 
-    def check_trigger(self):
+    def check_trigger(self) -> bool:
         """Whether any process has set the mark; takes it away."""
         seen, self._trigger = self._trigger, False
         if self.num_processes > 1:
@@ -526,7 +532,7 @@ class Accelerator:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def print(self, *args, sep=" ", end="\n", file=None, flush=False):
+    def print(self, *args: Any, sep: str = " ", end: str = "\n", file=None, flush: bool = False) -> None:
         """As Python's print, on the main process only; a progress bar of tqdm is left whole."""
         if not self.is_main_process:
             return
@@ -536,7 +542,7 @@ class Accelerator:
         else:
             builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
 
-    def init_tracker(self, project_name, run_name=None, config=None):
+    def init_tracker(self, project_name: str, run_name: str | None = None, config: dict | None = None) -> None:
         """Begin a run in Weights & Biases, or a file where that is not installed; nothing without log_wandb."""
         if not self.log_wandb or not self.is_main_process:
             return
@@ -544,7 +550,7 @@ class Accelerator:
         if sentence:
             self.print(sentence)
 
-    def init_trackers(self, project_name, config=None, init_kwargs=None):
+    def init_trackers(self, project_name: str, config: dict | None = None, init_kwargs: dict | None = None) -> None:
         """As `init_tracker`, with Hugging Face's arguments."""
         self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
 
@@ -552,7 +558,7 @@ class Accelerator:
         """The tracker that `init_tracker` began, or None."""
         return self._tracker
 
-    def log(self, values, step=None):
+    def log(self, values: dict[str, Any], step: int | None = None) -> None:
         """Log a dict of numbers; nothing without log_wandb.
 
         Raises:
@@ -564,7 +570,7 @@ class Accelerator:
             raise RuntimeError("Accelerator.log: call init_tracker(project_name, run_name, config) first.")
         self._tracker.log(values, step=step)
 
-    def end_training(self):
+    def end_training(self) -> None:
         """Wait for everyone and close the trackers."""
         self.wait_for_everyone()
         if self._tracker is not None:
@@ -573,7 +579,7 @@ class Accelerator:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    def save_state(self, output_dir, save_model_only=False, total_limit=None):
+    def save_state(self, output_dir: str | Path, save_model_only: bool = False, total_limit: int | None = None) -> Path:
         """Write a checkpoint directory: it is complete, or not there.
 
         Args:
@@ -595,7 +601,7 @@ class Accelerator:
         self.wait_for_everyone()
         return path
 
-    def load_state(self, input_dir):
+    def load_state(self, input_dir: str | Path) -> None:
         """Continue exactly where `save_state` wrote its directory; the same objects must have been prepared.
 
         Raises:
@@ -604,22 +610,22 @@ class Accelerator:
         self.print(f"Loading Checkpoint From {input_dir}")
         checkpoint.read_state(self, input_dir)
 
-    def save(self, obj, f):
+    def save(self, obj: Any, f: Any) -> None:
         """`mytorch.save`, on the main process only."""
         if self.is_main_process:
             save(obj, f)
 
-    def save_model(self, model, save_directory):
+    def save_model(self, model: Module, save_directory: str | Path) -> None:
         """Write a model's weights as `model.safetensors` in a directory."""
         if self.is_main_process:
             Path(save_directory).mkdir(parents=True, exist_ok=True)
             save_state_dict(model.state_dict(), Path(save_directory) / "model.safetensors")
 
-    def get_state_dict(self, model):
+    def get_state_dict(self, model: Module) -> dict[str, Tensor]:
         """The model's state dict."""
         return model.state_dict()
 
-    def skip_first_batches(self, dataloader, num_batches=0):
+    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> SkippingLoader:
         """The loader without its first batches, for an epoch that goes on in the middle."""
         return SkippingLoader(dataloader, num_batches)
 
@@ -628,25 +634,12 @@ def _data(t):
     return t._data if isinstance(t, Tensor) else t
 
 
-def _map(function, x):
-    """The function applied to the tensors of nested containers."""
-    if isinstance(x, (Tensor, Array)):
-        return function(x)
-    if isinstance(x, dict):
-        return {key: _map(function, value) for key, value in x.items()}
-    if isinstance(x, (list, tuple)):
-        return type(x)(_map(function, item) for item in x)
+def _add(objects, x):
+    """Put an object into a list, unless it is there; returns it."""
+    if not any(x is known for known in objects):
+        objects.append(x)
     return x
 
 
 def _to_float32(x):
-    """Half precision tensors of nested containers as float32."""
-    if isinstance(x, Tensor):
-        return x.to(float32) if x.dtype in (float16, bfloat16) else x
-    if isinstance(x, dict):
-        return type(x)((key, _to_float32(value)) for key, value in x.items())
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[_to_float32(item) for item in x])
-    if isinstance(x, (list, tuple)):
-        return type(x)(_to_float32(item) for item in x)
-    return x
+    return x.to(float32) if isinstance(x, Tensor) and x.dtype in (float16, bfloat16) else x

@@ -82,24 +82,24 @@ def _is_ours(name):
     return _OURS.fullmatch(name) is not None
 
 
-def is_complete(path):
+def is_complete(path: str | Path) -> bool:
     """Whether `path` is a directory that `save_state` has finished."""
     return (Path(path) / META).is_file()
 
 
-def saved_at(path):
+def saved_at(path: str | Path) -> float:
     """When a complete checkpoint was saved, in seconds since the epoch."""
     return json.loads((Path(path) / META).read_text())["time"]
 
 
-def newest_checkpoint(directory):
+def newest_checkpoint(directory: str | Path) -> Path | None:
     """The complete checkpoint in a directory that was saved last, or None."""
     directory = Path(directory)
     found = [entry for entry in directory.iterdir() if is_complete(entry)] if directory.is_dir() else []
     return max(found, key=saved_at, default=None)
 
 
-def keep_newest(path, limit):
+def keep_newest(path: str | Path, limit: int) -> None:
     """Of the checkpoints named like `path`, but with other numbers at the end, keep the `limit` saved last."""
     path = Path(path)
     name = re.compile(re.escape(re.sub(r"\d+$", "", path.name)) + r"\d+")
@@ -149,6 +149,17 @@ def dataloader_file(i, rank):
     return f"dataloader_{i}_{rank}.bin" if rank else f"dataloader_{i}.bin"
 
 
+def _steppers(accelerator):
+    """(optimizer or schedule, its file)."""
+    for kind, things in (("optimizer", accelerator._optimizers), ("scheduler", accelerator._schedulers)):
+        yield from ((thing, numbered(kind, i, ".bin")) for i, thing in enumerate(things))
+
+
+def _custom(accelerator):
+    """(registered object, its file)."""
+    return ((thing, f"custom_checkpoint_{i}.bin") for i, thing in enumerate(accelerator._custom))
+
+
 def write_state(accelerator, directory, ranks):
     """Write everything that `read_state` restores.
 
@@ -158,12 +169,8 @@ def write_state(accelerator, directory, ranks):
     for i, model in enumerate(accelerator._models):
         save_state_dict(model.state_dict(), directory / numbered("model", i, ".safetensors"))
     if ranks is not None:
-        for i, optimizer in enumerate(accelerator._optimizers):
-            save_tree(optimizer.state_dict(), directory / numbered("optimizer", i, ".bin"))
-        for i, scheduler in enumerate(accelerator._schedulers):
-            save_tree(scheduler.state_dict(), directory / numbered("scheduler", i, ".bin"))
-        for i, thing in enumerate(accelerator._custom):
-            save_tree(thing.state_dict(), directory / f"custom_checkpoint_{i}.bin")
+        for thing, name in (*_steppers(accelerator), *_custom(accelerator)):
+            save_tree(thing.state_dict(), directory / name)
         if accelerator.half is not None:
             scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
             save_tree({"mixed_precision": accelerator.mixed_precision, **scaling}, directory / "mp_config.bin")
@@ -200,10 +207,8 @@ def read_state(accelerator, directory):
         model.load_state_dict(load_safetensors(_expect(directory, numbered("model", i, ".safetensors"))))
     if meta.get("model_only"):
         return
-    for i, optimizer in enumerate(accelerator._optimizers):
-        optimizer.load_state_dict(load(_expect(directory, numbered("optimizer", i, ".bin"))))
-    for i, scheduler in enumerate(accelerator._schedulers):
-        scheduler.load_state_dict(load(_expect(directory, numbered("scheduler", i, ".bin"))))
+    for thing, name in _steppers(accelerator):
+        thing.load_state_dict(load(_expect(directory, name)))
     before = meta.get("processes", 1)
     if before != accelerator.num_processes:
         accelerator.print(
@@ -214,15 +219,12 @@ def read_state(accelerator, directory):
         mine = before == accelerator.num_processes
         position = load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0)))
         if not mine:
-            done = (
-                (position["drawn"] - len(position["pending"]) or sum(position["handed"]))
-                * before
-                // accelerator.num_processes
-            )
+            done = position["drawn"] - len(position["pending"]) or sum(position["handed"])
+            done = done * before // accelerator.num_processes
             position.update(drawn=done, pending=[], handed=[done] + [0] * (len(position["handed"]) - 1))
         loader.load_state_dict(position)
-    for i, thing in enumerate(accelerator._custom):
-        thing.load_state_dict(load(_expect(directory, f"custom_checkpoint_{i}.bin")))
+    for thing, name in _custom(accelerator):
+        thing.load_state_dict(load(_expect(directory, name)))
     if accelerator.scaler is not None:
         scaling = load(_expect(directory, "mp_config.bin"))
         saved_in = scaling.pop("mixed_precision", "fp16")

@@ -1,21 +1,32 @@
 """A DataLoader whose batches arrive on the process's device."""
 
+from copy import copy
+from typing import Any
+
+from .._array import Array
 from ..tensor import Tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
 
 
-def send_to(x, device):
-    """Tensors in nested containers, moved to a device; all else as it is."""
-    if isinstance(x, Tensor):
-        return x if x.device is device else x.to(device)
+def map_tensors(function, x):
+    """The function's results for the tensors of nested containers; all else as it is."""
+    if isinstance(x, (Tensor, Array)):
+        return function(x)
     if isinstance(x, dict):
-        return type(x)((key, send_to(value, device)) for key, value in x.items())
+        out = copy(x)  # whatever kind of dict it is
+        out.update({key: map_tensors(function, value) for key, value in x.items()})
+        return out
     if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[send_to(item, device) for item in x])
+        return type(x)(*[map_tensors(function, item) for item in x])
     if isinstance(x, (list, tuple)):
-        return type(x)([send_to(item, device) for item in x])
+        return type(x)(map_tensors(function, item) for item in x)
     return x
+
+
+def send_to(x: Any, device) -> Any:
+    """Tensors in nested containers, moved to a device; all else as it is."""
+    return map_tensors(lambda t: t.to(device) if isinstance(t, Tensor) and t.device is not device else t, x)
 
 
 class ShardedSampler:
@@ -98,7 +109,7 @@ class ShardedStream(IterableDataset):
         n = len(self.dataset)
         return (n // whole if self.drop_last else -(-n // whole)) * self.size
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Tell the stream which epoch it is, if it wants to know."""
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
@@ -118,21 +129,17 @@ class ShardedStream(IterableDataset):
             yield from turn[rank * self.size : (rank + 1) * self.size]
 
 
-def share(loader, state):
+_KEPT = (
+    "num_workers collate_fn pin_memory timeout worker_init_fn multiprocessing_context generator prefetch_factor "
+    "persistent_workers"
+)
+
+
+def share(loader: DataLoader, state) -> DataLoader:
     """A DataLoader of this process's part of a loader's batches; the loader itself if it is a part already."""
     if state.num_processes == 1 or isinstance(loader.sampler, DistributedSampler):
         return loader
-    options = {
-        "num_workers": loader.num_workers,
-        "collate_fn": loader.collate_fn,
-        "pin_memory": loader.pin_memory,
-        "timeout": loader.timeout,
-        "worker_init_fn": loader.worker_init_fn,
-        "multiprocessing_context": loader.multiprocessing_context,
-        "generator": loader.generator,
-        "prefetch_factor": loader.prefetch_factor,
-        "persistent_workers": loader.persistent_workers,
-    }
+    options = {name: getattr(loader, name) for name in _KEPT.split()}
     if isinstance(loader.dataset, IterableDataset):
         if loader.num_workers > 0:
             raise ValueError("Accelerator: a stream (IterableDataset) is shared by processes with num_workers=0 only.")
@@ -204,14 +211,10 @@ class AcceleratedLoader:
     def __len__(self):
         return len(self.loader)
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Tell the samplers, or the stream, which epoch it is."""
-        for x in (
-            self.loader.sampler,
-            self.loader.dataset,
-            self.whole.sampler,
-            getattr(self.whole.batch_sampler, "sampler", None),
-        ):
+        inner = getattr(self.whole.batch_sampler, "sampler", None)
+        for x in (self.loader.sampler, self.loader.dataset, self.whole.sampler, inner):
             if hasattr(x, "set_epoch"):
                 x.set_epoch(epoch)
 

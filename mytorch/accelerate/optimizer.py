@@ -1,12 +1,32 @@
 """Optimizers and schedules that wait until the gradients of a whole step are there."""
 
+from collections.abc import Callable
+from typing import Any
 
-class AcceleratedOptimizer:
+
+class _Wrapper:
+    """Gives and takes all attributes but its own, `_own`, to what it wraps, the first of them."""
+
+    def __getattr__(self, name):
+        if name == self._own[0]:  # before __init__, as when copied
+            raise AttributeError(name)
+        return getattr(getattr(self, self._own[0]), name)
+
+    def __setattr__(self, name, value):
+        if name in self._own:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(getattr(self, self._own[0]), name, value)
+
+
+class AcceleratedOptimizer(_Wrapper):
     """An optimizer whose `step` and `zero_grad` do nothing while gradients are being accumulated.
 
     With gradient scaling, `step` is also left out when gradients have overflowed (`step_was_skipped`).
     All else is the optimizer's own.
     """
+
+    _own = ("optimizer", "accelerator", "_verdict")
 
     def __init__(self, optimizer, accelerator):
         self.optimizer = optimizer
@@ -14,11 +34,11 @@ class AcceleratedOptimizer:
         self._verdict = False
 
     @property
-    def step_was_skipped(self):
+    def step_was_skipped(self) -> bool:
         """Whether the last `step` was left out because gradients had overflowed. Waits for the GPU."""
         return bool(self._verdict)
 
-    def step(self, closure=None):
+    def step(self, closure: Callable | None = None) -> Any:
         """Step, if the accumulation is complete."""
         if not self.accelerator.sync_gradients:
             return None
@@ -31,45 +51,25 @@ class AcceleratedOptimizer:
         self.accelerator.optimizer_stepped(self)
         return result
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients, if the accumulation is complete."""
         if self.accelerator.sync_gradients:
             self.optimizer.zero_grad(set_to_none)
-
-    def __getattr__(self, name):
-        if name == "optimizer":  # before __init__, as when copied
-            raise AttributeError(name)
-        return getattr(self.optimizer, name)
-
-    def __setattr__(self, name, value):
-        if name in ("optimizer", "accelerator", "_verdict"):
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self.optimizer, name, value)
 
     def __repr__(self):
         return f"AcceleratedOptimizer({self.optimizer!r})"
 
 
-class AcceleratedScheduler:
+class AcceleratedScheduler(_Wrapper):
     """A schedule that goes on only when its optimizer has stepped. All else is the schedule's own."""
+
+    _own = ("scheduler", "accelerator")
 
     def __init__(self, scheduler, accelerator):
         self.scheduler = scheduler
         self.accelerator = accelerator
 
-    def step(self, *args, **kwargs):
+    def step(self, *args: Any, **kwargs: Any) -> None:
         """Go on, if the accumulation is complete and the optimizer's step was not skipped."""
         if self.accelerator.sync_gradients and not self.accelerator.optimizer_step_was_skipped:
             self.scheduler.step(*args, **kwargs)
-
-    def __getattr__(self, name):
-        if name == "scheduler":
-            raise AttributeError(name)
-        return getattr(self.scheduler, name)
-
-    def __setattr__(self, name, value):
-        if name in ("scheduler", "accelerator"):
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self.scheduler, name, value)

@@ -5,9 +5,12 @@ program has joined it already. Everything that processes exchange goes through t
 """
 
 import os
+from typing import Any
 
+from .. import cuda, distributed
 from .._array import Array
-from ..backend import as_device, cuda_available
+from ..backend import as_device, cuda_available, device_of, on
+from ..distributed import environment
 from ..tensor import Tensor
 
 
@@ -36,10 +39,10 @@ class ProcessState:
         RuntimeError: several processes are wanted that no launcher has started.
     """
 
-    def __init__(self, device=None, rank=None, num_processes=None, address=None, port=None):
-        from .. import distributed
-        from ..distributed import environment
-
+    def __init__(
+        self, device=None, rank: int | None = None, num_processes: int | None = None, address: str | None = None,
+        port: int | None = None,
+    ):  # fmt: skip
         here = environment.place()
         if distributed.is_initialized():
             here = here._replace(rank=distributed.get_rank(), world_size=distributed.get_world_size())
@@ -57,8 +60,6 @@ class ProcessState:
             device = f"cuda:{self.local_rank}" if on_gpu else "cpu"
         self.device = as_device(device)
         if self.device.type == "cuda":
-            from .. import cuda
-
             cuda.set_device(self.device)
         if self.num_processes > 1 and not distributed.is_initialized():
             if address is not None:
@@ -70,11 +71,11 @@ class ProcessState:
             )
 
     @property
-    def is_main_process(self):
+    def is_main_process(self) -> Flag:
         return Flag(self.rank == 0)
 
     @property
-    def is_local_main_process(self):
+    def is_local_main_process(self) -> Flag:
         return Flag(self.local_rank == 0)
 
     # -- what processes exchange; alone, each is its own answer -----------------------------------------
@@ -82,24 +83,20 @@ class ProcessState:
     @property
     def together(self):
         """`mytorch.distributed` if there are several processes, else None."""
-        if self.num_processes == 1:
-            return None
-        from .. import distributed
+        return None if self.num_processes == 1 else distributed
 
-        return distributed
-
-    def barrier(self):
+    def barrier(self) -> None:
         """Wait until every process is here."""
         if self.together:
             self.together.barrier()
 
-    def all_reduce(self, array, op="sum"):
+    def all_reduce(self, array: Array, op: str = "sum") -> Array:
         """The sum (or "mean", "max", "min") over processes of an Array, in place; returns it."""
         if self.together:
             self.together.all_reduce(Tensor._of(array), op)
         return array
 
-    def gather(self, array):
+    def gather(self, array: Array) -> Array:
         """The Arrays of all processes, joined along the first axis; numbers become an axis."""
         if not self.together:
             return array
@@ -108,20 +105,20 @@ class ProcessState:
         self.together.all_gather_into_tensor(Tensor._of(out), Tensor._of(array))
         return out
 
-    def broadcast(self, array, source=0):
+    def broadcast(self, array: Array, source: int = 0) -> Array:
         """The Array of one process, to all; in place; returns it."""
         if self.together:
             self.together.broadcast(Tensor._of(array), source)
         return array
 
-    def gather_objects(self, obj):
+    def gather_objects(self, obj: Any) -> list[Any]:
         """The objects (plain data and tensors) of all processes, in a list; the same on every process."""
         out = [obj] * self.num_processes
         if self.together:
             self.together.all_gather_object(out, obj)
         return out
 
-    def broadcast_object(self, obj, source=0):
+    def broadcast_object(self, obj: Any, source: int = 0) -> Any:
         """The object of one process, on every process."""
         box = [obj]
         if self.together:
@@ -130,8 +127,6 @@ class ProcessState:
 
 
 def _empty(shape, like):
-    from ..backend import device_of, on
-
     xp, there = on(device_of(like))
     with there:
         return xp.empty(shape, like.dtype)

@@ -228,7 +228,7 @@ def generate(model: Module, input: Tensor, max_new_tokens: int, **options: Any) 
     Example:
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8)
         >>> mytorch.models.generate(model, tensor([[1, 2]]), 3, temperature=0).shape
-        torch.Size([1, 5])
+        mytorch.Size([1, 5])
     """
     prompt = input if input.ndim == 2 else input.reshape(1, -1)
     xp = xp_of(prompt._data._array)

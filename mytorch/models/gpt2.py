@@ -167,7 +167,7 @@ class GPT2(nn.Module):
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=4)
         >>> tokens = tensor([[1, 2, 3]])
         >>> model(tokens).shape, model(tokens, tokens).shape
-        (torch.Size([1, 3, 16]), torch.Size([]))
+        (mytorch.Size([1, 3, 16]), mytorch.Size([]))
     """
 
     def __init__(self, config: GPT2Config | None = None, **changes: Any):

@@ -3,10 +3,14 @@
 import math
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterable
 from types import FunctionType
+from typing import Any
 
 from .optimizer import Optimizer
 from .options import number
+
+_Factor = Callable[[int], float]
 
 
 class LRScheduler:
@@ -17,7 +21,7 @@ class LRScheduler:
         last_epoch: the number of steps done before; -1 to begin.
     """
 
-    def __init__(self, optimizer, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(getattr(optimizer, "optimizer", optimizer), Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
@@ -38,18 +42,18 @@ class LRScheduler:
         self.step()
         self._is_initial = False
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         """The learning rate of each group at `last_epoch`, from the one before."""
         raise NotImplementedError(f"{type(self).__name__} does not define get_lr.")
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         """The learning rate of each group, as last set."""
         return self._last_lr
 
     def _now(self):
         return [number(group["lr"]) for group in self.optimizer.param_groups]
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """Go on by one step, or to `epoch`."""
         self._step_count += 1
         self._get_lr_called_within_step = True  # subclasses ask it in get_lr, to warn users who call that
@@ -69,16 +73,21 @@ class LRScheduler:
             _set_lr(group, lr)
         self._last_lr = self._now()
 
-    def state_dict(self):
-        """Everything but the optimizer."""
-        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, and a function that shapes the schedule."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "scale_fn")}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state dict."""
         self.__dict__.update(state_dict)
 
 
 _LRScheduler = LRScheduler
+
+
+def for_each_group(optimizer, value):
+    """The values for an optimizer's groups, of which there may be one for all."""
+    return list(value) if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)
 
 
 def _set_lr(group, lr):
@@ -90,11 +99,18 @@ def _set_lr(group, lr):
 
 
 class LambdaLR(LRScheduler):
-    """initial lr times lr_lambda(step); one function, or one for each group."""
+    """initial lr times lr_lambda(step); one function, or one for each group.
 
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [0.5, 0.333, 0.25, 0.2]
+    """
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: _Factor | list[_Factor], last_epoch: int = -1):
+        self.lr_lambdas = for_each_group(optimizer, lr_lambda)
         count = len(optimizer.param_groups)
-        self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         if len(self.lr_lambdas) != count:
             raise ValueError(f"Expected {count} lr_lambdas, but got {len(self.lr_lambdas)}")
         super().__init__(optimizer, last_epoch)
@@ -102,13 +118,13 @@ class LambdaLR(LRScheduler):
     def get_lr(self):
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer; of the functions, only the attributes of those that are objects."""
         own = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         functions = [None if isinstance(f, FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
         return {**own, "lr_lambdas": functions}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state dict."""
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
         for f, attributes in zip(self.lr_lambdas, state_dict.get("lr_lambdas", []), strict=False):
@@ -125,132 +141,141 @@ class MultiplicativeLR(LambdaLR):
         return [lr * f(self.last_epoch) for lr, f in zip(self._now(), self.lr_lambdas, strict=True)]
 
 
-class StepLR(LRScheduler):
-    """The lr times gamma every step_size steps."""
-
-    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
-        self.step_size = step_size
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+class _FactorLR(LRScheduler):
+    """A schedule by factors: `_change(t)` on the rate of step t - 1, `_share(t)` on the initial rate, for both ways to t."""
 
     def get_lr(self):
-        if self.last_epoch == 0 or self.last_epoch % self.step_size:
-            return self._now()
-        return [lr * self.gamma for lr in self._now()]
+        change = self._change(self.last_epoch)
+        return [lr * change for lr in self._now()]
 
     def _get_closed_form_lr(self):
-        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+        share = self._share(self.last_epoch)
+        return [base * share for base in self.base_lrs]
 
 
-class MultiStepLR(LRScheduler):
+class StepLR(_FactorLR):
+    """The lr times gamma every step_size steps.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [1.0, 0.5, 0.5, 0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _change(self, t):
+        return 1 if t == 0 or t % self.step_size else self.gamma
+
+    def _share(self, t):
+        return self.gamma ** (t // self.step_size)
+
+
+class MultiStepLR(_FactorLR):
     """The lr times gamma at each milestone."""
 
-    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
-        self.milestones = Counter(milestones)
-        self.gamma = gamma
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
+        self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        times = self.milestones.get(self.last_epoch, 0)
-        return [lr * self.gamma**times for lr in self._now()]
+    def _change(self, t):
+        return self.gamma ** self.milestones.get(t, 0)
 
-    def _get_closed_form_lr(self):
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
-        return [base * self.gamma**passed for base in self.base_lrs]
+    def _share(self, t):
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), t)
 
 
-class ConstantLR(LRScheduler):
+class ConstantLR(_FactorLR):
     """The lr times factor for the first total_iters steps."""
 
-    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
         if not 0 <= factor <= 1.0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
-        self.factor = factor
-        self.total_iters = total_iters
+        self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0:
-            return [lr * self.factor for lr in self._now()]
-        if self.last_epoch != self.total_iters:
-            return self._now()
-        return [lr * (1.0 / self.factor) for lr in self._now()]
+    def _change(self, t):
+        return self.factor if t == 0 else 1.0 / self.factor if t == self.total_iters else 1
 
-    def _get_closed_form_lr(self):
-        return [b * (self.factor if self.last_epoch < self.total_iters else 1) for b in self.base_lrs]
+    def _share(self, t):
+        return self.factor if t < self.total_iters else 1
 
 
-class LinearLR(LRScheduler):
+class LinearLR(_FactorLR):
     """The factor on the lr goes from start_factor to end_factor in total_iters steps."""
 
-    def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ):
         if not 0 < start_factor <= 1.0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if not 0 <= end_factor <= 1.0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0:
-            return [lr * self.start_factor for lr in self._now()]
-        if self.last_epoch > self.total_iters:
-            return self._now()
+    def _change(self, t):
+        if t == 0 or t > self.total_iters:
+            return 1 if t else self.start_factor
         slope = self.end_factor - self.start_factor
-        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * slope
-        return [lr * (1.0 + slope / before) for lr in self._now()]
+        return 1.0 + slope / (self.total_iters * self.start_factor + (t - 1) * slope)
 
-    def _get_closed_form_lr(self):
-        share = min(self.total_iters, self.last_epoch) / self.total_iters
-        return [b * (self.start_factor + (self.end_factor - self.start_factor) * share) for b in self.base_lrs]
+    def _share(self, t):
+        return self.start_factor + (self.end_factor - self.start_factor) * (min(self.total_iters, t) / self.total_iters)
 
 
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_FactorLR):
     """The lr times gamma at every step."""
 
-    def __init__(self, optimizer, gamma, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        return self._now() if self.last_epoch == 0 else [lr * self.gamma for lr in self._now()]
+    def _change(self, t):
+        return self.gamma if t else 1
 
-    def _get_closed_form_lr(self):
-        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+    def _share(self, t):
+        return self.gamma**t
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(_FactorLR):
     """The lr falls to 0 in total_iters steps, as a power of what is left."""
 
-    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
-        self.total_iters = total_iters
-        self.power = power
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
+        self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
-            return self._now()
-        factor = (
-            (1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)
-        ) ** self.power
-        return [lr * factor for lr in self._now()]
+    def _change(self, t):
+        if t == 0 or t > self.total_iters:
+            return 1
+        return ((1.0 - t / self.total_iters) / (1.0 - (t - 1) / self.total_iters)) ** self.power
 
-    def _get_closed_form_lr(self):
-        share = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * share**self.power for base in self.base_lrs]
+    def _share(self, t):
+        return (1.0 - min(self.total_iters, t) / self.total_iters) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
     """The lr follows half a cosine from its initial value to eta_min in T_max steps, and back.
 
     Source: Loshchilov and Hutter, 2017.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [0.75, 0.25, 0.0, 0.25]
     """
 
-    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
-        self.T_max = T_max
-        self.eta_min = eta_min
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
+        self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
@@ -273,22 +298,20 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half cosines that start again: the first takes T_0 steps, each next T_mult times as many."""
 
-    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1):
         if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         self.T_0 = self.T_i = T_0
-        self.T_mult = T_mult
-        self.eta_min = eta_min
-        self.T_cur = last_epoch
+        self.T_mult, self.eta_min, self.T_cur = T_mult, eta_min, last_epoch
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """Go on by one step, or to a (fractional) epoch."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
@@ -323,15 +346,13 @@ class CosineLRScheduler:
         step_count: settable; `step()` raises it by one and sets the lr for it.
     """
 
-    def __init__(self, optimizer, max_lr, min_lr=0.0, total_steps=1000, warmup_steps=0):
+    def __init__(
+        self, optimizer: Optimizer, max_lr: float, min_lr: float = 0.0, total_steps: int = 1000, warmup_steps: int = 0
+    ):
         if warmup_steps > total_steps:
             raise ValueError(f"CosineLRScheduler: warmup_steps ({warmup_steps}) exceeds total_steps ({total_steps}).")
-        self.optimizer = optimizer
-        self.max_lr = max_lr
-        self.min_lr = min_lr
-        self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
-        self.step_count = 0
+        self.optimizer, self.max_lr, self.min_lr = optimizer, max_lr, min_lr
+        self.total_steps, self.warmup_steps, self.step_count = total_steps, warmup_steps, 0
         self._apply()
 
     def lr_at(self, step):
@@ -358,27 +379,35 @@ class CosineLRScheduler:
         """The current learning rate."""
         return self._last_lr[0]
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         """The current learning rate of each group."""
         return self._last_lr
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The numbers that it works from."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state dict, and set the learning rate for it."""
         self.__dict__.update(state_dict)
         self._apply()
 
 
 class OneCycleLR(LRScheduler):
-    """From a low rate up to max_lr and down to a much lower one, over total_steps. Source: Smith and Topin, 2018."""
+    """From a low rate up to max_lr and down to a much lower one, over total_steps. Source: Smith and Topin, 2018.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        [1.0, 0.75, 0.25, 0.0]
+    """
 
     def __init__(
-        self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos",
-        cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False,
-        last_epoch=-1,
+        self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None, epochs: int | None = None,
+        steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
+        base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        three_phase: bool = False, last_epoch: int = -1,
     ):  # fmt: skip
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
@@ -394,20 +423,14 @@ class OneCycleLR(LRScheduler):
         self.anneal_strategy = anneal_strategy
         self.cycle_momentum = cycle_momentum
         turn = float(pct_start * total_steps) - 1
+        up = (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum")
         if three_phase:
-            self._phases = [
-                (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (2 * turn, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
-            ]
+            down = (2 * turn, "max_lr", "initial_lr", "base_momentum", "max_momentum")
+            self._phases = [up, down, (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
         else:
-            self._phases = [
-                (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
-            ]
-        tops = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
+            self._phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         if last_epoch == -1:
-            for group, top in zip(optimizer.param_groups, tops, strict=True):
+            for group, top in zip(optimizer.param_groups, for_each_group(optimizer, max_lr), strict=True):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
@@ -454,12 +477,12 @@ class CyclicLR(LRScheduler):
     """Between base_lr and max_lr and back, again and again. Source: Smith, 2017."""
 
     def __init__(
-        self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
-        scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1,
+        self, optimizer: Optimizer, base_lr: float | list[float], max_lr: float | list[float], step_size_up: int = 2000,
+        step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0, scale_fn: Callable | None = None,
+        scale_mode: str = "cycle", cycle_momentum: bool = True, base_momentum: float = 0.8, max_momentum: float = 0.9,
+        last_epoch: int = -1,
     ):  # fmt: skip
-        count = len(optimizer.param_groups)
-        bases = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * count
-        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        bases, self.max_lrs = for_each_group(optimizer, base_lr), for_each_group(optimizer, max_lr)
         if last_epoch == -1:
             for group, lr in zip(optimizer.param_groups, bases, strict=True):
                 _set_lr(group, lr)
@@ -497,42 +520,38 @@ class CyclicLR(LRScheduler):
                 )
         return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
 
-    def state_dict(self):
-        """Everything but the optimizer and a scale_fn."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "scale_fn")}
-
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies the lr by factor when a metric has not improved for `patience` steps."""
+    """Multiplies the lr by factor when a metric has not improved for more than `patience` steps.
+
+    Args:
+        mode: "min" or "max": which way the metric improves.
+        threshold, threshold_mode: by how much it must, relative ("rel") or absolute ("abs").
+        cooldown: steps after a reduction in which none are counted. min_lr: one, or one for each group.
+        eps: smaller changes of the lr are left out.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+        >>> for loss in (3.0, 3.0, 3.0):
+        ...     schedule.step(loss)
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
 
     def __init__(
-        self,
-        optimizer,
-        mode="min",
-        factor=0.1,
-        patience=10,
-        threshold=1e-4,
-        threshold_mode="rel",
-        cooldown=0,
-        min_lr=0,
-        eps=1e-8,
-    ):
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
+        threshold_mode: str = "rel", cooldown: int = 0, min_lr: float | list[float] = 0, eps: float = 1e-8,
+    ):  # fmt: skip
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         if mode not in ("min", "max"):
             raise ValueError(f"mode {mode} is unknown!")
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
-        self.optimizer = optimizer
-        self.mode, self.factor, self.patience, self.threshold, self.threshold_mode = (
-            mode,
-            factor,
-            patience,
-            threshold,
-            threshold_mode,
-        )
-        self.cooldown, self.eps = cooldown, eps
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * len(optimizer.param_groups)
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.min_lrs = for_each_group(optimizer, min_lr)
         self.last_epoch = 0
         self._last_lr = self._now()
         self._reset()
@@ -552,7 +571,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether it waits after a reduction."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics, epoch=None):
+    def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Tell it the metric of this step."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -578,7 +597,7 @@ class ReduceLROnPlateau(LRScheduler):
 class ChainedScheduler(LRScheduler):
     """Several schedules, each step of all."""
 
-    def __init__(self, schedulers, optimizer=None):
+    def __init__(self, schedulers: Iterable[LRScheduler], optimizer: Optimizer | None = None):
         schedulers = list(schedulers)
         if not schedulers:
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
@@ -588,16 +607,16 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = schedulers[0].optimizer
         self._last_lr = self._now()
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """One step of every schedule."""
         for s in self._schedulers:
             s.step()
         self._last_lr = self._now()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return {"_schedulers": [s.state_dict() for s in self._schedulers], "_last_lr": self._last_lr}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._last_lr = state_dict["_last_lr"]
         for s, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             s.load_state_dict(state)
@@ -606,7 +625,9 @@ class ChainedScheduler(LRScheduler):
 class SequentialLR(LRScheduler):
     """One schedule after another, changing at the milestones."""
 
-    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+    def __init__(
+        self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
+    ):
         if len(schedulers) < 1:
             raise ValueError("SequentialLR expects at least one scheduler to be chained, but got no scheduler.")
         if len(milestones) != len(schedulers) - 1:
@@ -624,7 +645,7 @@ class SequentialLR(LRScheduler):
         self._schedulers[0].step()
         self._last_lr = self._now()
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """Go on by one step."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
@@ -634,11 +655,11 @@ class SequentialLR(LRScheduler):
             self._schedulers[i].step()
         self._last_lr = self._now()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         own = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
         return {**own, "_schedulers": [s.state_dict() for s in self._schedulers]}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for s, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             s.load_state_dict(state)
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})

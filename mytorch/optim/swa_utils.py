@@ -5,6 +5,7 @@ Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Gene
 
 import itertools
 import math
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 
 from ..base.dtypes import int64
@@ -12,7 +13,8 @@ from ..graph.mode import no_grad
 from ..nn.module import Module
 from ..nn.normalization import _BatchNorm
 from ..ops.creation import tensor
-from .lr_scheduler import LRScheduler
+from .lr_scheduler import LRScheduler, for_each_group
+from .optimizer import Optimizer
 
 
 def _check_decay(decay):
@@ -20,7 +22,7 @@ def _check_decay(decay):
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
-def get_ema_avg_fn(decay=0.999):
+def get_ema_avg_fn(decay: float = 0.999) -> Callable:
     """A function (average, current, count) -> decay * average + (1 - decay) * current.
 
     Raises:
@@ -35,7 +37,7 @@ def get_ema_avg_fn(decay=0.999):
     return ema_update
 
 
-def get_swa_avg_fn():
+def get_swa_avg_fn() -> Callable:
     """A function (average, current, count) -> the average of count + 1 values, all of equal weight."""
 
     @no_grad()
@@ -56,12 +58,12 @@ def _in_place(update):
     return update_all
 
 
-def get_ema_multi_avg_fn(decay=0.999):
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
     """As `get_ema_avg_fn`, over lists of parameters and in place."""
     return _in_place(get_ema_avg_fn(decay))
 
 
-def get_swa_multi_avg_fn():
+def get_swa_multi_avg_fn() -> Callable:
     """As `get_swa_avg_fn`, over lists of parameters and in place."""
     return _in_place(get_swa_avg_fn())
 
@@ -77,9 +79,21 @@ class AveragedModel(Module):
         use_buffers: average the buffers too; otherwise they are copied.
 
     The first `update_parameters` copies. `n_averaged` counts them, and is saved with the state dict.
+
+    Example:
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> averaged = optim.swa_utils.AveragedModel(layer)
+        >>> for value in (1.0, 2.0, 6.0):
+        ...     _ = nn.init.constant_(layer.weight, value)
+        ...     averaged.update_parameters(layer)
+        >>> averaged.module.weight.item()
+        3.0
     """
 
-    def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
+    def __init__(
+        self, model: Module, device=None, avg_fn: Callable | None = None, multi_avg_fn: Callable | None = None,
+        use_buffers: bool = False,
+    ):  # fmt: skip
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
@@ -96,7 +110,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     @no_grad()
-    def update_parameters(self, model):
+    def update_parameters(self, model: Module) -> None:
         """Take the model's parameters as they are now into the average."""
         mine, theirs = self._averaged(self.module), self._averaged(model)
         pairs = [(a.detach(), p.detach().to(a.device)) for a, p in zip(mine, theirs, strict=False)]
@@ -125,7 +139,7 @@ def _by_dtype(pairs):
 
 
 @no_grad()
-def update_bn(loader, model, device=None):
+def update_bn(loader: Iterable, model: Module, device=None) -> None:
     """Compute the running statistics of a model's batch norms anew, in one pass over `loader`.
 
     Args:
@@ -163,9 +177,11 @@ class SWALR(LRScheduler):
         ValueError: another strategy, a negative anneal_epochs, or a list of another length.
     """
 
-    def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
-        count = len(optimizer.param_groups)
-        values = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * count
+    def __init__(
+        self, optimizer: Optimizer, swa_lr: float | list[float], anneal_epochs: int = 10, anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ):  # fmt: skip
+        count, values = len(optimizer.param_groups), for_each_group(optimizer, swa_lr)
         if len(values) != count:
             raise ValueError(
                 f"swa_lr must have the same length as optimizer.param_groups. swa_lr has {len(values)} values, param_groups has {count}."
@@ -201,11 +217,5 @@ class SWALR(LRScheduler):
 
 
 __all__ = [
-    "SWALR",
-    "AveragedModel",
-    "get_ema_avg_fn",
-    "get_ema_multi_avg_fn",
-    "get_swa_avg_fn",
-    "get_swa_multi_avg_fn",
-    "update_bn",
-]
+    "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn",
+]  # fmt: skip

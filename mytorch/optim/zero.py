@@ -1,6 +1,6 @@
 """ZeroRedundancyOptimizer: each process keeps the optimizer state of its share of the parameters, and updates those."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -8,6 +8,7 @@ from ..distributed.collectives import gather_object
 from ..distributed.process_group import ProcessGroup, is_initialized, resolve
 from ..distributed.reducer import broadcast_coalesced
 from .optimizer import Optimizer
+from .options import Params
 
 
 class ZeroRedundancyOptimizer(Optimizer):
@@ -30,12 +31,12 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def __init__(
         self,
-        params: Iterable,
+        params: Params,
         optimizer_class: type[Optimizer],
         process_group: ProcessGroup | None = None,
         parameters_as_bucket_view: bool = False,
         overlap_with_ddp: bool = False,
-        **defaults,
+        **defaults: Any,
     ):
         if not is_initialized():
             raise RuntimeError("ZeroRedundancyOptimizer needs a process group; call init_process_group first.")
@@ -69,12 +70,10 @@ class ZeroRedundancyOptimizer(Optimizer):
             load[least] += p.numel()
         me = self.process_group.rank()
         groups = [
-            {
-                **{k: v for k, v in group.items() if k != "param_names"},
-                "params": [p for p in group["params"] if self.owner[p] == me],
-            }
-            for group in self.param_groups
+            {**group, "params": [p for p in group["params"] if self.owner[p] == me]} for group in self.param_groups
         ]
+        for group in groups:
+            group.pop("param_names", None)
         self.optim = self.optimizer_class(groups, **self.defaults)
         for whole, part in zip(self.param_groups, self.optim.param_groups, strict=True):
             for name, value in part.items():

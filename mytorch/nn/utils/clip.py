@@ -1,6 +1,7 @@
 """Gradient clipping."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -8,6 +9,8 @@ from ..._array import Array
 from ...backend import device_guard, device_of, to_device, xp_of
 from ...kernels.registry import multi_tensor
 from ...tensor import Tensor
+
+Tensors = Tensor | Iterable[Tensor]
 
 
 def _gradients(parameters):
@@ -58,7 +61,9 @@ def _norm(raws, norm_type):
     return xp.sum(norms**norm_type) ** (1.0 / norm_type)
 
 
-def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def get_total_norm(
+    tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
     """The norm of several tensors taken as one vector, a 0-d Tensor."""
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
@@ -75,7 +80,9 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     return total
 
 
-def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
     """Scale gradients in place by max_norm / total_norm, if that is below 1."""
     grads = _gradients(parameters)
     if not grads:
@@ -107,7 +114,13 @@ def _scale(grads, scale):
         g._bump()
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Scale gradients in place so that their joint norm is at most max_norm; return the norm before.
 
     Args:
@@ -121,6 +134,14 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
         A 0-d Tensor on the gradients' device. No synchronisation: `.item()` would be one.
 
     Source: Pascanu et al., 2013, section 3.2.
+
+    Example:
+        >>> p = nn.Parameter(mytorch.zeros(2))
+        >>> (p * tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm_(p, 1.0).item()
+        5.0
+        >>> [round(g, 4) for g in p.grad.tolist()]
+        [0.6, 0.8]
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
     grads = _gradients(parameters)
@@ -144,8 +165,16 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 clip_grad_norm = clip_grad_norm_
 
 
-def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Limit every gradient element to [-clip_value, clip_value], in place."""
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Limit every gradient element to [-clip_value, clip_value], in place.
+
+    Example:
+        >>> p = nn.Parameter(mytorch.zeros(2))
+        >>> (p * tensor([3.0, -0.5])).sum().backward()
+        >>> nn.utils.clip_grad_value_(p, 1.0)
+        >>> p.grad.tolist()
+        [1.0, -0.5]
+    """
     for g in _gradients(parameters):
         raw = g._array
         with device_guard(raw):
