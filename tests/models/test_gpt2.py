@@ -132,7 +132,9 @@ def test_training_leaves_nothing_to_the_garbage_collector(changes):
         optimizer.zero_grad()
 
     step()
-    while gc.collect():  # finalizers of what earlier tests left behind (loaders' workers) may leave more for the next pass
+    while (
+        gc.collect()
+    ):  # finalizers of what earlier tests left behind (loaders' workers) may leave more for the next pass
         pass
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

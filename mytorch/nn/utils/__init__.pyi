@@ -18,6 +18,11 @@ from mytorch.nn.utils import parametrize as parametrize
 from mytorch.nn.utils import prune as prune
 from mytorch.nn.utils import rnn as rnn
 from mytorch.nn.utils import stateless as stateless
+from mytorch.nn.utils.clip import clip_grad_norm_ as clip_grad_norm
+from mytorch.nn.utils.clip import clip_grad_norm_ as clip_grad_norm_
+from mytorch.nn.utils.clip import clip_grad_value_ as clip_grad_value_
+from mytorch.nn.utils.clip import clip_grads_with_norm_ as clip_grads_with_norm_
+from mytorch.nn.utils.clip import get_total_norm as get_total_norm
 from mytorch.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
 from mytorch.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
 from mytorch.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
@@ -43,8 +48,4 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 
-def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: _float = 2.0, error_if_nonfinite: _bool = False, foreach: Any = None) -> Any: ...
-def clip_grad_norm_(parameters: Any, max_norm: Any, norm_type: _float = 2.0, error_if_nonfinite: _bool = False, foreach: Any = None) -> Any: ...
-def clip_grad_value_(parameters: Any, clip_value: Any, foreach: Any = None) -> Any: ...
-def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, foreach: Any = None) -> Any: ...
-def get_total_norm(tensors: Any, norm_type: _float = 2.0, error_if_nonfinite: _bool = False, foreach: Any = None) -> Any: ...
+
