@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
+    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm",
 ]  # fmt: skip
 
 
