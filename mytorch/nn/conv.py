@@ -121,8 +121,8 @@ class Conv2d(_Conv):
     Shape: (N, in, H, W) to (N, out, (H + 2 padding - dilation (kernel - 1) - 1) // stride + 1, …).
 
     Example:
-        >>> nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)(mytorch.zeros(1, 3, 32, 32)).shape
-        mytorch.Size([1, 8, 16, 16])
+        >>> tuple(nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)(mytorch.zeros(1, 3, 32, 32)).shape)
+        (1, 8, 16, 16)
     """
 
 

@@ -38,8 +38,8 @@ class Linear(Module):
     Shape: (…, in_features) to (…, out_features). Weight: (out_features, in_features).
 
     Example:
-        >>> nn.Linear(3, 5)(mytorch.ones(2, 3)).shape
-        mytorch.Size([2, 5])
+        >>> tuple(nn.Linear(3, 5)(mytorch.ones(2, 3)).shape)
+        (2, 5)
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Flatten(Layer, start_dim=1, end_dim=-1):
     """The axes from start_dim to end_dim as one.
 
     Example:
-        >>> nn.Flatten()(mytorch.zeros(2, 3, 4)).shape
-        mytorch.Size([2, 12])
+        >>> tuple(nn.Flatten()(mytorch.zeros(2, 3, 4)).shape)
+        (2, 12)
     """
 
     def forward(self, input: Tensor) -> Tensor:

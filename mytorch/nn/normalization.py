@@ -231,8 +231,8 @@ class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W).
 
     Example:
-        >>> nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8)).shape
-        mytorch.Size([4, 3, 8, 8])
+        >>> tuple(nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8)).shape)
+        (4, 3, 8, 8)
     """
 
     dims = (4,)

@@ -192,8 +192,8 @@ class TransformerEncoderLayer(_Layer):
     Source: Vaswani et al., 2017.
 
     Example:
-        >>> nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)(mytorch.randn(2, 5, 8)).shape
-        mytorch.Size([2, 5, 8])
+        >>> tuple(nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)(mytorch.randn(2, 5, 8)).shape)
+        (2, 5, 8)
     """
 
     def forward(

@@ -11,8 +11,8 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters, flattened and joined.
 
     Example:
-        >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
-        mytorch.Size([8])
+        >>> tuple(nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape)
+        (8,)
     """
     return cat([p.reshape(-1) for p in parameters])
 
