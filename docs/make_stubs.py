@@ -212,7 +212,6 @@ class Stub:
             )  # transpose_ as transpose
         end = f" -> {self.result(name, function, signature, first, owner)}: ..."
         end += "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
-        end += "  # type: ignore[misc]" if name[:3] == "__i" and name[3:-2] in OPERATORS else ""
         texts = [self.parameters(signature, name, function, first, without=("out",) if twin else (), owner=owner)]
         others = [w for w in getattr(function, "spellings", ()) if w != first and not keyword.iskeyword(w)]
         while others:  # other names of arguments, such as NumPy's `axis` for `dim`

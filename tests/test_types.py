@@ -168,7 +168,7 @@ def _mypy(place):
         "--no-error-summary",
         "--show-absolute-path",
     ]
-    command += ["--cache-dir", str(ROOT / ".mypy_cache" / "programs"), "right.py", "revealed.py", "wrong.py"]
+    command += ["--cache-dir", str(place / "cache"), "right.py", "revealed.py", "wrong.py"]
     done = subprocess.run(command, cwd=place, env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, text=True)
     found = re.findall(r"^.*?(\w+)\.py:(\d+): (error|note): (.*)$", done.stdout, re.M)
     assert found, done.stdout + done.stderr

@@ -34,11 +34,8 @@ from mytorch.nn import padding as padding
 from mytorch.nn import parallel as parallel
 from mytorch.nn import parameter as parameter
 from mytorch.nn import pool as pool
-from mytorch.nn import residual as residual
 from mytorch.nn import rnn as rnn
-from mytorch.nn import sync_batch_norm as sync_batch_norm
 from mytorch.nn import transformer as transformer
-from mytorch.nn import tuples as tuples
 from mytorch.nn import utils as utils
 from mytorch.nn import vision as vision
 from mytorch.nn.activation import CELU as _CELU

@@ -8,7 +8,7 @@ import functools
 import itertools
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .._array import Array
 from ..backend import as_device, device
@@ -25,6 +25,14 @@ __all__ = ["Module"]
 _EXTRA_STATE = "_extra_state"
 Self = TypeVar("Self", bound="Module")
 Hook = Callable[..., Any]
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output", covariant=True)
+
+
+class _HasForward(Protocol[Inputs, Output]):
+    """For type checkers: calling a module takes what its `forward` takes, and returns what that returns."""
+
+    def forward(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -175,12 +183,16 @@ class Module:
 
     # -- calling -------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args, **kwargs):
         if not (self._hooked or _hooked_globally[0]):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
 
     _call_impl = _wrapped_call_impl = __call__
+    if TYPE_CHECKING:
+        forward: Callable[..., Any]  # type: ignore[no-redef]  # subclasses take what they like
+
+        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...  # type: ignore[no-redef]
 
     def _call_with_hooks(self, args, kwargs):
         result = None
