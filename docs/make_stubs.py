@@ -263,7 +263,11 @@ class Stub:
             kind = "_Operand"
         if kind is None and op is not None and p.name in op.inputs:
             kind = "Tensor"
-        if kind is None or (type(p.default) in (bool, str) and type(p.default).__name__ not in kind and kind != "Any"):
+        if kind is None or (
+            type(p.default) in (bool, str)
+            and type(p.default).__name__ not in kind
+            and kind not in ("Any", "_Device", "_DType")
+        ):
             plain = {bool: "_bool", int: "_int", float: "_float", str: "str", tuple: "Sequence[Any]"}
             kind = plain.get(type(p.default), "Any")
         if type(p.default) is float and kind in ("_int", "_bool"):

@@ -116,6 +116,12 @@ reveal_type(F.gelu(x))  # Tensor
 reveal_type(mytorch.where(x > 0, x, 0.0))  # Tensor
 reveal_type(mytorch.linalg.svd(x).Vh)  # Tensor
 reveal_type(nn.Linear(4, 2).weight)  # Parameter
+reveal_type(nn.Linear(4, 2)(x))  # Tensor
+reveal_type(nn.ELU(alpha=0.5)(x))  # Tensor
+reveal_type(nn.Conv2d(1, 2, kernel_size=3, padding="same")(x))  # Tensor
+reveal_type(x.dtype.is_floating_point)  # bool
+reveal_type(mytorch.finfo(x.dtype).eps)  # float
+reveal_type(mytorch.device("cuda", 1).index)  # int | None
 """
 
 WRONG = """
@@ -136,6 +142,9 @@ mytorch.optim.AdamW([x], lrr=0.1)  # wrong
 F.softmax(3, dim=0)  # wrong
 name: str = x.sum()  # wrong
 x.shape.foo  # wrong
+nn.Linear(3, 4)("x")  # wrong
+nn.ELU(alhpa=1.0)  # wrong
+nn.Conv2d(1, 2)  # wrong
 """
 
 

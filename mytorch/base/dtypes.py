@@ -35,6 +35,12 @@ class dtype:
     """
 
     __slots__ = ("category", "dtype", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy")
+    name: str
+    itemsize: int
+    category: int
+    is_floating_point: bool
+    is_complex: bool
+    is_signed: bool
 
     def __new__(cls, like):
         return as_dtype(like)
@@ -248,7 +254,7 @@ def can_cast(from_, to):
 class finfo:
     """Numerical limits of a floating point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
-    def __init__(self, type=None):
+    def __init__(self, type: dtype | None = None) -> None:
         self._of = as_dtype(type or _default).to_real()
         if not self._of.is_floating_point:
             raise TypeError(f"finfo: {self._of} is not a floating point dtype; use iinfo.")
@@ -268,7 +274,7 @@ class finfo:
 class iinfo:
     """Numerical limits of an integer dtype: bits, max, min."""
 
-    def __init__(self, type):
+    def __init__(self, type: dtype) -> None:
         d = as_dtype(type)
         if d.category != INT:
             raise TypeError(f"iinfo: {d} is not an integer dtype; use finfo.")

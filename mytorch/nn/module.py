@@ -183,16 +183,18 @@ class Module:
 
     # -- calling -------------------------------------------------------------------------------------------
 
-    def __call__(self, *args, **kwargs):
-        if not (self._hooked or _hooked_globally[0]):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+    if TYPE_CHECKING:
+
+        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            if not (self._hooked or _hooked_globally[0]):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
 
     _call_impl = _wrapped_call_impl = __call__
-    if TYPE_CHECKING:
-        forward: Callable[..., Any]  # type: ignore[no-redef]  # subclasses take what they like
-
-        def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...  # type: ignore[no-redef]
 
     def _call_with_hooks(self, args, kwargs):
         result = None
