@@ -331,9 +331,8 @@ def test_checkpoint_notices_what_differs_and_refuses_what_it_cannot():
 
 
 def test_old_names():
-    from mytorch.autograd.grad_mode import no_grad
-
     from mytorch.autograd import Variable
+    from mytorch.autograd.grad_mode import no_grad
 
     v = Variable(mytorch.ones(2), requires_grad=True)
     assert isinstance(v, Variable)
