@@ -178,17 +178,12 @@ class Module:
     # -- calling -------------------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
-        forward: Callable[..., Any]
 
         def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
 
     else:
 
-        def forward(self, *input: Any) -> Any:
-            """Compute the output; every subclass defines it."""
-            raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self, *args, **kwargs):
             if not (self._hooked or _hooked_globally[0]):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
