@@ -218,19 +218,6 @@ class _Stage(Enum):
     STEPPED = 2
 
 
-def _accessors(name, meaning):
-    """PyTorch's get_ and set_ methods of a number."""
-
-    def get(self) -> float:
-        return getattr(self, name)
-
-    def set(self, value: float) -> None:
-        setattr(self, name, value)
-
-    get.__doc__, set.__doc__ = f"The {meaning}.", f"Set the {meaning}."
-    return get, set
-
-
 class GradScaler:
     """Scales the loss so that float16 gradients don't vanish, and skips steps whose gradients overflowed.
 
@@ -281,14 +268,6 @@ class GradScaler:
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
-
-    get_growth_factor, set_growth_factor = _accessors("_growth_factor", "factor of growth")
-    get_backoff_factor, set_backoff_factor = _accessors(
-        "_backoff_factor", "factor by which an overflow shrinks the scale"
-    )
-    get_growth_interval, set_growth_interval = _accessors(
-        "_growth_interval", "steps without overflow that make it grow"
-    )
 
     def is_enabled(self) -> bool:
         """Whether it does anything."""
@@ -473,6 +452,30 @@ class GradScaler:
                 elif bad:
                     found.fill(1.0)
             module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
+
+    def get_growth_factor(self) -> float:
+        """The factor of growth."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set the factor of growth."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """The factor by which an overflow shrinks the scale."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set the factor by which an overflow shrinks the scale."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """The number of steps without overflow that make the scale grow."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set the number of steps without overflow that make the scale grow."""
+        self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
         """The scale, the factors, the interval and the calm steps so far; {} if not enabled."""

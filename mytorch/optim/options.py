@@ -15,7 +15,12 @@ _TYPES = {
     "beta2": float | None, "ns_steps": int, "max_iter": int, "max_eval": int | None, "history_size": int,
     "line_search_fn": str | None, "adjust_lr_fn": str | None,
 }  # fmt: skip
-_TYPE_OF = {bool: bool, tuple: tuple[float, ...]}
+
+
+def _type_of(name, default):
+    if isinstance(default, tuple):
+        return _TYPES.get(name) or (tuple[float | None, ...] if None in default else tuple[float, ...])
+    return _TYPES.get(name) or (bool if isinstance(default, bool) else float)
 
 
 class Options:
@@ -51,7 +56,7 @@ class Options:
         exec(f"def __init__(self, params, {', '.join(arguments)}):\n    self._begin(params, {{{values}}})", scope)
         init = scope["__init__"]
         init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
-        types = {name: _TYPES.get(name) or _TYPE_OF.get(type(value), float) for name, value in defaults.items()}
+        types = {name: _type_of(name, value) for name, value in defaults.items()}
         init.__annotations__ = {"params": Params, **types, "return": None}
         return init
 
