@@ -178,10 +178,15 @@ class Module:
     # -- calling -------------------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
+        forward: Callable[..., Any]
 
         def __call__(self: _HasForward[Inputs, Output], *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
 
     else:
+
+        def forward(self, *input):
+            """Compute the output; every subclass defines it."""
+            raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
         def __call__(self, *args, **kwargs):
             if not (self._hooked or _hooked_globally[0]):
