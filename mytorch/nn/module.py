@@ -175,12 +175,6 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def _forward_unimplemented(self, *input: Any) -> None:
-        """Compute the output; every subclass defines it."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    forward: Callable[..., Any] = _forward_unimplemented  # so that type checkers accept any arguments in subclasses
-
     # -- calling -------------------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
