@@ -12,6 +12,7 @@ from mytorch import accelerate as accelerate
 from mytorch import amp as amp
 from mytorch import autograd as autograd
 from mytorch import backend as backend
+from mytorch import base as base
 from mytorch import compat as compat
 from mytorch import cuda as cuda
 from mytorch import distributed as distributed
@@ -19,6 +20,7 @@ from mytorch import distributions as distributions
 from mytorch import fft as fft
 from mytorch import files as files
 from mytorch import func as func
+from mytorch import graph as graph
 from mytorch import kernels as kernels
 from mytorch import linalg as linalg
 from mytorch import models as models

@@ -1,0 +1,1 @@
+"""What everything else stands on: settings, dtypes, errors, nested containers; imports nothing of the library."""
