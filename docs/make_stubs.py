@@ -86,7 +86,8 @@ class Stub:
             f"\nclass {name}(NamedTuple):\n" + "".join(f"    {f}: Tensor\n" for f in fields.split())
             for fields, name in sorted(self.tuples.items())
         )
-        return HEADER.format(imports="\n".join(sorted(self.imports))) + tuples + "\n" + "\n".join(self.body) + "\n"
+        text = HEADER.format(imports="\n".join(sorted(self.imports))) + tuples + "\n" + "\n".join(self.body) + "\n"
+        return without_unused(text)
 
     def add(self, name, value):
         home = getattr(value, "__module__", None)
@@ -413,6 +414,27 @@ def attributes_set(cls):
                 if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == "self" and n.attr[0] != "_"
             }  # fmt: skip
     return set()
+
+
+def without_unused(text):
+    """A stub without the imports and aliases of its head that nothing in it names; `import x as x` exports, and stays."""
+    while True:
+        tree = ast.parse(text)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        lines, changed = text.split("\n"), False
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                kept = [a for a in node.names if a.asname == a.name or (a.asname or a.name) in used]
+                if len(kept) < len(node.names):
+                    node.names, changed = kept, True
+                    lines[node.lineno - 1] = ast.unparse(node) if kept else ""
+            elif isinstance(node, ast.Assign) and node.targets[0].id.startswith("_") and node.targets[0].id not in used:
+                lines[node.lineno - 1], changed = "", True
+            elif isinstance(node, ast.Import) and node.names[0].asname == "np" and "np" not in used:
+                lines[node.lineno - 1], changed = "", True
+        text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+        if not changed:
+            return text
 
 
 def imported_names():
