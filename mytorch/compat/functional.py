@@ -11,6 +11,7 @@ from .. import fft, linalg
 from .._array import on_input_device
 from ..base import dtypes
 from ..nn.functional import pad
+from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
 from ..ops.loss import pdist
 from ..ops.movement import stack
@@ -62,14 +63,6 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
     triangle = A.triu() if upper else A.tril()
     triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
     return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), A.clone())
-
-
-def norm_except_dim(v, pow=2, dim=0):
-    """The norm over all axes but one (all, for dim=-1), with that axis kept in place."""
-    if dim == -1:
-        return v.norm(pow)
-    axes = tuple(d for d in range(v.ndim) if d != dim)
-    return v.norm(pow, axes, keepdim=True)
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):

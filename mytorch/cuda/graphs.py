@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from .. import backend
-from .._array import Array
 from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
 from ..base.errors import CaptureError
 from ..base.pytree import tree_flatten, tree_map, tree_unflatten
 from ..graph.mode import _mode, get_mode
+from ..ops.creation import is_tensor
 from ..ops.random import generator_for
-from ..tensor import Tensor
+from ..ops.raw import raw_of
 from . import streams
 from .memory import empty_cache, graphs
 
@@ -376,16 +376,6 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
     if function is None:
         return functools.partial(compile_step, warmup=warmup)
     return CompiledStep(function, warmup)
-
-
-def is_tensor(x):
-    """Whether x is a Tensor or an Array."""
-    return isinstance(x, (Tensor, Array))
-
-
-def raw_of(x):
-    """The raw array of a Tensor or an Array."""
-    return x._data._array if isinstance(x, Tensor) else x._array
 
 
 def _device_for(leaves):

@@ -31,18 +31,19 @@ def forward(xp, input, weight, bias=None):
     return xp.linear(input, weight, bias)
 
 
-def vjp(g, input, weight, needs, wide, xp):
+def vjp(g, input, weight, needs, float32_accum, xp):
     """The gradients of input, weight and bias."""
-    return backward(xp, g, input, weight, (*needs, False)[:3], wide[1])
+    return backward(xp, g, input, weight, (*needs, False)[:3], float32_accum[1])
 
 
-def backward(xp, g, input, weight, needs, wide=False):
-    """The gradients of input, weight and bias where `needs` says so; None elsewhere. `wide`: that of weight in float32."""
+def backward(xp, g, input, weight, needs, float32_accum=False):
+    """The gradients of input, weight and bias where `needs` says so; None elsewhere; that of weight in float32 if
+    `float32_accum`."""
     count = math.prod(input.shape[:-1])
     g, rows = xp.reshape(g, (count, weight.shape[0])), xp.reshape(input, (count, weight.shape[1]))
     gw, gb = _weight_and_bias(xp, g, rows) if needs[1] and needs[2] else (None, None)
     if needs[1] and gw is None:
-        gw = xp.matmul(g.T, rows, out=xp.empty(weight.shape, "float32")) if wide else xp.matmul(g.T, rows)
+        gw = xp.matmul(g.T, rows, out=xp.empty(weight.shape, "float32")) if float32_accum else xp.matmul(g.T, rows)
     if needs[2] and gb is None:
         gb = _column_sums(xp, g)
     return xp.matmul(g, weight).reshape(input.shape) if needs[0] else None, gw, gb

@@ -9,7 +9,8 @@ from ..autograd.function import Function
 from ..base import capturing
 from ..base.capturing import Capture
 from ..base.pytree import tree_flatten, tree_unflatten
-from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream, raw_of
+from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
+from ..ops.raw import raw_of
 from ..tensor import Tensor
 from .module import Module
 

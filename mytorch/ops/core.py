@@ -151,7 +151,7 @@ class Op(Record):
                 tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None,
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
-                tuple([_was_float32(e) for e in edges]) if plan.needs_wide and first.itemsize == 2 else plan.not_wide,
+                tuple([_was_float32(e) for e in edges]) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
             )
             saved = plan.pick(values)
             for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:

@@ -180,16 +180,18 @@ def _rows(xp, x):
     return x if x.ndim == 2 else xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def weight_gradient(xp, columns, rows, wide):
-    """columns @ rows; on a GPU in float32, in which it is summed, if that is `wide`, the weight having been float32."""
-    if wide and is_raw(rows) and not isinstance(rows, ndarray):
+def weight_gradient(xp, columns, rows, float32_accum):
+    """columns @ rows; on a GPU in float32, in which it is accumulated, if `float32_accum`: the weight was cast from float32."""
+    if float32_accum and is_raw(rows) and not isinstance(rows, ndarray):
         return xp.matmul(columns, rows, out=xp.empty((columns.shape[0], rows.shape[1]), "float32"))
     return xp.matmul(columns, rows)
 
 
 _linear.grad(
     input=lambda g, weight, shape, xp: xp.reshape(xp.matmul(_rows(xp, g), weight), shape),
-    weight=lambda g, input, wide, xp: weight_gradient(xp, xp.transpose(_rows(xp, g)), _rows(xp, input), wide[1]),
+    weight=lambda g, input, float32_accum, xp: weight_gradient(
+        xp, xp.transpose(_rows(xp, g)), _rows(xp, input), float32_accum[1]
+    ),
     bias=lambda g, xp: xp.sum(_rows(xp, g), axis=0),
 )
 _linear.fuse(cuda="mytorch.kernels.linear")

@@ -13,8 +13,8 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
   Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
 * A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
   saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
-  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient), `wide` (which of them autocast made of
-  float32, so that a float32 gradient is welcome). A name that is none of these is refused at import. An input that
+  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient), `float32_accum` (which
+  of them autocast cast down from float32: their gradient may stay in the float32 that it was summed in). A name that is none of these is refused at import. An input that
   wants no gradient runs no formula, and what only that formula names is not kept.
 * A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
   same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
@@ -50,7 +50,7 @@ from operator import itemgetter
 
 from ..kernels.registry import Kernels
 
-PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "wide")
+PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum")
 RECORDS = {}  # name -> Record, for tests and documentation
 
 
@@ -231,8 +231,10 @@ class SavePlan:
             names += [n for n in (*op.replayed, *op.attrs) if n not in names]
         self.names = tuple(names)
         self.wanted = implementation.wants(mask)
-        self.needs_shapes, self.needs_dtypes, self.needs_wide = (word in names for word in ("shapes", "dtypes", "wide"))
-        self.not_wide = (False,) * count
+        self.needs_shapes, self.needs_dtypes, self.needs_accum = (
+            word in names for word in ("shapes", "dtypes", "float32_accum")
+        )
+        self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)

@@ -64,7 +64,7 @@ def spread(xp, g, shape, dim, keepdim):
     return xp.broadcast_to(g, shape)
 
 
-def wide(xp, x):
+def to_acc_type(xp, x):
     """16-bit floats as float32: sums are accumulated there, as PyTorch does."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
@@ -76,7 +76,7 @@ def count(shape, dim):
 
 @op(dtype="same", name="sum", autocast="float32")
 def _sum(xp, input, *, dim=None, keepdim=False):
-    x = wide(xp, input)
+    x = to_acc_type(xp, input)
     return xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim).astype(input.dtype, copy=False)
 
 
@@ -105,7 +105,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
 
 @op(dtype="same", name="mean")
 def _mean(xp, input, *, dim=None, keepdim=False):
-    x = wide(xp, input)
+    x = to_acc_type(xp, input)
     n = count(x.shape, dim)
     total = xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim)
     return (total / n if n else total * math.nan).astype(input.dtype, copy=False)
@@ -146,7 +146,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 
 @op(dtype="same", name="var")
 def _var(xp, input, *, dim=None, keepdim=False, correction=1):
-    x = wide(xp, input)
+    x = to_acc_type(xp, input)
     axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
     centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
@@ -233,7 +233,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 def _cumsum(xp, input, *, dim, reverse=False):
     if input.ndim == 0:
         return input.copy()
-    x = wide(xp, input)
+    x = to_acc_type(xp, input)
     if reverse:
         return xp.flip(xp.cumsum(xp.flip(x, dim), axis=dim), dim).astype(input.dtype, copy=False)
     return xp.cumsum(x, axis=dim).astype(input.dtype, copy=False)
@@ -459,7 +459,7 @@ def logsumexp(input, dim, keepdim=False):
 @op(dtype="float", name="norm", autocast="float32")
 def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     """The ord-norm of the elements along `dim`: (sum of |x|^ord)^(1/ord), with the limits at 0 and infinity."""
-    x = xp.absolute(wide(xp, input))
+    x = xp.absolute(to_acc_type(xp, input))
     axis = axes_of(dim, x.ndim)
     if ord == math.inf:
         out = xp.max(x, axis=axis, keepdims=keepdim)

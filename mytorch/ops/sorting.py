@@ -18,7 +18,7 @@ from .elementwise import cast, isnan, where
 from .movement import cat, stack
 from .precision import in_precision
 from .raw import on_device_of, raw_of, to_cpu
-from .reduction import axes_of, normalize_dim, normalize_dims, spread, vector_norm, wide
+from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 
@@ -379,7 +379,10 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     xp = xp_of(seq)
     if sorter is not None:
         seq = xp.take_along_axis(seq, raw_of(sorter), -1)
-    seq, wanted = wide(xp, seq), wide(xp, raw_of(values) if hasattr(values, "_data") else xp.asarray(values))
+    seq, wanted = (
+        to_acc_type(xp, seq),
+        to_acc_type(xp, raw_of(values) if hasattr(values, "_data") else xp.asarray(values)),
+    )
     side = side or ("right" if right else "left")
     if seq.ndim == 1:
         found = xp.asarray(xp.searchsorted(seq, wanted, side))

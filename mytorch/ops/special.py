@@ -16,7 +16,7 @@ from .elementwise import cast, log, where
 from .elementwise import pow as _pow
 from .precision import in_precision
 from .raw import raw_of
-from .reduction import wide
+from .reduction import to_acc_type
 
 
 def _apply(xp, function, *arrays):
@@ -273,7 +273,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True where an element is among test_elements."""
     like = elements if hasattr(elements, "_data") else test_elements
     xp = xp_of(raw_of(like))
-    x, y = (wide(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
+    x, y = (to_acc_type(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 

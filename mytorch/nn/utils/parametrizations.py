@@ -170,7 +170,7 @@ class _WeightNorm(Module):
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """(g, v)."""
-        return norm_except_dim(weight, self.dim), weight
+        return norm_except_dim(weight, dim=self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

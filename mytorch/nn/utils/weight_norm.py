@@ -9,16 +9,16 @@ from ..parameter import Parameter
 from .parameter_hook import ParameterHook
 
 
-def norm_except_dim(v: Tensor, dim: int = 0) -> Tensor:
-    """The 2-norm over all axes but `dim`, which stays in place; over all axes for dim=-1."""
+def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
+    """The norm of order `pow` over all axes but `dim`, which keeps its place; over all axes for dim=-1."""
     if dim == -1:
-        return v.norm(2)
-    return v.norm(2, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
+        return v.norm(pow)
+    return v.norm(pow, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
 
 
 def normalised(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """g v / |v|, with a norm for each index of axis `dim` (one for all if -1)."""
-    return v * (g / norm_except_dim(v, dim))
+    return v * (g / norm_except_dim(v, dim=dim))
 
 
 class WeightNorm(ParameterHook):
@@ -56,7 +56,7 @@ class WeightNorm(ParameterHook):
         weight = getattr(module, name)
         WeightNorm.refuse_lazy(weight)
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), hook.dim)))
+        module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), dim=hook.dim)))
         module.register_parameter(name + "_v", Parameter(weight.detach()))
         setattr(module, name, hook.compute_weight(module))
         module.register_forward_pre_hook(hook)
