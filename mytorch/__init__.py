@@ -63,7 +63,7 @@ install(globals())
 globals().update(foreach.FUNCTIONS)
 del install, foreach
 
-# What few programs use is imported when it is first asked for: name -> its module.
+# What few programs use is imported at first access: name -> its module.
 _LAZY = {
     "accelerate": "accelerate",
     "amp": "amp",

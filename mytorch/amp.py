@@ -280,7 +280,7 @@ class GradScaler:
     # -- where the scale lies -----------------------------------------------------------------------------
 
     def _values(self):
-        """(scale, calm steps), from where they are."""
+        """(scale, steps since the last overflow), from the GPU if they lie there."""
         if self._live is None:
             return self._on_cpu
         module = self._module
@@ -298,7 +298,7 @@ class GradScaler:
         if self._live is None:
             self._module = multi_tensor([raw])
             if self._module is None:
-                capturing.refuse("GradScaler", "its scale is the host's: Triton is needed, and `fused` not False.")
+                capturing.refuse("GradScaler", "its scale lies on the CPU: Triton is needed, and `fused` not False.")
                 return
             capturing.refuse(
                 "the first use of a GradScaler", "it makes the scaler's state; run a step before the capture."
@@ -417,7 +417,7 @@ class GradScaler:
         return bool(self._stage(optimizer)[1])
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after a long calm.
+        """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after enough steps without one.
 
         Raises:
             RuntimeError: no optimizer was unscaled or stepped since the last time.
@@ -478,7 +478,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, the factors, the interval and the calm steps so far; {} if not enabled."""
+        """The scale, the factors, the interval and the steps since the last overflow; {} if not enabled."""
         if not self._enabled:
             return {}
         scale, calm = self._values()

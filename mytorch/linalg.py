@@ -259,7 +259,7 @@ def qr(A, mode="reduced"):
         mode: "reduced", "complete" (Q is square) or "r" (Q is empty and nothing is differentiable).
 
     Raises:
-        RuntimeError: a gradient is asked for in a mode that has none.
+        RuntimeError: a gradient is needed in a mode that has none.
 
     Example:
         >>> A = tensor([[1.0, 2.0], [3.0, 4.0]])

@@ -1,7 +1,7 @@
 """save and load: PyTorch's own files, and safetensors.
 
 `save` writes PyTorch's zip format (files/archive.py) without running pickle; a name that ends in `.safetensors` gives
-a safetensors file, in whose metadata what the tensors hung on (dicts, lists, numbers, …) is a JSON tree in which
+a safetensors file, in whose metadata what contained the tensors (dicts, lists, numbers, …) is a JSON tree in which
 `{"$tensor": name}` stands for a tensor. Every file is written under another name first and renamed when it is
 complete, so a crash leaves the old file or the new one. `load` reads both, and runs no code from either.
 
@@ -339,7 +339,7 @@ def save(
     Raises:
         TypeError: something in obj is of another kind; the message says where. Nothing is written.
         ValueError: another pickle_module than Python's, another pickle_protocol than 2, or the format of before
-            PyTorch 1.6 is asked for.
+            PyTorch 1.6 is requested.
 
     Example:
         >>> import io

@@ -353,7 +353,7 @@ class Tensor:
         return _restore, (type(self), self._data, self.is_leaf and self.requires_grad, self._extra_state())
 
     def _extra_state(self):
-        """The attributes that a user hung on this tensor."""
+        """The attributes that a user set on this tensor."""
         return {k: v for k, v in self.__dict__.items() if k != "_grad"}
 
     def __deepcopy__(self, memo):
@@ -386,11 +386,11 @@ def _restore(cls, array, requires_grad, extra):
 
 
 def refresh(tensor):
-    """Derive a view's edge anew from its base, whose graph an in-place operation has changed."""
+    """Regenerate a view's edge from its base, whose graph an in-place operation has changed."""
     base, _, steps = tensor._view
     if steps is None:
         raise InPlaceError(
-            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take it anew."
+            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take the views again."
         )
     fresh = base
     for op, attrs in steps:

@@ -32,7 +32,7 @@ def test_no_circles():
 def test_every_room_has_a_floor_and_the_document_says_so():
     assert {house.room_of(path) for path in FILES} == set(house.FLOOR)
     page = (ROOT / "docs" / "architecture.md").read_text()
-    assert house.marked(page)[1] == house.table(), "python tests/house.py --write makes the table anew"
+    assert house.marked(page)[1] == house.table(), "python tests/house.py --write rewrites the table"
 
 
 def test_the_core_is_a_weekends_reading():
@@ -141,6 +141,24 @@ def test_code_in_documents_runs(document, number, block, capsys):
     exec(compile(block, f"{document} block {number}", "exec"), {"__name__": "document"})
     if "accuracy" in block:
         assert float(capsys.readouterr().out.strip().split()[-1]) > 0.9
+
+
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/README.md", ROOT / "examples/README.md"]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_documents_name_exist(document):
+    """A path in backticks is below the root, `mytorch/` or the document's folder; a bare name, also next to another that it names."""
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
+    named = re.findall(r"`(?:(?:python|bash) )?([\w./*-]+(?:\.(?:py|pyi|sh|md|c|ipynb|json)|/))(?:[ :][^`]*)?`", text)
+    roots, missing = [ROOT, PACKAGE, document.parent], []
+    found = {path for name in named for root in roots for path in root.glob(name.rstrip("/"))}
+    folders = {path if path.is_dir() else path.parent for path in found}
+    for name in named:
+        near = folders if "/" not in name.rstrip("/") else ()
+        if not any(any(root.glob(name.rstrip("/"))) for root in (*roots, *near)):
+            missing.append(name)
+    assert not missing, f"{document.relative_to(ROOT)} names {', '.join(missing)}"
 
 
 def test_commands_in_the_readme_exist():

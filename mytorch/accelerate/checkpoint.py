@@ -1,6 +1,6 @@
 """A checkpoint is a directory: weights, optimizers, schedules, scaler, random states, loaders' positions.
 
-It is written beside its place and renamed when complete, so there is never half of one. The names are those
+It is written next to its place and renamed when complete, so there is never half of one. The names are those
 of the texts that promise them (`model.safetensors`, `optimizer.bin`, `mp_config.bin`); the content is
 safetensors and JSON throughout.
 """
@@ -213,7 +213,7 @@ def read_state(accelerator, directory):
     if before != accelerator.num_processes:
         accelerator.print(
             f"The checkpoint is of {before} processes, and there are {accelerator.num_processes}: the data goes on where it was, "
-            "random numbers are drawn anew."
+            "random generators are not restored."
         )
     for i, loader in enumerate(accelerator._loaders):
         mine = before == accelerator.num_processes

@@ -25,7 +25,7 @@ def plain(value):
 class Table:
     """A CSV file of what is logged, for spreadsheets: a row for each call, a column for each name.
 
-    A name that was not there before is a new column, for which the file is written anew.
+    A name that was not there before is a new column, for which the file is rewritten.
     """
 
     def __init__(self, path):
@@ -42,13 +42,13 @@ class Table:
         row = {k: json.dumps(v) if isinstance(v, (dict, list)) else v for k, v in row.items()}
         self.rows.append(row)
         new = [name for name in row if name not in self.columns]
-        anew = new or not self.path.is_file()
+        rewrite = new or not self.path.is_file()
         self.columns += new
-        with open(self.path, "w" if anew else "a", newline="", encoding="utf-8") as file:
+        with open(self.path, "w" if rewrite else "a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.columns)
-            if anew:
+            if rewrite:
                 writer.writeheader()
-            writer.writerows(self.rows if anew else [row])
+            writer.writerows(self.rows if rewrite else [row])
 
 
 class JSONLinesTracker:

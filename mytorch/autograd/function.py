@@ -123,7 +123,7 @@ class FunctionNode(Node):
         return self.label
 
     def check(self):
-        """The context checks what was saved when it is asked for."""
+        """The context checks what was saved when it is accessed."""
 
     def release(self):
         self.ctx._saved = None

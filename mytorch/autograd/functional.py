@@ -30,7 +30,7 @@ def _tensors(x, what, where):
 
 
 def _vector(v, likes, need):
-    """The vector of a product, checked against the tensors it stands beside; ones if there is only one number.
+    """The vector of a product, checked against the tensors that it multiplies; ones if there is only one number.
 
     Raises:
         RuntimeError: it is missing where there are several numbers, or sizes differ.

@@ -150,7 +150,7 @@ def register_multi_grad_hook(
     state = {"walk": None}
 
     def start(walk):
-        """Begin anew if this is another backward than at the last call."""
+        """Reset if this is another backward than at the last call."""
         if state["walk"] is not walk:
             reached = [edge in walk for edge in edges]
             state.update(walk=walk, grads=[None] * len(edges), left=sum(reached), done=False)

@@ -134,7 +134,7 @@ def _from_other_gpu(xp, raw):
 
 
 def memory_owner(raw):
-    """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's piece of memory,
+    """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's block of memory,
     since what its as_strided makes does not know whose memory it is."""
     if type(raw) is not ndarray and hasattr(raw, "data") and hasattr(raw.data, "mem"):
         return raw.data.mem

@@ -79,7 +79,7 @@ def as_device(like):
     count = xp.cuda.runtime.getDeviceCount()
     if index >= count:
         raise DeviceError(
-            f"device 'cuda:{index}' was asked for, but {count} GPU{'s are' if count > 1 else ' is'} visible."
+            f"device 'cuda:{index}' was requested, but {count} GPU{'s are' if count > 1 else ' is'} visible."
         )
     return _cuda_device(index)
 

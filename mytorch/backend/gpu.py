@@ -146,7 +146,7 @@ def explaining(cp, allocator):
 
 
 def out_of_memory(error):
-    """The OutOfMemoryError to raise for CuPy's: what was asked for, what is in use, and what helps."""
+    """The OutOfMemoryError to raise for CuPy's: what was requested, what is in use, and what helps."""
     xp = cupy_ns()
     number = xp.cuda.runtime.getDevice()
     free, total = xp.cuda.runtime.memGetInfo()
@@ -209,7 +209,7 @@ def cupy_ns():
 
 
 def is_loaded():
-    """Whether CuPy was found; before anything asked for a GPU, False."""
+    """Whether CuPy was found; before anything has used a GPU, False."""
     return _cupy_ns is not None
 
 

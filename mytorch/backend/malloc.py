@@ -1,4 +1,4 @@
-"""What the C library's malloc is asked for."""
+"""Settings of the C library's malloc."""
 
 import ctypes
 import os

@@ -8,7 +8,7 @@ lost, so any element of any draw can be made again, in any order and on any devi
 and words 4i … 4i+3 of a draw are those of index i. What is done with words is the same on NumPy and CuPy, and, bit for bit but
 for the logarithm and sine of normal numbers, in `kernels/triton/random.py`, which has the same three functions.
 
-`state` is int64 (2,), seed and offset, in the memory of the device that draws, so a captured CUDA graph reads it anew at
+`state` is int64 (2,), seed and offset, in the memory of the device that draws, so a captured CUDA graph rereads it at
 each replay. `call` is an int in [0, 2^31).
 
 Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.

@@ -1,11 +1,11 @@
-"""What a CUDA graph under capture asks of those whose numbers come from the host; `cuda/graphs.py` captures.
+"""What a CUDA graph under capture asks of those whose numbers come from the CPU; `cuda/graphs.py` captures.
 
 A graph launches again what was launched while it was captured, with the same arguments and addresses. So what differs
 from step to step must lie in the device's memory, and be brought up to date before each replay:
 
-* `upload` puts numbers of the host's into device memory. Under capture the copy is part of the graph, from memory that
+* `upload` copies numbers from the CPU into device memory. Under capture the copy is part of the graph, from memory that
   the graph keeps, so it brings the same numbers at each replay.
-* `Capture.before_replay(call)` runs a function on the host before each replay: an optimizer writes its learning rate.
+* `Capture.before_replay(call)` runs a function on the CPU before each replay: an optimizer writes its learning rate.
   It raises `Stale` if the graph no longer does what the program says (other hyperparameters, replaced memory).
 * `Capture.generators` are those that were drawn from; their offset is raised at each replay.
 
@@ -21,7 +21,7 @@ current = None
 
 
 class Stale(Exception):
-    """A graph that must be captured anew; the message says why."""
+    """A graph that must be captured again; the message says why."""
 
 
 class Capture:
@@ -42,7 +42,7 @@ class Capture:
         self.advanced = set()
 
     def before_replay(self, call):
-        """Run `call()` on the host before each replay."""
+        """Run `call()` on the CPU before each replay."""
         self.updates.append(call)
 
 

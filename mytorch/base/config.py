@@ -1,7 +1,7 @@
 """Settings that are read once from the environment and can be changed at run time.
 
 `MYTORCH_FUSED=0|1|auto` sets the policy for ops that have a fused kernel: `auto` (the default) uses a
-kernel where its own `accepts` says that it is the faster road, `1` wherever it can run, `0` never.
+kernel where its own `accepts` says that it is faster, `1` wherever it can run, `0` never.
 """
 
 import os

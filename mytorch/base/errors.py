@@ -19,7 +19,7 @@ class DeviceError(RuntimeError):
 
 
 class OutOfMemoryError(RuntimeError):
-    """A GPU's memory does not hold what was asked for."""
+    """A GPU's memory does not hold the requested allocation."""
 
 
 class CaptureError(RuntimeError):

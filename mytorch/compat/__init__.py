@@ -1,4 +1,4 @@
-"""PyTorch's surface beside ops and layers: settings, aliases and older spellings, import paths, `import torch`."""
+"""The rest of PyTorch's surface: settings, aliases and older spellings, import paths, `import torch`."""
 
 from .names import install
 from .paths import install_as_torch, install_paths

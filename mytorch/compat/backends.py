@@ -7,7 +7,7 @@ from .names import set_float32_matmul_precision
 
 
 def _attention_switches():
-    """`enable_flash_sdp` and its kin, which remember what they were told: there is one attention here."""
+    """`enable_flash_sdp` and the like, which store their setting: there is one attention here."""
     told = {}
     switches = {}
     for word in ("flash", "mem_efficient", "math", "cudnn"):

@@ -48,7 +48,7 @@ def pinverse(input, rcond=1e-15):
 
 
 def lu(A, pivot=True, get_infos=False):
-    """(LU, pivots) of `linalg.lu_factor`, and the infos if asked for."""
+    """(LU, pivots) of `linalg.lu_factor`, and the infos if `get_infos`."""
     LU, pivots, info = linalg.lu_factor_ex(A, pivot=pivot)
     return (LU, pivots, info) if get_infos else (LU, pivots)
 

@@ -190,7 +190,7 @@ def set_deterministic_debug_mode(debug_mode):
 
 
 def get_deterministic_debug_mode():
-    """2 if deterministic algorithms were asked for, else 0."""
+    """2 if `use_deterministic_algorithms(True)` was called, else 0."""
     return 2 if _deterministic[0] else 0
 
 
@@ -339,7 +339,7 @@ def install(namespace):
         feature_alpha_dropout_=lambda input, p, train: F.feature_alpha_dropout(input, p, train, inplace=True),
         embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
     )  # fmt: skip
-    for k in PUBLIC:  # torch.exp_(x) and its kin
+    for k in PUBLIC:  # torch.exp_(x) and the like
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
     names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)

@@ -1,4 +1,4 @@
-"""CUDA graphs: the launches of a part of a program, noted once and then started all together.
+"""CUDA graphs: the launches of a part of a program, recorded once and then launched all together.
 
 Launching costs the CPU 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
 training step of hundreds of launches is started by a single call. `compile_step` does it for a whole step;
@@ -216,7 +216,7 @@ def explained(error):
     if isinstance(error, CaptureError) or "captur" not in str(error).lower():
         return error
     return CaptureError(
-        "this can't be captured into a CUDA graph: something in it waits for the GPU or copies from the host "
+        "this can't be captured into a CUDA graph: something in it waits for the GPU or copies from the CPU "
         f"(.item(), bool(), printing, nonzero, masks as indices, tensors made of lists). CUDA says: {error}"
     )
 
@@ -268,7 +268,7 @@ class CompiledStep:
             return self._replay(form, leaves)
 
     def reset(self) -> None:
-        """Forget all graphs; the next calls prepare and capture anew."""
+        """Forget all graphs; the next calls prepare and capture again."""
         self._forms.clear()
 
     def _form(self, leaves, spec):
@@ -301,7 +301,7 @@ class CompiledStep:
             ) from None
 
     def _run(self, leaves, spec, where):
-        """The function on these leaves, with draws counted anew, and under a cache of casts of its own: a graph must cast its
+        """The function on these leaves, with the count of draws restarted, and under a cache of casts of its own: a graph must cast its
         weights itself."""
         generators = {generator_for(where), *self._generators}
         for generator in generators:
@@ -356,7 +356,7 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
     The first calls run it as it is, the next one captures it, and further ones replay what was captured, on new inputs;
     each call is a real step. Another shape, dtype or other value of an argument gets a graph of its own. Learning rates may
     change from step to step (`scheduler.step()` belongs outside); when a hyperparameter, a parameter's memory or a
-    loaded state dict is no longer what was captured, the step is captured anew.
+    loaded state dict is no longer what was captured, the step is captured again.
 
     The function may not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the CPU; whatever
     else Python does in it (counting, `model.train()`, hooks) happens only in the first calls. Take batches as arguments:

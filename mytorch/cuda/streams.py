@@ -24,7 +24,7 @@ class Event:
     """A mark in a stream's work, to wait for or to measure the time between two.
 
     Args:
-        enable_timing: whether `elapsed_time` can be asked for.
+        enable_timing: whether `elapsed_time` may be called.
         blocking: whether `synchronize` sleeps instead of spinning.
     """
 

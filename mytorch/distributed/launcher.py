@@ -47,7 +47,7 @@ def mpiexec_command(n):
     about = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     if "Open MPI" in about or "OpenRTE" in about:
         return [mpiexec, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", str(n)]
-    return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH and its kin: not SLURM's srun, for one machine
+    return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH and its derivatives: not SLURM's srun, for one machine
 
 
 def free_port(address="127.0.0.1", wanted=0):

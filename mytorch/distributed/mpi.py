@@ -1,6 +1,6 @@
 """The MPI engine: collectives on the CPU through mpi4py.
 
-Every collective is started by MPI's nonblocking call, in the order of the program, and then asked for its
+Every collective is started by MPI's nonblocking call, in the order of the program, and then polled for its
 progress: by `Work.wait` when the program waits, and meanwhile, if the program does something else, by one
 thread, for MPI moves nothing while nobody calls it. No call blocks inside MPI, so a rank that hangs costs
 the others their timeout and no more.

@@ -28,7 +28,7 @@ class ProcessGroup:
 
     Attributes:
         ranks: their numbers in the default group, in order.
-        backend: the name that the program asked for.
+        backend: the name that the program gave.
         timeout: seconds that a collective may take.
     """
 
@@ -131,7 +131,7 @@ def _say_once(rank, sentence):
 
 
 def is_available() -> bool:
-    """True: the package is there; what a backend needs is looked for when it is asked for.
+    """True: the package is there; what a backend needs is looked for at first use.
 
     Example:
         >>> mytorch.distributed.is_available(), mytorch.distributed.is_initialized()
@@ -178,7 +178,7 @@ def is_torchelastic_launched() -> bool:
 
 
 def _backend_of(name):
-    """(the name to report, "nccl" or "mpi") for what the program asked for.
+    """(the name to report, "nccl" or "mpi") for the backend that the program named.
 
     Raises:
         ValueError: an unknown name.

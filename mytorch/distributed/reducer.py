@@ -153,7 +153,7 @@ class Reducer:
                 broadcast_coalesced(self.buffers, 0, self.group)
 
     def after_forward(self, outputs):
-        """What follows a forward: the search for unused parameters, if asked for."""
+        """What follows a forward: the search for unused parameters, if `find_unused_parameters`."""
         if self.find_unused and get_mode().grad:
             self.look_for_unused(outputs)
 

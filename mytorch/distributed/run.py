@@ -83,7 +83,7 @@ def processes(args):
     except ValueError:
         raise ValueError(f'--nproc_per_node is {wanted!r}; expected a number, "gpu", "cpu" or "auto".') from None
     if n < 1:
-        raise ValueError(f"{n} processes were asked for; expected at least 1.")
+        raise ValueError(f"{n} processes were requested; expected at least 1.")
     if args.cpu or not there:
         if args.num_gpus is not None and not args.cpu and n > 1:
             raise ValueError(
@@ -92,7 +92,7 @@ def processes(args):
         return n, True
     if n > there:
         raise ValueError(
-            f"{n} processes were asked for, and there are {there} GPUs; NCCL needs one for each (or use --cpu)."
+            f"{n} processes were requested, and there are {there} GPUs; NCCL needs one for each (or use --cpu)."
         )
     return n, False
 

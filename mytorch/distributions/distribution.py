@@ -301,7 +301,7 @@ class RealFamily(Family):
 
 
 class ProbsFamily(Family):
-    """Families given probabilities or logits: the others are computed when asked for.
+    """Families given probabilities or logits: the others are computed at first access.
 
     Either is of a success (sigmoid and logit), or of categories along the last axis (softmax and log) if not `_binary`.
     """

@@ -56,7 +56,7 @@ def _precision_to_tril(precision):
 
 
 class _OfCovariance(Family):
-    """Keeps a covariance, precision or triangular factor; computes the others when asked for."""
+    """Keeps a covariance, precision or triangular factor; computes the others at first access."""
 
     has_rsample = True
 
@@ -313,7 +313,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         return matmul(factor, factor.mT)
 
     def rsample(self, sample_shape=Size(), max_try_correction=10):
-        """Draws with gradients; numerically singular ones are drawn anew, so many times at most."""
+        """Draws with gradients; numerically singular ones are redrawn, at most `max_try_correction` times."""
         sample = self._bartlett(sample_shape)
         for _ in range(max_try_correction):
             good = self.support.check(sample)

@@ -378,7 +378,7 @@ class _Unpickler(pickle._Unpickler):
         self.file_name = name
 
     def find_class(self, module, name):
-        """What a global of the pickle stands for. Functions are made anew, so a pickle can't alter ours."""
+        """What a global of the pickle stands for. Functions are rebuilt, so a pickle can't alter ours."""
         module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did
         if f"{module}.{name}" in _safe:
             return _safe[f"{module}.{name}"]

@@ -182,7 +182,7 @@ class Walk:
         return self.found
 
     def look_at(self, edge, g):
-        """Show a complete gradient to the hooks, and note it where it was asked for; returns the gradient to go on with."""
+        """Show a complete gradient to the hooks, and keep it if it is one of those to return; returns the gradient to go on with."""
         for hook in list(edge.hooks.values()) if edge.hooks else ():
             changed = hook(self.arithmetic.wrap(g))
             if changed is not None:
@@ -216,7 +216,7 @@ class Walk:
         node = port.node
         if self.useful is not None and node not in self.useful:
             return  # a target itself, with nothing wanted behind it
-        if g is not None:  # there may be several Ports for one output: backward's own graph makes them anew
+        if g is not None:  # there may be several Ports for one output: backward's own graph makes new ones
             parts = self.grads.setdefault(node, [None] * node.plan.ports)
             parts[port.index] = g if parts[port.index] is None else parts[port.index] + g
         self.done_with(node)

@@ -14,7 +14,7 @@ class Packed:
 
 
 class PackedValues:
-    """A node's saved values, unpacked whenever they are asked for; stands in for a tuple."""
+    """A node's saved values, unpacked at each access; used like a tuple."""
 
     __slots__ = ("values",)
 

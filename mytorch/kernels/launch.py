@@ -9,7 +9,7 @@ arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
 * **No PyTorch.** Triton's own driver takes stream and device from PyTorch, or always the default stream.
   `_Driver` is Triton's driver with CuPy's current device and stream, so that launches are ordered with CuPy's
   own kernels and can be captured into a CUDA graph.
-* **Little CPU time.** Triton looks at every argument anew at each launch. `launch` keeps, for each kernel, the
+* **Little CPU time.** Triton inspects every argument at each launch. `launch` keeps, for each kernel, the
   compiled form by what Triton specialises on (dtypes, whether pointers and sizes are multiples of 16, which
   sizes are 1, the constants) and starts it directly with plain addresses.
 * **Tuning.** `tuned` measures the candidates of a kernel once for each device and size, and keeps the choice in
@@ -323,7 +323,7 @@ def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", mea
 
     Args:
         kernel: whose source is part of what the choice is kept under.
-        key: tuple of strings and numbers; round the sizes, or every length is measured anew.
+        key: tuple of strings and numbers; round the sizes, or every length is tuned by itself.
         candidates: {"none": [the default], "medium": […], "max": […]}; each mode includes those before it.
         attempt: called with a candidate; runs the kernel. It must bear being run several times.
         variable: the environment variable that holds the mode.

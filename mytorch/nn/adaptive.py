@@ -68,7 +68,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(narrow, Linear(width, high - low, bias=False, **options)))
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew."""
+        """Reinitialise all weights."""
         self.head.reset_parameters()
         for layer in (layer for cluster in self.tail for layer in cluster):
             layer.reset_parameters()

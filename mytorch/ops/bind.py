@@ -89,7 +89,7 @@ _AUGMENTED = {f"__{word}__" for word in "add sub mul truediv floordiv mod pow an
 
 
 def _numpy_names(function):
-    """NumPy's names of a function's arguments, mapped to its own, where PyTorch takes them: `axis` for `dim` and its kin."""
+    """NumPy's names of a function's arguments, mapped to its own, where PyTorch takes them: `axis` for `dim`, for example."""
     own = names_of(inspect.unwrap(function))
     other = {word: name for word, name in SPELLINGS.items() if name in own and word not in own}
     return other if {"axis", "keepdims"} & other.keys() else {}

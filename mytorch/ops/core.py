@@ -2,7 +2,7 @@
 
 Every call goes through the same steps: find raw arrays and edges and bring dtypes together where they differ
 (`operands.prepare`); choose the implementation, the reference or a kernel (`kernels/registry.py`); run it; wrap the result;
-and, if an input has an edge and recording is on, hang a Node on the result (`Op.record`): the op, a plan (which formulas to
+and, if an input has an edge and recording is on, attach a Node to the result (`Op.record`): the op, a plan (which formulas to
 run, what to save; computed once for each set of inputs that want gradients), the parents' edges, and what was saved.
 
 Ops of one or two inputs without attributes get callers in which all of that is written out (callers.py): there the

@@ -120,7 +120,7 @@ def finish(raw, requires_grad, out=None, pin=False):
 
 
 def size_and_pin(name, size, named):
-    """The shape that `*size` or `size=` gives, and whether `pin_memory` is asked for; refuses any other keyword.
+    """The shape that `*size` or `size=` gives, and whether `pin_memory` is set; refuses any other keyword.
 
     PyTorch's layout, memory_format and names are accepted, and change nothing here.
     """

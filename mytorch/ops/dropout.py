@@ -2,7 +2,7 @@
 
 On the CPU a mask is an array. On a GPU a kernel needs only (seed, offset), which lie in device memory, and the number
 of the draw: forward and backward make the same bits from them, so no mask is stored, and a captured training step
-draws anew at each replay once the offset is raised (`Generator.advance`).
+draws new numbers at each replay once the offset is raised (`Generator.advance`).
 """
 
 import numpy as np

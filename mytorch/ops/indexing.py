@@ -503,7 +503,7 @@ _sort.grad(input=_unsort)
 def sort(input, dim=-1, descending=False, stable=False):
     """The elements in order along an axis, and where they were: a named tuple (values, indices).
 
-    The order is stable whether asked for or not.
+    The order is stable whatever `stable` says.
 
     Example:
         >>> values, indices = mytorch.sort(tensor([3, 1, 2]))

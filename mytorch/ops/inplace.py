@@ -4,7 +4,7 @@
 result's edge; the old edge is that edge's parent, so gradients flow as if x were a new tensor.
 
 If x is a view (`y = base[0]; y.add_(1)`), the base changes too. Its edge becomes "the base with this
-region replaced" (a `write_region` node, PyTorch's CopySlices), and the view's own edge is derived anew
+region replaced" (a `write_region` node, PyTorch's CopySlices), and the view's own edge is regenerated
 from it. Other views of the base notice when they are next used: the base's edge is no longer the one
 that they remember (`Tensor.edge`).
 

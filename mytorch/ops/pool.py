@@ -284,7 +284,7 @@ def _lp_pooling(d, average):
 lp_pool1d, lp_pool2d, lp_pool3d = map(_lp_pooling, (1, 2, 3), (avg_pool1d, avg_pool2d, avg_pool3d))
 
 
-# -- adaptive: as many windows as asked for ------------------------------------------------------------------
+# -- adaptive: as many windows as the output has elements ------------------------------------------------------------------
 
 
 def _targets(input, output_size, d, name):

@@ -92,13 +92,13 @@ class Generator:
         return self._bits, self._draws
 
     def advance(self):
-        """Raise the offset in the device's memory; under capture, at each replay, so that what was captured draws anew."""
+        """Raise the offset in the device's memory; under capture, at each replay, so that each draws new numbers."""
         if self._bits is None:
             self.go_to(self.position)
         self._raise_offset(1)
 
     def start_step(self):
-        """Raise the offset and count draws anew from there: then a step draws the same whether it is run or replayed."""
+        """Raise the offset and restart the count of draws there: then a step draws the same whether it is run or replayed."""
         self.advance()
         self._draws = 0
 
@@ -251,7 +251,7 @@ class Generator:
         rest = n % 16
         out = np.empty(n, work)
         _box_muller(unit[: n - rest], out[: n - rest], mean, std)
-        if rest:  # PyTorch draws the last 16 anew
+        if rest:  # PyTorch redraws the last 16
             _box_muller(self.uniform((16,), work), out[n - 16 :], mean, std)
         return out.astype(numpy_dtype, copy=False).reshape(shape)
 
@@ -311,7 +311,7 @@ def _memory_for_state(device):
     """int64 (2,) on a device.
 
     Raises:
-        CaptureError: the step is being captured into a CUDA graph, whose replays would write the state anew each time.
+        CaptureError: the step is being captured into a CUDA graph, whose replays would rewrite the state each time.
     """
     xp, there = on(device)
     if device.type != "cpu":

@@ -1,4 +1,4 @@
-"""Writing along an axis, and at positions: scatter, index_add and their kin, take and put, masked_scatter."""
+"""Writing along an axis, and at positions: scatter, index_add and the like, take and put, masked_scatter."""
 
 import functools
 import operator

@@ -27,7 +27,7 @@ _AMinMax, _Histogram = namedtuple("aminmax", "min max"), namedtuple("histogram",
 
 
 def _for_products(input, dtype):
-    """input as what its products are computed in: the dtype asked for, or int64 for integers."""
+    """input as what its products are computed in: the given dtype, or int64 for integers."""
     if dtype is not None:
         return cast(input, dtypes.as_dtype(dtype))
     return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input

@@ -4,8 +4,8 @@ The kernels are `kernels/triton/multi.py`; what they can't take (half-precision 
 updated a parameter at a time. An optimizer asks `FusedGroup.of` for the group, and gives it to its rule's `launch`.
 
 What a step needs to know besides its arrays (learning rate, number of the step, whether gradients overflowed) lies in a
-small array in device memory. As a rule it is written anew at each step. With `capturable=True`, within a step that is captured
-into a CUDA graph, and where a GradScaler leaves its verdict on the GPU, it stays: the kernels count the steps
+small array in device memory. As a rule it is rewritten at each step. With `capturable=True`, within a step that is captured
+into a CUDA graph, and where a GradScaler leaves its found_inf on the GPU, it stays: the kernels count the steps
 themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the CPU.
 """
 
@@ -40,7 +40,7 @@ class DeviceState:
             self.lr = lr
 
     def set_found_inf(self, found):
-        """Take over a GradScaler's verdict, float32 (1,) in device memory; None is that all is well."""
+        """Copy a GradScaler's found_inf, float32 (1,) in device memory; None is that all is well."""
         own = self.kernels.one(self.state, self.kernels.FOUND_INF)
         if found is not None:
             own[...] = found

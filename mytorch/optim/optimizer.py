@@ -63,7 +63,7 @@ class Optimizer:
     options: Options | None = None  # a rule's: its constructor is made of them
     launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
-    _found_inf = None  # a GradScaler's verdict, float32 (1,) in device memory: not 0 if gradients overflowed
+    _found_inf = None  # a GradScaler's found_inf, float32 (1,) in device memory: not 0 if gradients overflowed
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, (Tensor, Array)):
@@ -199,7 +199,7 @@ class Optimizer:
 
     @property
     def takes_found_inf(self) -> bool:
-        """Whether a step reads a GradScaler's verdict on the GPU, so that nobody waits for it."""
+        """Whether a step reads a GradScaler's found_inf on the GPU, so that nobody waits for it."""
         return self.launch is not None
 
     def update_group(self, group: dict[str, Any]) -> None:
@@ -219,7 +219,7 @@ class Optimizer:
     def _update_each(self, group):
         capturing.refuse(
             f"this step of {type(self).__name__}",
-            "its numbers are the host's. Adam, AdamW, SGD and Lion can be captured, with contiguous float32 parameters on one GPU, "
+            "its numbers lie on the CPU. Adam, AdamW, SGD and Lion can be captured, with contiguous float32 parameters on one GPU, "
             "`fused` not False, and Triton installed.",
         )
         for p in group["params"]:

@@ -140,7 +140,7 @@ def _by_dtype(pairs):
 
 @no_grad()
 def update_bn(loader: Iterable, model: Module, device=None) -> None:
-    """Compute the running statistics of a model's batch norms anew, in one pass over `loader`.
+    """Recompute the running statistics of a model's batch norms in one pass over `loader`.
 
     Args:
         loader: gives tensors, or lists and tuples whose first item is the model's input.

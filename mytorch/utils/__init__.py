@@ -1,4 +1,4 @@
-"""Tools beside the layers: data loading, checkpointing, drawing the graph."""
+"""Tools around the layers: data loading, checkpointing, drawing the graph."""
 
 from importlib import import_module
 

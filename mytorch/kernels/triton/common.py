@@ -8,7 +8,7 @@ import triton.language as tl
 from ..launch import INTERPRET, power_of_2
 
 FLOATS = ("float32", "float16", "bfloat16")
-LONGEST = 16384  # elements of a row that are held in registers; longer rows are gone through in a loop
+LONGEST = 16384  # elements of a row that are held in registers; longer rows are processed in a loop
 LOG2E = tl.constexpr(math.log2(math.e))  # exp(x) = 2^(x LOG2E): the hardware has powers of 2
 LN2 = tl.constexpr(math.log(2))
 

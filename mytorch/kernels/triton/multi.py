@@ -330,7 +330,7 @@ def count(state):
 
 
 def update_scale(state, growth_factor, backoff_factor, growth_interval):
-    """The loss scale for the next step: smaller if an infinite gradient was found, larger after `growth_interval` calm steps."""
+    """The loss scale for the next step: smaller if an infinite gradient was found, larger after `growth_interval` steps without overflow."""
     launch(_update_scale, (1,), state, float(growth_factor), float(backoff_factor), float(growth_interval), num_warps=1)
 
 

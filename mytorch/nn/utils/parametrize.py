@@ -316,7 +316,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         The module.
 
     Raises:
-        ValueError: the tensor is not parametrized, or the original of several tensors is asked for.
+        ValueError: the tensor is not parametrized, or the original of several tensors is requested.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")

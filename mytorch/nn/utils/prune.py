@@ -1,7 +1,7 @@
 """Pruning: parts of a parameter held at zero by a mask.
 
 A pruned parameter lives on as `<name>_orig`, its mask is the buffer `<name>_mask`, and `<name>` is their product,
-computed anew before every forward.
+recomputed before every forward.
 """
 
 import numbers

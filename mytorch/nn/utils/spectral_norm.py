@@ -85,7 +85,7 @@ class SpectralNorm(ParameterHook):
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> "SpectralNorm":
-        """Move a parameter to `<name>_orig`, and hang the hook on the module.
+        """Move a parameter to `<name>_orig`, and register the hook on the module.
 
         Raises:
             RuntimeError: the parameter has such a hook. ValueError: it is None or has no shape yet.

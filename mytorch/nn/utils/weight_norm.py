@@ -41,7 +41,7 @@ class WeightNorm(ParameterHook):
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> "WeightNorm":
-        """Replace a parameter by its magnitude and direction, and hang the hook on the module.
+        """Replace a parameter by its magnitude and direction, and register the hook on the module.
 
         Raises:
             RuntimeError: the parameter has such a hook. ValueError: it has no shape yet.

@@ -56,7 +56,7 @@ class RandomSampler(Sampler):
     """A random order.
 
     Args:
-        replacement: draw each index anew, so that some repeat.
+        replacement: draw with replacement, so that some indices repeat.
         num_samples: how many to draw; the dataset's length by default.
         generator: where the draws come from; by default one seeded from the default generator.
 

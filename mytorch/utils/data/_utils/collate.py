@@ -141,12 +141,12 @@ default_collate_fn_map = {
     int: collate_int_fn,
     str: collate_str_fn,
     bytes: collate_str_fn,
-    np.generic: collate_numpy_scalar_fn,  # bfloat16 and its kin are no np.number
+    np.generic: collate_numpy_scalar_fn,  # bfloat16 and the like are no np.number
 }
 
 
 def default_collate(batch: Sequence) -> Any:
-    """A list of items as one batch: tensors, arrays and numbers stacked, containers gone through.
+    """A list of items as one batch: tensors, arrays and numbers stacked, containers traversed.
 
     Raises:
         TypeError: items of a kind that can't be stacked.

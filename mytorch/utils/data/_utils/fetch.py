@@ -26,7 +26,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         super().__init__(dataset, auto_collation, collate_fn, drop_last)
         self.dataset_iter = iter(dataset)
         self.ended = False
-        self.ahead = None  # items that were read before they were asked for
+        self.ahead = None  # items that were prefetched
 
     def fetch(self, index):
         """The batch of the next items, as many as there are indices.

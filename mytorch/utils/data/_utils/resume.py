@@ -120,7 +120,7 @@ class Progress:
         drawn = list(islice(order, saved["drawn"]))
         now = _states(_GLOBAL)
         if not drawn and any(now[name] != before[name] for name in before):
-            drawn = look_ahead(order)  # much is drawn only when the first index is asked for
+            drawn = look_ahead(order)  # much is drawn only with the first index
         self._set(before)
         if len(drawn) < saved["drawn"]:
             raise ValueError(

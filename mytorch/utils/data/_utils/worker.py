@@ -129,7 +129,7 @@ class _Inbox:
 def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_workers):
     """Answer tasks (kind, epoch, payload) by (epoch, number, batch, _Stop or ExceptionWrapper).
 
-    Kinds: "epoch" opens the dataset anew; "skip" reads past batches of a stream, its payload is
+    Kinds: "epoch" reopens the dataset; "skip" reads past batches of a stream, its payload is
     (index, count); "fetch" makes a batch, its payload is (number, index).
     """
     try:
