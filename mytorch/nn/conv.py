@@ -103,7 +103,15 @@ class _Conv(Module):
 
 
 class Conv1d(_Conv):
-    """Convolution of (N, C, L)."""
+    """Convolution of (N, C, L).
+
+    Args:
+        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows.
+        padding: at both ends, or "same" or "valid". dilation: distance of a window's elements.
+        groups: channels are convolved in so many groups. bias: learn one. padding_mode: "zeros", "reflect",
+            "replicate", "circular".
+        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+    """
 
     dims = 1
 
@@ -127,7 +135,15 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Convolution of (N, C, D, H, W)."""
+    """Convolution of (N, C, D, H, W).
+
+    Args:
+        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows.
+        padding: at both ends, or "same" or "valid". dilation: distance of a window's elements.
+        groups: channels are convolved in so many groups. bias: learn one. padding_mode: "zeros", "reflect",
+            "replicate", "circular".
+        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+    """
 
     dims = 3
 
@@ -181,7 +197,14 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """Transposed convolution of (N, C, H, W)."""
+    """Transposed convolution of (N, C, H, W).
+
+    Args:
+        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows in the
+            output.
+        padding: how much of the output's ends is cut off. output_padding: how much is added at one end.
+        groups, bias, dilation, padding_mode, fused: as Conv2d's; padding_mode is "zeros".
+    """
 
 
 class ConvTranspose3d(_ConvTranspose):

@@ -83,6 +83,9 @@ class NonDynamicallyQuantizableLinear(Linear):
 class Bilinear(Module):
     """y_k = x1ᵀ W_k x2 + b_k.
 
+    Args:
+        in1_features, in2_features, out_features: sizes of the last axes. bias: learn b.
+
     Shape: (…, in1_features) and (…, in2_features) to (…, out_features).
     """
 

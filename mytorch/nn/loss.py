@@ -86,7 +86,12 @@ class CrossEntropyLoss(
 class NLLLoss(
     _WeightedLoss, function=F.nll_loss, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
-    """The mean of -input[target]: the negative log-likelihood of log-probabilities (N, C, …)."""
+    """The mean of -input[target]: the negative log-likelihood of log-probabilities (N, C, …).
+
+    Args:
+        weight: a factor for each class (C,). ignore_index: the target that does not count.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class NLLLoss2d(NLLLoss):
@@ -101,6 +106,9 @@ class NLLLoss2d(NLLLoss):
 class MSELoss(_Loss, function=F.mse_loss):
     """The mean of (input - target)².
 
+    Args:
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+
     Example:
         >>> nn.MSELoss()(tensor([1.0, 2.0]), tensor([1.0, 4.0])).item()
         2.0
@@ -108,11 +116,20 @@ class MSELoss(_Loss, function=F.mse_loss):
 
 
 class L1Loss(_Loss, function=F.l1_loss):
-    """The mean of |input - target|."""
+    """The mean of |input - target|.
+
+    Args:
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class BCELoss(_WeightedLoss, function=F.binary_cross_entropy):
-    """The mean of -(t log p + (1 - t) log(1 - p)) for probabilities p and targets t."""
+    """The mean of -(t log p + (1 - t) log(1 - p)) for probabilities p and targets t.
+
+    Args:
+        weight: a factor for each element.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class BCEWithLogitsLoss(
@@ -121,6 +138,10 @@ class BCEWithLogitsLoss(
 ):  # fmt: skip
     """BCELoss of sigmoid(input), computed without overflow; `pos_weight` weighs the positive targets.
 
+    Args:
+        weight: a factor for each element. pos_weight: a factor for the positive targets of each class.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+
     Example:
         >>> round(nn.BCEWithLogitsLoss()(tensor([0.0]), tensor([1.0])).item(), 4)
         0.6931
@@ -128,7 +149,12 @@ class BCEWithLogitsLoss(
 
 
 class SmoothL1Loss(_Loss, function=F.smooth_l1_loss, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """The mean of d² / (2 beta) where d = |input - target| is below beta, of d - beta / 2 elsewhere."""
+    """The mean of d² / (2 beta) where d = |input - target| is below beta, of d - beta / 2 elsewhere.
+
+    Args:
+        beta: where the square ends and the line begins.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class HuberLoss(_Loss, function=F.huber_loss, reduction="mean", delta=1.0):
@@ -136,7 +162,12 @@ class HuberLoss(_Loss, function=F.huber_loss, reduction="mean", delta=1.0):
 
 
 class KLDivLoss(_Loss, function=F.kl_div, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """The mean of target (log(target) - input), for log-probabilities input."""
+    """The mean of target (log(target) - input), for log-probabilities input.
+
+    Args:
+        log_target: target is given as logarithms. reduction: also "batchmean", the sum over the first axis' size.
+        size_average, reduce: PyTorch's older spelling of reduction.
+    """
 
 
 class PoissonNLLLoss(
@@ -171,7 +202,12 @@ class SoftMarginLoss(_Loss, function=F.soft_margin_loss):
 class MarginRankingLoss(
     _PairLoss, function=F.margin_ranking_loss, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
-    """The mean of max(margin - target (input1 - input2), 0)."""
+    """The mean of max(margin - target (input1 - input2), 0).
+
+    Args:
+        margin: by how much input1 is to exceed input2 where target is 1 (the reverse where it is -1).
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class CosineEmbeddingLoss(
@@ -184,7 +220,13 @@ class TripletMarginLoss(
     _TripletLoss, function=F.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """The mean of max(|anchor - positive| - |anchor - negative| + margin, 0)."""
+    """The mean of max(|anchor - positive| - |anchor - negative| + margin, 0).
+
+    Args:
+        margin: by how much the negative is to be farther. p: the order of the norm. eps: added to differences.
+        swap: take the negative's distance to the positive, if that is less.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+    """
 
 
 class TripletMarginWithDistanceLoss(

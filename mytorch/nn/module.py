@@ -258,7 +258,12 @@ class Module:
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after forward; a result replaces the output. Returns a handle."""
+        """Call `hook(module, args, output)` after forward; a result replaces the output. Returns a handle.
+
+        Args:
+            prepend: call it before those that are there. with_kwargs: call `hook(module, args, kwargs, output)`.
+            always_call: also when forward raises.
+        """
         return self._register(self._forward_hooks, hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
@@ -448,7 +453,12 @@ class Module:
     def named_modules(
         self, memo: set["Module"] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, "Module"]]:
-        """Yield (dotted name, module) for this module and all below, each once."""
+        """Yield (dotted name, module) for this module and all below, each once.
+
+        Args:
+            memo: modules that are left out. prefix: before each name. remove_duplicate: False lists shared ones each
+                time.
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -491,7 +501,12 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Yield (dotted name, parameter); one that is shared comes once."""
+        """Yield (dotted name, parameter); one that is shared comes once.
+
+        Args:
+            prefix: before each name. recurse: those of submodules too. remove_duplicate: False lists shared ones each
+                time.
+        """
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:

@@ -224,11 +224,22 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L)."""
+    """Batch normalisation of (N, C) or (N, C, L).
+
+    Args:
+        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
+            averages all.
+        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
+    """
 
 
 class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W).
+
+    Args:
+        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
+            averages all.
+        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
 
     Example:
         >>> tuple(nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8)).shape)
@@ -245,7 +256,13 @@ class BatchNorm3d(_BatchNorm):
 
 
 class GroupNorm(_Affine):
-    """Normalises each sample's channels in groups. Source: Wu and He, 2018."""
+    """Normalises each sample's channels in groups. Source: Wu and He, 2018.
+
+    Args:
+        num_groups: divides num_channels. num_channels: C. eps: added to the variance. affine: learn a weight and a
+            bias.
+        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+    """
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Device = None,
@@ -295,7 +312,13 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+    """Instance normalisation of (N, C, H, W) or (C, H, W).
+
+    Args:
+        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
+            averages all.
+        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
+    """
 
     dims = (3, 4)
 
@@ -310,7 +333,11 @@ class LocalResponseNorm(
     Layer, function=F.local_response_norm, shown="{size}, alpha={alpha}, beta={beta}, k={k}", size=..., alpha=1e-4,
     beta=0.75, k=1.0,
 ):  # fmt: skip
-    """Divides by a power of the squares of neighbouring channels. Source: Krizhevsky et al., 2012."""
+    """Divides by a power of the squares of neighbouring channels. Source: Krizhevsky et al., 2012.
+
+    Args:
+        size: how many channels, the own one in the middle. alpha, beta, k: as in `F.local_response_norm`.
+    """
 
 
 class CrossMapLRN2d(LocalResponseNorm, shown=LocalResponseNorm._shown, size=..., alpha=1e-4, beta=0.75, k=1):

@@ -30,7 +30,13 @@ class _MaxPool(
 
 
 class MaxPool1d(_MaxPool, function=F.max_pool1d):
-    """Maxima over windows of the last axis."""
+    """Maxima over windows of the last axis.
+
+    Args:
+        kernel_size: of a window. stride: distance of windows; by default kernel_size. padding: -inf at both ends.
+        dilation: distance of a window's elements. return_indices: also where the maxima were, for `MaxUnpool1d`.
+        ceil_mode: also windows that lie partly outside.
+    """
 
 
 class MaxPool2d(_MaxPool, function=F.max_pool2d):
@@ -74,7 +80,13 @@ class AvgPool1d(
 
 
 class AvgPool2d(_AvgPool, function=F.avg_pool2d):
-    """Means over windows of the last two axes."""
+    """Means over windows of the last two axes.
+
+    Args:
+        kernel_size: of a window; one number for both axes. stride: distance of windows; by default kernel_size.
+        padding: zeros at both ends. ceil_mode: also windows that lie partly outside.
+        count_include_pad: divide by the window's size, padding included. divisor_override: divide by this instead.
+    """
 
 
 class AvgPool3d(_AvgPool, function=F.avg_pool3d):

@@ -186,7 +186,14 @@ def _reorder(hx, order):
 
 
 class RNN(RNNBase):
-    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu". Source: Elman, 1990."""
+    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu". Source: Elman, 1990.
+
+    Args:
+        input_size, hidden_size: of x and of h. num_layers: stacked on each other. bias: learn them.
+        batch_first: (B, T, C) instead of (T, B, C). dropout: between layers, while training. bidirectional: also from
+            the end.
+        nonlinearity: "tanh" or "relu".
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
@@ -230,6 +237,11 @@ class LSTM(RNNBase):
 
 class GRU(RNNBase):
     """Gated recurrent units: h = n + z (h - n), with n = tanh(W x + r (U h)) and gates r, z = sigmoid(…) of x and h.
+
+    Args:
+        input_size, hidden_size: of x and of h. num_layers: stacked on each other. bias: learn them.
+        batch_first: (B, T, C) instead of (T, B, C). dropout: between layers, while training. bidirectional: also from
+            the end.
 
     Source: Cho et al., 2014.
 
@@ -292,7 +304,11 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN."""
+    """One step of an RNN.
+
+    Args:
+        input_size, hidden_size: of x and of h. bias: learn them. nonlinearity: "tanh" or "relu".
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Device = None,
@@ -313,7 +329,11 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: (h, c) from (h, c)."""
+    """One step of an LSTM: (h, c) from (h, c).
+
+    Args:
+        input_size, hidden_size: of x and of h. bias: learn them.
+    """
 
     gates = 4
 
@@ -327,7 +347,11 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU."""
+    """One step of a GRU.
+
+    Args:
+        input_size, hidden_size: of x and of h. bias: learn them.
+    """
 
     gates = 3
 

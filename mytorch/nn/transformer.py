@@ -232,7 +232,12 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of an encoder layer, and a norm at the end if given."""
+    """num_layers copies of an encoder layer, and a norm at the end if given.
+
+    Args:
+        encoder_layer: copied. num_layers: how often. norm: applied at the end.
+        enable_nested_tensor, mask_check: accepted, without effect.
+    """
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True,
@@ -253,7 +258,11 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """num_layers copies of a decoder layer, and a norm at the end if given."""
+    """num_layers copies of a decoder layer, and a norm at the end if given.
+
+    Args:
+        decoder_layer: copied. num_layers: how often. norm: applied at the end.
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -273,7 +282,15 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder together. Source: Vaswani et al., 2017."""
+    """Encoder and decoder together. Source: Vaswani et al., 2017.
+
+    Args:
+        d_model: size of the last axis. nhead: attention heads. num_encoder_layers, num_decoder_layers: how many of
+            each.
+        dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias: of each layer, as
+            TransformerEncoderLayer's.
+        custom_encoder, custom_decoder: modules to use instead. batch_first: (B, T, C) instead of (T, B, C).
+    """
 
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,

@@ -108,6 +108,10 @@ def dropout(
 ) -> Tensor:
     """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
 
+    Args:
+        p: the probability. training: False returns input as it is. inplace: write into input.
+        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+
     Raises:
         ValueError: p lies outside [0, 1].
     Source: Srivastava et al., 2014.

@@ -65,6 +65,10 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
     """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit.
 
+    Args:
+        data: a tensor, an array, or nested sequences of numbers.
+        dtype, device: of the result; by default those of data. copy: True always copies.
+
     Example:
         >>> mytorch.as_tensor(np.array([1.0, 2.0])).dtype
         mytorch.float64
@@ -213,6 +217,10 @@ def full(
 ):
     """A tensor of the given size filled with one value, whose kind gives the dtype.
 
+    Args:
+        size: the shape. fill_value: a number, or a tensor of one element.
+        dtype, device, requires_grad: of the result. pin_memory: page-locked, for copies to a GPU.
+
     Example:
         >>> mytorch.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
@@ -261,6 +269,10 @@ def arange(
 
     int64 if all three are ints, else the default dtype.
 
+    Args:
+        start: the first number. end: the first one left out. step: the distance, negative to count down.
+        dtype, device, requires_grad: of the result.
+
     Raises:
         RuntimeError: step is 0 or leads away from end.
 
@@ -292,6 +304,10 @@ def linspace(
     start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
     """`steps` numbers from start to end, both included, evenly spaced.
+
+    Args:
+        start, end: the first and the last number. steps: how many.
+        dtype, device, requires_grad: of the result.
 
     Example:
         >>> mytorch.linspace(0, 1, 5).tolist()

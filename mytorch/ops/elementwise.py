@@ -566,7 +566,11 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @public(inplace=False)
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether `isclose` holds everywhere, as a Python bool."""
+    """Whether `isclose` holds everywhere, as a Python bool.
+
+    Args:
+        rtol, atol: the tolerance is atol + rtol * |other|. equal_nan: whether NaN equals NaN.
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
@@ -592,6 +596,9 @@ _nan_to_num.grad(input=lambda g, input, xp: xp.where(xp.isfinite(xp.detach(input
 @public()
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """Replace NaN by `nan` and the infinities by the given values, or the dtype's largest.
+
+    Args:
+        nan, posinf, neginf: the numbers to write; None is the dtype's largest or smallest.
 
     Example:
         >>> mytorch.nan_to_num(tensor([np.nan, 1.0])).tolist()

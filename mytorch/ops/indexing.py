@@ -331,6 +331,10 @@ _scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index=inde
 def gather(input, dim, index, *, sparse_grad=False):
     """out[i][j][k] = input[index[i][j][k]][j][k] for dim=0, and so on for other axes.
 
+    Args:
+        dim: the axis that index counts along. index: int64, the shape of the result. sparse_grad: accepted, without
+            effect.
+
     Raises:
         RuntimeError: index has another number of axes, or is larger than input outside `dim`.
         IndexError: an index is out of range.
@@ -505,6 +509,9 @@ def sort(input, dim=-1, descending=False, stable=False):
 
     The order is stable whatever `stable` says.
 
+    Args:
+        dim: the axis. descending: the largest first. stable: equal elements keep their order.
+
     Example:
         >>> values, indices = mytorch.sort(tensor([3, 1, 2]))
         >>> values.tolist(), indices.tolist()
@@ -548,6 +555,9 @@ _topk.grad(input=_unsort)
 @public(inplace=False)
 def topk(input, k, dim=-1, largest=True, sorted=True):
     """The k largest (or smallest) elements along an axis, in order: a named tuple (values, indices).
+
+    Args:
+        k: how many. dim: the axis. largest: False takes the smallest. sorted: accepted; the result is in order.
 
     Raises:
         RuntimeError: the axis has fewer than k elements.

@@ -146,7 +146,11 @@ def _blend(input, product, beta, alpha):
 @public()
 @in_precision("half")
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    Args:
+        input: broadcast to the product's shape. mat1, mat2: (N, K) and (K, M). beta, alpha: the factors.
+    """
     return _blend(input, mm(mat1, mat2), beta, alpha)
 
 
@@ -305,7 +309,11 @@ def einsum(equation, *operands):
 @public(method=False, inplace=False)
 @in_precision("widest")
 def tensordot(a, b, dims=2):
-    """Products summed over the last `dims` axes of a and the first of b, or over two lists of axes."""
+    """Products summed over the last `dims` axes of a and the first of b, or over two lists of axes.
+
+    Args:
+        dims: a number of axes, or two lists of axes, of a and of b, that are multiplied and summed.
+    """
     if isinstance(dims, int):
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
@@ -382,7 +390,12 @@ def cross(input, other, dim=None):
 @public(method=False, inplace=False)
 @in_precision("float32")
 def cdist(x1, x2, p=2.0, compute_mode=None):
-    """The p-norm distances of all pairs of rows."""
+    """The p-norm distances of all pairs of rows.
+
+    Args:
+        x1, x2: (..., N, D) and (..., M, D), to (..., N, M). p: the order of the norm. compute_mode: accepted, without
+            effect.
+    """
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 

@@ -362,6 +362,10 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
 
+    Args:
+        input: probabilities. target: of the same shape, in [0, 1]. weight: a factor for each element.
+        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+
     Raises:
         ValueError: shapes differ.
         RuntimeError: probabilities outside [0, 1].
@@ -471,6 +475,9 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim.
 
+    Args:
+        x1, x2: of shapes that broadcast. dim: the axis of the vectors. eps: the least norm to divide by.
+
     Example:
         >>> F.cosine_similarity(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
         [1.0, 0.0]
@@ -511,7 +518,12 @@ def pdist(input, p=2.0):
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    """The p-norm of x1 - x2 + eps along the last axis."""
+    """The p-norm of x1 - x2 + eps along the last axis.
+
+    Args:
+        x1, x2: (..., D). p: the order of the norm. eps: added to the difference. keepdim: keep the last axis, with
+            size 1.
+    """
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 

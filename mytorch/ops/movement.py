@@ -403,6 +403,9 @@ _cat.vjp(_cat_vjp)
 def cat(tensors, dim=0, *, axis=None):
     """Tensors joined along an existing axis; their other sizes must agree. Empty 1-d tensors are passed over.
 
+    Args:
+        tensors: a sequence. dim: the axis along which they are joined.
+
     Raises:
         RuntimeError: no tensors, or sizes that don't agree.
         TypeError: not a sequence of tensors.
@@ -449,6 +452,9 @@ _stack.vjp(_stack_vjp)
 @public(method=False)
 def stack(tensors, dim=0, *, axis=None):
     """Tensors of one shape joined along a new axis.
+
+    Args:
+        tensors: a sequence. dim: the place of the new axis in the result.
 
     Raises:
         RuntimeError: no tensors, or shapes that differ.

@@ -430,7 +430,11 @@ def instance_norm(
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
-    """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012."""
+    """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012.
+
+    Args:
+        size: how many channels, the own one in the middle. alpha, beta, k: as in the formula.
+    """
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     squares = (input * input).movedim(1, -1)
@@ -441,6 +445,9 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """input / max(its p-norm along dim, eps).
+
+    Args:
+        p: the order of the norm. dim: the axis or axes. eps: the least norm to divide by.
 
     Example:
         >>> F.normalize(tensor([[0.0, 4.0]])).tolist()

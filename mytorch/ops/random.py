@@ -459,6 +459,10 @@ def randint(
 ):
     """Whole numbers in [low, high) (or [0, low)), int64 unless a dtype is given.
 
+    Args:
+        low, high: the range; a single bound is high. size: the shape.
+        generator: where the random bits come from. dtype, device, requires_grad: of the result.
+
     Raises:
         RuntimeError: the range is empty.
 
@@ -594,6 +598,10 @@ def bernoulli(input, p=None, *, generator=None):
 @on_input_device
 def multinomial(input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
+
+    Args:
+        input: weights (K,) or (B, K), which need not sum to 1. num_samples: how many draws for each row.
+        replacement: whether an index may be drawn again. generator: where the random bits come from.
 
     Raises:
         RuntimeError: negative, infinite or NaN weights, a row of zeros, or more draws without replacement

@@ -89,6 +89,10 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
 
     Integers and bools are summed as int64; `dtype` casts before summing.
 
+    Args:
+        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
+        dtype: to which input is cast first.
+
     Example:
         >>> x = tensor([[1, 2, 3], [4, 5, 6]])
         >>> mytorch.sum(x).item(), mytorch.sum(x, 0).tolist()
@@ -124,6 +128,10 @@ def max_(a, b):
 @public(inplace=False)
 def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """The mean over all elements, or over the axes `dim`.
+
+    Args:
+        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
+        dtype: to which input is cast first.
 
     Raises:
         RuntimeError: input holds integers and no floating point `dtype` is given.
@@ -197,6 +205,10 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
     """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0.
 
+    Args:
+        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
+        correction: the sum of squares is divided by n - correction; 1 by default. unbiased: correction 1 or 0.
+
     Example:
         >>> mytorch.std(tensor([1.0, 3.0]), correction=0).item()
         1.0
@@ -245,6 +257,9 @@ _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reve
 @public()
 def cumsum(input, dim=None, *, dtype=None, axis=None):
     """The running sum along one axis.
+
+    Args:
+        dim: the axis. dtype: to which input is cast first.
 
     Example:
         >>> mytorch.cumsum(tensor([1, 2, 3]), 0).tolist()

@@ -221,6 +221,10 @@ def channel_shuffle(input, groups):
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
 
+    Args:
+        kernel_size: of a window. dilation: distance of its elements. padding: zeros at both ends. stride: distance of
+            windows.
+
     Example:
         >>> F.unfold(mytorch.arange(4.0).reshape(1, 1, 2, 2), kernel_size=(1, 2)).tolist()
         [[[0.0, 2.0], [1.0, 3.0]]]
@@ -261,7 +265,11 @@ _overlap.grad(
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """What `unfold` takes apart put together again, by addition: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size)."""
+    """What `unfold` takes apart put together again, by addition: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size).
+
+    Args:
+        output_size: (H, W). kernel_size, dilation, padding, stride: of the windows, as given to `unfold`.
+    """
     size, kernel, dilation, padding, stride = (
         several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
     )

@@ -117,6 +117,9 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 def scatter_add(input, dim, index, src):
     """input with src added at `index` along `dim`; indices may repeat.
 
+    Args:
+        dim: the axis that index counts along. index: int64, not larger than src. src: what is added.
+
     Example:
         >>> mytorch.zeros(2).scatter_add(0, tensor([1, 1, 0]), tensor([1.0, 2.0, 3.0])).tolist()
         [3.0, 3.0]
@@ -233,7 +236,11 @@ def _full_index(raw, source, dim):
 @public()
 @on_numbers_too
 def index_add(input, dim, index, source, *, alpha=1):
-    """input with alpha * source added to its slices at `index` along `dim`; indices may repeat."""
+    """input with alpha * source added to its slices at `index` along `dim`; indices may repeat.
+
+    Args:
+        dim: the axis. index: int64 (K,). source: input's shape but for K along dim. alpha: its factor.
+    """
     _, _, where_ = _at(input, dim, index)
     source = source if alpha == 1 else source * alpha
     return input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape))

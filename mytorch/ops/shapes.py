@@ -100,6 +100,9 @@ dsplit = _directed("dsplit", lambda t: 2)
 def narrow(input, dim, start, length):
     """`length` elements from `start` along `dim`, as a view.
 
+    Args:
+        dim: the axis. start: the first index, from the end if negative. length: how many.
+
     Example:
         >>> mytorch.narrow(mytorch.arange(5), 0, 1, 3).tolist()
         [1, 2, 3]
@@ -288,7 +291,12 @@ def flipud(input):
 @public(inplace=False)
 @on_input_device
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
-    """Each element (or slice along `dim`) repeated in place, a number of times or one number for each."""
+    """Each element (or slice along `dim`) repeated in place, a number of times or one number for each.
+
+    Args:
+        repeats: a number, or a tensor with one for each element along dim. dim: the axis; None flattens.
+        output_size: the result's size along dim, which spares reading repeats from a GPU.
+    """
     if repeats is None:  # repeat_interleave(repeats): the indices themselves
         return arange(input.numel(), device=input.device).repeat_interleave(input)
     if dim is None:

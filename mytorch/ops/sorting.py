@@ -195,6 +195,9 @@ def nanmedian(input, dim=None, keepdim=False):
 def kthvalue(input, k, dim=-1, keepdim=False):
     """The k-th smallest element (from 1) along `dim`: a named tuple (values, indices).
 
+    Args:
+        k: the rank, from 1. dim: the axis. keepdim: keep it, with size 1.
+
     Example:
         >>> values, indices = mytorch.kthvalue(tensor([30, 10, 20]), 2)
         >>> values.item(), indices.item()
@@ -254,6 +257,10 @@ def _stacked(out, input, q, dim, d, keepdim):
 @public(inplace=False)
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The q-quantiles (q a number or a vector, which becomes the first axis) of all elements or along `dim`.
+
+    Args:
+        q: in [0, 1]. dim: the axis; None for all elements. keepdim: keep it, with size 1.
+        interpolation: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
 
     Raises:
         RuntimeError: a q outside [0, 1], an unknown interpolation, or no elements.
@@ -345,6 +352,9 @@ def bincount(input, weights=None, minlength=0):
 def histc(input, bins=100, min=0, max=0):
     """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0).
 
+    Args:
+        bins: how many intervals. min, max: their range; elements outside are not counted.
+
     Example:
         >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
         [2.0, 1.0]
@@ -370,6 +380,11 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
 @on_input_device
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Where values would be inserted into sorted rows to keep them sorted.
+
+    Args:
+        sorted_sequence: ascending along its last axis. values: to be inserted. out_int32: int32 instead of int64.
+        right, side: "right" is the place after equal elements, "left" before. sorter: the indices that sort
+            sorted_sequence.
 
     Example:
         >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
@@ -401,6 +416,10 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came.
+
+    Args:
+        sorted: accepted; the result is sorted. return_inverse: also where each element of input stands in the result.
+        return_counts: also how often each occurs. dim: compare slices along this axis; None flattens.
 
     Example:
         >>> values, counts = mytorch.unique(tensor([3, 1, 3]), return_counts=True)
@@ -448,7 +467,11 @@ def msort(input):
 
 @public(inplace=False)
 def diff(input, n=1, dim=-1, prepend=None, append=None):
-    """Differences of neighbours along `dim`, n times."""
+    """Differences of neighbours along `dim`, n times.
+
+    Args:
+        n: how many times. dim: the axis. prepend, append: joined to input along dim first.
+    """
     if n == 0:
         return input.clone()
     if input.ndim == 0:

@@ -270,7 +270,12 @@ def isreal(input):
 @public(inplace=False)
 @on_input_device
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
-    """True where an element is among test_elements."""
+    """True where an element is among test_elements.
+
+    Args:
+        elements: what is tested. test_elements: the set. assume_unique: accepted. invert: True where it is not among
+            them.
+    """
     like = elements if hasattr(elements, "_data") else test_elements
     xp = xp_of(raw_of(like))
     x, y = (to_acc_type(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))

@@ -109,6 +109,10 @@ def _cache_chunks(arrays):
 class AdamW(Adam):
     """Adam with decoupled weight decay: p shrinks by lr * weight_decay * p besides the Adam step.
 
+    Args:
+        lr, betas, eps, amsgrad, maximize, foreach, capturable, fused: as Adam's. weight_decay: decoupled.
+        beta1, beta2: other names of the two betas.
+
     Source: Loshchilov and Hutter, 2019.
 
     Example:

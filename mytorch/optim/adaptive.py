@@ -12,6 +12,11 @@ from .state import count_step, decayed, mean_into, mean_square_into, scalar, zer
 class RMSprop(Optimizer):
     """Divides by a running root mean square of gradients. Source: Tieleman and Hinton, 2012.
 
+    Args:
+        lr: learning rate. alpha: decay of the mean. eps: added to the root. momentum: decay of a running sum of steps.
+        centered: divide by the standard deviation instead.
+        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
         >>> (3 * p).sum().backward()
@@ -48,6 +53,11 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """Divides by the root of the sum of squared gradients. Source: Duchi et al., 2011.
 
+    Args:
+        lr: learning rate, divided by 1 + steps * lr_decay. initial_accumulator_value: where the sum starts. eps: added
+            to the root.
+        weight_decay: added to the gradient, times p. foreach, maximize, fused: as SGD's.
+
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
         >>> (3 * p).sum().backward()
@@ -81,7 +91,12 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Scales steps by the ratio of running root mean squares of updates and gradients. Source: Zeiler, 2012."""
+    """Scales steps by the ratio of running root mean squares of updates and gradients. Source: Zeiler, 2012.
+
+    Args:
+        lr: factor on the step. rho: decay of both means. eps: added under both roots.
+        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+    """
 
     options = (
         Options(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None)
@@ -103,7 +118,12 @@ class Adadelta(Optimizer):
 
 
 class Adamax(Optimizer):
-    """Adam with the infinity norm. Source: Kingma and Ba, 2015."""
+    """Adam with the infinity norm. Source: Kingma and Ba, 2015.
+
+    Args:
+        lr: learning rate. betas: decay of the mean and of the maximum. eps: added to the maximum.
+        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+    """
 
     options = Options(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None).keyword_only(
         maximize=False, differentiable=False, capturable=False
@@ -119,7 +139,13 @@ class Adamax(Optimizer):
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov momentum. Source: Dozat, 2016."""
+    """Adam with Nesterov momentum. Source: Dozat, 2016.
+
+    Args:
+        lr: learning rate. betas, eps: as Adam's. momentum_decay: of the momentum's schedule.
+        decoupled_weight_decay: weight decay as AdamW's.
+        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+    """
 
     options = (
         Options(
@@ -144,7 +170,12 @@ class NAdam(Optimizer):
 
 
 class RAdam(Optimizer):
-    """Adam that rectifies the variance of its first steps. Source: Liu et al., 2020."""
+    """Adam that rectifies the variance of its first steps. Source: Liu et al., 2020.
+
+    Args:
+        lr: learning rate. betas, eps: as Adam's. decoupled_weight_decay: weight decay as AdamW's.
+        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+    """
 
     options = (
         Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False)

@@ -101,6 +101,9 @@ def _set_lr(group, lr):
 class LambdaLR(LRScheduler):
     """initial lr times lr_lambda(step); one function, or one for each group.
 
+    Args:
+        optimizer: whose lr is set. lr_lambda: step -> factor. last_epoch: the step to continue after; -1 begins.
+
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
@@ -156,6 +159,10 @@ class _FactorLR(LRScheduler):
 class StepLR(_FactorLR):
     """The lr times gamma every step_size steps.
 
+    Args:
+        optimizer: whose lr is set. step_size: how many steps a rate holds. gamma: the factor. last_epoch: the step to
+            continue after; -1 begins.
+
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
@@ -175,7 +182,12 @@ class StepLR(_FactorLR):
 
 
 class MultiStepLR(_FactorLR):
-    """The lr times gamma at each milestone."""
+    """The lr times gamma at each milestone.
+
+    Args:
+        optimizer: whose lr is set. milestones: steps. gamma: the factor. last_epoch: the step to continue after; -1
+            begins.
+    """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
         self.milestones, self.gamma = Counter(milestones), gamma
@@ -189,7 +201,12 @@ class MultiStepLR(_FactorLR):
 
 
 class ConstantLR(_FactorLR):
-    """The lr times factor for the first total_iters steps."""
+    """The lr times factor for the first total_iters steps.
+
+    Args:
+        optimizer: whose lr is set. factor: the factor. total_iters: how many steps it holds. last_epoch: the step to
+            continue after; -1 begins.
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
         if not 0 <= factor <= 1.0:
@@ -205,7 +222,13 @@ class ConstantLR(_FactorLR):
 
 
 class LinearLR(_FactorLR):
-    """The factor on the lr goes from start_factor to end_factor in total_iters steps."""
+    """The factor on the lr goes from start_factor to end_factor in total_iters steps.
+
+    Args:
+        optimizer: whose lr is set. start_factor, end_factor: the first and the last factor. total_iters: steps between
+            them.
+        last_epoch: the step to continue after; -1 begins.
+    """
 
     def __init__(
         self,
@@ -233,7 +256,11 @@ class LinearLR(_FactorLR):
 
 
 class ExponentialLR(_FactorLR):
-    """The lr times gamma at every step."""
+    """The lr times gamma at every step.
+
+    Args:
+        optimizer: whose lr is set. gamma: the factor. last_epoch: the step to continue after; -1 begins.
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
@@ -247,7 +274,12 @@ class ExponentialLR(_FactorLR):
 
 
 class PolynomialLR(_FactorLR):
-    """The lr falls to 0 in total_iters steps, as a power of what is left."""
+    """The lr falls to 0 in total_iters steps, as a power of what is left.
+
+    Args:
+        optimizer: whose lr is set. total_iters: steps until 0. power: 1 is a line. last_epoch: the step to continue
+            after; -1 begins.
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters, self.power = total_iters, power
@@ -264,6 +296,10 @@ class PolynomialLR(_FactorLR):
 
 class CosineAnnealingLR(LRScheduler):
     """The lr follows half a cosine from its initial value to eta_min in T_max steps, and back.
+
+    Args:
+        optimizer: whose lr is set. T_max: steps of half a period. eta_min: the least lr. last_epoch: the step to
+            continue after; -1 begins.
 
     Source: Loshchilov and Hutter, 2017.
 
@@ -296,7 +332,12 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines that start again: the first takes T_0 steps, each next T_mult times as many."""
+    """Half cosines that start again: the first takes T_0 steps, each next T_mult times as many.
+
+    Args:
+        optimizer: whose lr is set. T_0: steps to the first restart. T_mult: factor on that from one to the next.
+        eta_min: the least lr. last_epoch: the step to continue after; -1 begins.
+    """
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -623,7 +664,12 @@ class ChainedScheduler(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after another, changing at the milestones."""
+    """One schedule after another, changing at the milestones.
+
+    Args:
+        optimizer: whose lr is set. schedulers: in their order. milestones: the steps at which the next one begins.
+            last_epoch: the step to continue after; -1 begins.
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1

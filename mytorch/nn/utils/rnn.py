@@ -120,7 +120,12 @@ def repack(padded: Tensor, like: PackedSequence) -> PackedSequence:
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences of different lengths as one batch, the shorter ones padded."""
+    """Sequences of different lengths as one batch, the shorter ones padded.
+
+    Args:
+        sequences: (T_i, ...) each. batch_first: (B, T, ...) instead of (T, B, ...).
+        padding_value: what fills up. padding_side: "right" or "left".
+    """
     longest = max(s.shape[0] for s in sequences)
     rows = []
     for s in sequences:
