@@ -94,8 +94,8 @@ class Llama(nn.Module):
         self.norm = nn.RMSNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
         cos, sin = F.precompute_rotary_cos_sin(width // heads, context)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        self.register_buffer("cos", cos[0], persistent=False)  # (context, width // heads)
+        self.register_buffer("sin", sin[0], persistent=False)
         for p in self.parameters():
             if p.ndim == 2:
                 nn.init.normal_(p, std=0.02)

@@ -57,7 +57,7 @@ from .backend.printing import set_printoptions
 from .compat import install, install_as_torch, install_paths
 from .cuda.graphs import compile_step
 from .ops import foreach
-from .version import __version__
+from .version import __version__, banner
 
 install(globals())
 globals().update(foreach.FUNCTIONS)

@@ -16,10 +16,10 @@ from ._array import Array, Size, as_raw, place_for
 from .backend import ndarray
 from .backend.printing import format_tensor
 from .base import dtypes
-from .base.errors import InPlaceError
+from .base.errors import InPlaceError, warn
 from .graph.backward import backward as run_backward
 from .graph.mode import get_mode
-from .graph.node import Leaf
+from .graph.node import Leaf, Node
 
 _new = object.__new__
 
@@ -34,7 +34,11 @@ class Tensor:
         device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
             the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
 
-    Several ints are sizes, as in PyTorch: `Tensor(2, 3)` is a matrix, here of zeros.
+        grad_fn, grad_fn_name: for an operation of one's own: a function that is given the gradient of this tensor and adds to
+            the `.grad` of the tensors that `_add_parents` names, and the name that is printed for it, "<CubeBackward>".
+
+    Ints are sizes, as in PyTorch: `Tensor(2, 3)` is a matrix, here of zeros, and `Tensor(5)` a vector of five; the number 5 is
+    `tensor(5.0)`.
     Unlike `mytorch.tensor`, which follows PyTorch exactly, the constructor shares an array's memory
     where neither device nor dtype has to change.
     """
@@ -43,7 +47,9 @@ class Tensor:
     __array_priority__ = 1000
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
 
-    def __init__(self, data=(), requires_grad=False, device=None, dtype=None, *sizes):
+    def __init__(
+        self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
+    ):  # fmt: skip
         if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
             data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
         elif type(data) is int and type(requires_grad) is not bool:
@@ -66,8 +72,16 @@ class Tensor:
         self._data = Array._wrap(as_raw(data, place_for(data, device), dtype))
         self._edge = None
         self._view = None
-        if requires_grad:
+        if grad_fn is not None:
+            self._edge = _OwnNode(grad_fn, grad_fn_name, self._data._array)
+        elif requires_grad:
             self.requires_grad_()
+
+    def _add_parents(self, *tensors):
+        """Say which tensors this one, made with a `grad_fn`, was computed from."""
+        if type(self._edge) is not _OwnNode:
+            raise RuntimeError("_add_parents: this tensor was not made with a grad_fn.")
+        self._edge.add_parents(tensors)
 
     @classmethod
     def _wrap(cls, raw):
@@ -228,6 +242,12 @@ class Tensor:
         edge = self._edge
         if edge is None:
             return self.__dict__.get("_grad")
+        if edge.grad is None and type(edge) is not Leaf and not edge.keeps_grad:
+            warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, "
+                "use .retain_grad() on the non-leaf Tensor."
+            )
         return edge.grad
 
     @grad.setter
@@ -372,6 +392,58 @@ class Tensor:
         if self.grad is not None:
             twin.grad = copy.deepcopy(self.grad, memo)
         return twin
+
+
+class _OwnPlan:
+    """What the engine looks at: that such a node runs by itself."""
+
+    vjp = None
+    names = ()
+    ports = 0
+
+    @staticmethod
+    def run(node, g, arithmetic):
+        return node.gradients(g, arithmetic)
+
+
+class _OwnNode(Node):
+    """The node of `Tensor(data, grad_fn=…)`: a function that adds to its parents' `.grad`."""
+
+    __slots__ = ("function", "own_label", "tensors")
+
+    def __init__(self, function, name, array):
+        super().__init__(None, _OwnPlan, (), (), (), array.shape, array.dtype)
+        self.function = function
+        self.own_label = (name or getattr(function, "__name__", "grad_fn")).strip("<>")
+        self.tensors = ()
+
+    @property
+    def label(self):
+        return self.own_label
+
+    def name(self):
+        """The name that was given."""
+        return self.own_label
+
+    def add_parents(self, tensors):
+        """Count further tensors among what the result was computed from; constants among them are left out."""
+        found = {id(t.edge): t for t in (*self.tensors, *tensors) if t.edge is not None}
+        self.tensors = tuple(found.values())
+        self.parents = tuple(t.edge for t in self.tensors)
+
+    def gradients(self, g, arithmetic):
+        """Let the function write into empty `.grad`s, and put back what was there."""
+        before = [edge.grad for edge in self.parents]
+        try:
+            for edge in self.parents:
+                edge.grad = None
+            self.function(arithmetic.wrap(g))
+            found = [edge.grad for edge in self.parents]
+        finally:
+            for edge, grad in zip(self.parents, before, strict=True):
+                edge.grad = grad
+        pairs = zip(self.parents, found, strict=True)
+        return [(edge, None if grad is None else arithmetic.unwrap(grad)) for edge, grad in pairs]
 
 
 def _restore(cls, array, requires_grad, extra):

@@ -2,6 +2,11 @@
 
 import subprocess
 import sys
+import warnings
+
+import pytest
+
+import mytorch
 
 LINES = """
 import warnings
@@ -30,3 +35,53 @@ for f in functions:
 def test_no_warning_reaches_the_user():
     done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def _scheduler_first(lib):
+    p = lib.nn.Parameter(lib.ones(1))
+    schedule = lib.optim.lr_scheduler.StepLR(lib.optim.SGD([p], lr=1.0), 1)
+    return schedule.step
+
+
+def _grad_of_non_leaf(lib):
+    y = lib.ones(2, requires_grad=True) * 2
+    return lambda: y.grad
+
+
+CALLS = {  # what PyTorch warns of, and does not end
+    "scheduler": _scheduler_first,
+    "grad": _grad_of_non_leaf,
+    "tensor": lambda lib: lambda x=lib.ones(2): lib.tensor(x),
+    "softmax": lambda lib: lambda x=lib.ones(2, 2): lib.nn.functional.softmax(x),
+    "log_softmax": lambda lib: lambda x=lib.ones(2, 2): lib.nn.LogSoftmax()(x),
+    "lstm": lambda lib: lambda: lib.nn.LSTM(2, 3, dropout=0.5),
+    "mse_loss": lambda lib: lambda: lib.nn.MSELoss()(lib.ones(3, 1), lib.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_pytorchs_warnings_point_at_the_users_line(name, torch):
+    texts = []
+    for lib in (mytorch, torch):
+        call = CALLS[name](lib)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            call()
+        assert len(seen) == 1
+        assert seen[0].category is UserWarning
+        texts.append(str(seen[0].message).replace("mytorch", "torch"))
+        if lib is mytorch:
+            assert seen[0].filename == __file__
+    assert texts[0][:60] == texts[1][:60]
+
+
+def test_no_warning_where_all_is_well():
+    p = mytorch.nn.Parameter(mytorch.ones(1))
+    optimizer = mytorch.optim.SGD([p], lr=1.0)
+    schedule = mytorch.optim.lr_scheduler.StepLR(optimizer, 1)
+    y = p * 2
+    y.retain_grad()
+    y.sum().backward()
+    optimizer.step()
+    schedule.step()
+    assert y.grad.item() == 1.0

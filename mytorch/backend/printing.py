@@ -51,6 +51,11 @@ def set_printoptions(
         _options["layout"] = "torch"
 
 
+def in_torch_layout():
+    """Whether PyTorch's layout was chosen."""
+    return _options["layout"] == "torch"
+
+
 def format_tensor(tensor):
     """`tensor([[…]], requires_grad=True)`, with grad_fn or device where there are such."""
     suffix = []
@@ -63,7 +68,7 @@ def format_tensor(tensor):
         if not _dtype_is_plain(tensor.dtype) or (tensor.numel() == 0 and tensor.dtype is dtypes.int64):
             suffix.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
-        suffix.append(f"grad_fn=<{tensor.grad_fn.label}{'0' if torch_layout else ''}>")
+        suffix.append(f"grad_fn=<{tensor.grad_fn.name() if torch_layout else tensor.grad_fn.label}>")
     elif tensor.requires_grad:
         suffix.append("requires_grad=True")
     if not torch_layout and tensor.device is not CPU:

@@ -60,6 +60,11 @@ class dtype:
             _BY_NAME[word] = self
         return self
 
+    @property
+    def type(self):
+        """NumPy's scalar type, as a NumPy dtype has it."""
+        return self.numpy.type
+
     def __repr__(self):
         return f"mytorch.{self.name}"
 

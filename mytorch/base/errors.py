@@ -5,6 +5,9 @@ for shapes and states, ValueError for values, TypeError for kinds, IndexError fo
 subclasses here exist for what a caller may want to catch by name.
 """
 
+import sys
+import warnings
+
 
 class GraphFreedError(RuntimeError):
     """A backward pass reached a node whose saved arrays were already given up."""
@@ -24,6 +27,14 @@ class OutOfMemoryError(RuntimeError):
 
 class CaptureError(RuntimeError):
     """Something that a CUDA graph can't hold was done while one was captured."""
+
+
+def warn(text, category=UserWarning):
+    """Warn at the innermost line that is not this library's: the user's."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mytorch":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def kind(value):

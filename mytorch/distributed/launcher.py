@@ -246,7 +246,11 @@ class Job:
             start([*mpiexec_command(self.n), *supervise], common)
         else:
             for i in range(self.n):
-                start(supervise, {**common, "RANK": str(self.first + i), "LOCAL_RANK": str(i)})
+                own = {"RANK": str(self.first + i), "LOCAL_RANK": str(i), "SIZE": str(self.world)}
+                own.update(
+                    {f"OMPI_COMM_WORLD_{name}": value for name, value in own.items()}
+                )  # for programs that read these
+                start(supervise, {**common, **{name: value for name, value in own.items() if name != "SIZE"}})
 
     # -- the loop --------------------------------------------------------------------------------
 

@@ -18,10 +18,13 @@ class Mode:
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
         anomaly: keep the Python stack of each forward op, to name it when its backward fails.
         profile: None, or what measures each op (profiler.py).
+        composed: None, or what runs each op as composed of others (ops/composed.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
     """
 
-    __slots__ = ("anomaly", "autocast", "grad", "hooks_refused", "inference", "plain", "profile", "saved_hooks")
+    __slots__ = (
+        "anomaly", "autocast", "composed", "grad", "hooks_refused", "inference", "plain", "profile", "saved_hooks",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Mode:
         saved_hooks=None,
         hooks_refused=None,
         profile=None,
+        composed=None,
     ):
         self.grad = grad
         self.inference = inference
@@ -40,12 +44,16 @@ class Mode:
         self.saved_hooks = saved_hooks
         self.hooks_refused = hooks_refused
         self.profile = profile
-        self.plain = autocast is saved_hooks is profile is None and not anomaly  # nothing but `grad` to look at
+        self.composed = composed
+        self.plain = (
+            autocast is saved_hooks is profile is composed is None and not anomaly
+        )  # nothing but `grad` to look at
 
     def replace(self, **changes):
         fields = {
             "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
             "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused, "profile": self.profile,
+            "composed": self.composed,
         }  # fmt: skip
         return Mode(**{**fields, **changes})
 

@@ -120,11 +120,12 @@ class Node(_HookedNode, Edge):
     @property
     def label(self):
         """The name printed as grad_fn, such as MulBackward."""
-        return self.op.grad_name
+        name = self.op.grad_name
+        return name.format(d=len(self.shape) - 2) if "{" in name else name
 
     def name(self):
-        """The name with PyTorch's zero, such as MulBackward0."""
-        return self.label + "0"
+        """PyTorch's name, such as MulBackward0."""
+        return self.op.torch_name + "0"
 
     @property
     def next_functions(self):

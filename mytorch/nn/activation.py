@@ -45,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class ReLU(Layer, inplace=False, auto=False, fused=None):
+class ReLU(Layer, function=F.relu, inplace=False):
     """max(x, 0).
 
     Example:
@@ -54,10 +54,10 @@ class ReLU(Layer, inplace=False, auto=False, fused=None):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return input * (input.detach() > 0) if self.auto else F.relu(input, self.inplace, fused=self.fused)
+        return F.relu(input, self.inplace, auto=self.auto, fused=self.fused)
 
 
-class GELU(Layer, approximate="none", fused=None):
+class GELU(Layer, function=F.gelu, approximate="none"):
     """x * P(Z <= x) for a standard normal Z; `approximate="tanh"` is GPT-2's formula. Source: Hendrycks and Gimpel, 2016.
 
     Example:
@@ -66,30 +66,22 @@ class GELU(Layer, approximate="none", fused=None):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, self.approximate, fused=self.fused)
+        return F.gelu(input, self.approximate, auto=self.auto, fused=self.fused)
 
 
-class Sigmoid(Layer, auto=False, fused=None):
+class Sigmoid(Layer, function=F.sigmoid):
     """1 / (1 + exp(-x))."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return 1 / (1 + (-input).exp()) if self.auto else F.sigmoid(input, fused=self.fused)
 
 
 class Tanh(Layer, function=F.tanh):
     """The hyperbolic tangent."""
 
 
-class Softmax(Layer, dim=None, auto=False, fused=None):
+class Softmax(Layer, function=F.softmax, dim=None):
     """exp(x) / sum(exp(x)) along `dim`, given here or at the call."""
 
     def forward(self, input: Tensor, dim: int | None = None) -> Tensor:
-        dim = self.dim if dim is None else dim
-        if self.auto:
-            dim = -1 if dim is None else dim
-            e = (input - input.detach().amax(dim, keepdim=True)).exp()
-            return e / e.sum(dim, keepdim=True)
-        return F.softmax(input, dim, fused=self.fused)
+        return F.softmax(input, self.dim if dim is None else dim, auto=self.auto, fused=self.fused)
 
 
 class LeakyReLU(Layer, function=F.leaky_relu, negative_slope=0.01, inplace=False):
@@ -108,7 +100,7 @@ class SELU(Layer, function=F.selu, inplace=False):
     """A scaled ELU that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
 
 
-class SiLU(Layer, function=F.silu, inplace=False, fused=None):
+class SiLU(Layer, function=F.silu, inplace=False):
     """x * sigmoid(x)."""
 
 
@@ -160,11 +152,11 @@ class LogSigmoid(Layer, function=F.logsigmoid):
     """log(1 / (1 + exp(-x)))."""
 
 
-class Softmin(Layer, function=F.softmin, dim=None, fused=None):
+class Softmin(Layer, function=F.softmin, dim=None):
     """softmax(-x) along `dim`."""
 
 
-class LogSoftmax(Layer, function=F.log_softmax, dim=None, fused=None):
+class LogSoftmax(Layer, function=F.log_softmax, dim=None):
     """log(softmax(x)) along `dim`."""
 
 
@@ -172,19 +164,19 @@ class GLU(Layer, function=F.glu, dim=-1):
     """a * sigmoid(b) of the halves a, b of axis `dim`. Source: Dauphin et al., 2016."""
 
 
-class SwiGLU(Layer, function=F.swiglu, fused=None):
+class SwiGLU(Layer, function=F.swiglu):
     """silu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
 
 
-class ReGLU(Layer, function=F.reglu, fused=None):
+class ReGLU(Layer, function=F.reglu):
     """relu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
 
 
-class GEGLU(Layer, function=F.geglu, approximate="none", fused=None):
+class GEGLU(Layer, function=F.geglu, approximate="none"):
     """gelu(a) * b of the halves a, b of the last axis: (…, 2C) to (…, C). Source: Shazeer, 2020."""
 
 
-class ReLUSquared(Layer, function=F.relu_squared, fused=None):
+class ReLUSquared(Layer, function=F.relu_squared):
     """relu(x) squared. Source: So et al., Primer, 2021."""
 
 
@@ -215,10 +207,10 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class Softmax2d(Layer, fused=None):
+class Softmax2d(Layer, function=F.softmax):
     """softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
-        return F.softmax(input, -3, fused=self.fused)
+        return F.softmax(input, -3, auto=self.auto, fused=self.fused)

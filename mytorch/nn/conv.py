@@ -24,7 +24,7 @@ class _Conv(Module):
         groups: how many blocks of channels are convolved separately.
         bias: whether a number is added for each output channel.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        fused: use a fused kernel where there is one.
+        auto: compose it of other ops. fused: use a fused kernel where there is one.
     """
 
     dims = 2
@@ -33,9 +33,11 @@ class _Conv(Module):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1,
         padding: _size_any_t | str = 0, dilation: _size_any_t = 1, groups: int = 1, bias: bool = True,
-        padding_mode: str = "zeros", device: Device = None, dtype: DType = None, *, fused: bool | None = None,
+        padding_mode: str = "zeros", device: Device = None, dtype: DType = None, *, auto: bool = False,
+        fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.auto = auto
         self.fused = fused
         self._setup(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
@@ -90,7 +92,8 @@ class _Conv(Module):
                 widths = [w for p in reversed(padding if padding != "valid" else (0,) * self.dims) for w in (p, p)]
             input, padding = F.pad(input, widths, mode=self.padding_mode), 0
         conv = getattr(F, f"conv{self.dims}d")
-        return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups, fused=self.fused)
+        geometry = (self.stride, padding, self.dilation, self.groups)
+        return conv(input, weight, bias, *geometry, auto=self.auto, fused=self.fused)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
@@ -155,9 +158,10 @@ class _ConvTranspose(_Conv):
         self, in_channels: int, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1,
         padding: _size_any_t = 0, output_padding: _size_any_t = 0, groups: int = 1, bias: bool = True,
         dilation: _size_any_t = 1, padding_mode: str = "zeros", device: Device = None, dtype: DType = None, *,
-        fused: bool | None = None,
+        auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         Module.__init__(self)
+        self.auto = auto
         self.fused = fused
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
@@ -170,7 +174,7 @@ class _ConvTranspose(_Conv):
         extra = self._output_padding(input, output_size)
         conv = getattr(F, f"conv_transpose{self.dims}d")
         options = (self.stride, self.padding, extra, self.groups, self.dilation)
-        return conv(input, self.weight, self.bias, *options, fused=self.fused)
+        return conv(input, self.weight, self.bias, *options, auto=self.auto, fused=self.fused)
 
     def _output_padding(self, input, output_size):
         """The output padding that gives an output of `output_size`; the layer's own if that is None."""

@@ -1,5 +1,6 @@
 """Dropout layers: elements, or whole channels, zeroed at random while training."""
 
+from ..backend.printing import in_torch_layout
 from ..tensor import Tensor
 from . import functional as F
 from .layer import Layer
@@ -21,18 +22,19 @@ class _Dropout(Layer, named="dropout_p", shown="p={p}, inplace={inplace}", p=0.5
         if not 0.0 <= self.p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {self.p}")
 
+    def extra_repr(self) -> str:
+        return super().extra_repr() if in_torch_layout() else f"p={self.p}" + (", inplace=True" if self.inplace else "")
+
     def forward(self, input: Tensor) -> Tensor:
         return self._function(input, self.p, self.training, self.inplace)
 
 
-class Dropout(
-    _Dropout, named="dropout_p fused", shown=_Dropout._shown, p=0.5, inplace=False, dropout_p=None, fused=None
-):
+class Dropout(_Dropout, function=F.dropout):
     """Each element zeroed with probability p, the others scaled by 1 / (1 - p); nothing in eval mode.
 
     Args:
         p: probability of zeroing, also spelled `dropout_p`. inplace: write into the input.
-        fused: use a fused kernel; see `mytorch.fused`.
+        auto: compose it of other ops. fused: use a fused kernel; see `mytorch.fused`.
 
     Example:
         >>> nn.Dropout(0.5).eval()(tensor([1.0, 2.0])).tolist()
@@ -40,7 +42,7 @@ class Dropout(
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training, self.inplace, fused=self.fused)
+        return F.dropout(input, self.p, self.training, self.inplace, auto=self.auto, fused=self.fused)
 
 
 class Dropout1d(_Dropout, function=F.dropout1d):

@@ -49,7 +49,7 @@ class Embedding(_Table):
         max_norm, norm_type: rows looked up are scaled down to this norm, in place.
         scale_grad_by_freq: divide a row's gradient by how often it was looked up in the batch.
         sparse: accepted; gradients are dense, which is said once.
-        fused: use a fused kernel; see `mytorch.fused`.
+        auto: compose it of other ops. fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (…) of integers to (…, embedding_dim).
 
@@ -61,7 +61,7 @@ class Embedding(_Table):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
-        _freeze: bool = False, device: Device = None, dtype: DType = None, *, fused: bool | None = None,
+        _freeze: bool = False, device: Device = None, dtype: DType = None, *, auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
@@ -72,6 +72,7 @@ class Embedding(_Table):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
+        self.auto = auto
         self.fused = fused
         self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
 
@@ -89,7 +90,7 @@ class Embedding(_Table):
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse,
-            fused=self.fused,
+            auto=self.auto, fused=self.fused,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

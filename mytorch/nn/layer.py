@@ -4,8 +4,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..ops.composed import accepts
 from ..tensor import Tensor
 from .module import Module
+
+_FURTHER = {"auto": False, "fused": None}  # options that a layer has if its function does
 
 
 class _DeclaredSignature:
@@ -27,7 +30,8 @@ class Layer(Module):
             ...
 
     The class statement gives each option's default, or `...` where it is required. The options become attributes, then
-    `__post_init__` runs. `forward` passes all of them by name; a class may define its own.
+    `__post_init__` runs. `forward` passes all of them by name; a class may define its own. Where the function takes `auto` and
+    `fused`, they are options too.
 
     Args:
         function: what `forward` calls.
@@ -40,17 +44,20 @@ class Layer(Module):
     _ordered: tuple[str, ...] = ()  # the options that may be given by position
     _shown = ""
     _tensors: tuple[str, ...] = ()  # options that are registered as buffers
-    _unused: tuple[str, ...] = ("auto",)  # options that the function does not take
+    _unused: tuple[str, ...] = ()  # options that the function does not take
     _ignored: tuple[str, ...] = ()  # names that are accepted though they are no options
     __signature__ = _DeclaredSignature()
 
-    def __init_subclass__(cls, function=None, named="auto fused", shown=None, **options):
+    def __init_subclass__(cls, function=None, named="", shown=None, **options):
         super().__init_subclass__()
         if function is not None:
             cls._function = staticmethod(function)
+            further = {n: d for n, d in _FURTHER.items() if n not in options and accepts(function, n)}
+            cls._options = {**cls._options, **further}
+            options = options and {**options, **further}
         if options:
             cls._options = options
-            cls._ordered = tuple(n for n in options if n not in named.split())
+            cls._ordered = tuple(n for n in options if n not in named.split() and n not in _FURTHER)
             cls._shown = ", ".join(f"{n}={{{n}!r}}" for n in cls._ordered if n != "inplace")
         if shown is not None:
             cls._shown = shown
@@ -77,7 +84,10 @@ class Layer(Module):
 
     def _compute(self, *inputs):
         """The function of the inputs and of the options."""
-        options = {n: getattr(self, n) for n in self._options if n not in self._unused}
+        options = {n: getattr(self, n) for n in self._options if n not in self._unused and n not in _FURTHER}
+        for n, usual in _FURTHER.items():
+            if getattr(self, n, usual) is not usual and n in self._options:
+                options[n] = getattr(self, n)
         return self._function(*inputs, **options)
 
     def forward(self, input: Tensor) -> Tensor:

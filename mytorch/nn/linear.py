@@ -32,7 +32,7 @@ class Linear(Module):
         in_features, out_features: the sizes of the last axis of input and output.
         bias: whether there is a b.
         act_func: an activation to apply on top; see `F.linear`.
-        auto: compose it of matmul and add, for autograd to differentiate; the result is the same.
+        auto: compose it of other ops, for autograd to differentiate; the result is the same.
         fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: (…, in_features) to (…, out_features). Weight: (out_features, in_features).
@@ -66,11 +66,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.auto:
-            out = input @ self.weight.T
-            out = out if self.bias is None else out + self.bias
-            return out if self.act_func is None else F.activation_named(self.act_func)(out)
-        return F.linear(input, self.weight, self.bias, act_func=self.act_func, fused=self.fused)
+        return F.linear(input, self.weight, self.bias, act_func=self.act_func, auto=self.auto, fused=self.fused)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

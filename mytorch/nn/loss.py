@@ -26,7 +26,7 @@ class _Loss(Layer, shown="", size_average=None, reduce=None, reduction="mean"):
     """What losses share: the reduction, which PyTorch's older size_average and reduce may name too."""
 
     _tensors = ("weight", "pos_weight")
-    _unused = ("auto", "size_average", "reduce")
+    _unused = ("size_average", "reduce")
     _ignored = ("auto", "fused")
 
     def __init_subclass__(cls, function=None, shown="", **options):
@@ -61,8 +61,8 @@ class _TripletLoss(_Loss):
 
 
 class CrossEntropyLoss(
-    _WeightedLoss, function=F.cross_entropy, named="softcap auto fused", weight=None, size_average=None, ignore_index=-100,
-    reduce=None, reduction="mean", label_smoothing=0.0, softcap=None, auto=False, fused=None,
+    _WeightedLoss, function=F.cross_entropy, named="softcap", weight=None, size_average=None, ignore_index=-100,
+    reduce=None, reduction="mean", label_smoothing=0.0, softcap=None,
 ):  # fmt: skip
     """The negative log-likelihood of class targets under softmax(logits); see `F.cross_entropy`.
 
@@ -70,6 +70,7 @@ class CrossEntropyLoss(
         weight: (C,), of each class. ignore_index: a target that does not count.
         reduction: "mean", "sum" or "none". label_smoothing: how much of the target is spread over all classes.
         softcap: squash the logits to ±softcap by tanh first. fused: use a fused kernel; see `mytorch.fused`.
+        auto: compose it of other ops, for autograd to differentiate.
 
     Shape: logits (N, C, …) and targets (N, …) of class indices, or (N, C, …) of probabilities.
 
@@ -77,10 +78,6 @@ class CrossEntropyLoss(
         >>> round(nn.CrossEntropyLoss()(mytorch.zeros(3, 4), tensor([0, 1, 2])).item(), 4)
         1.3863
     """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.fused = False if self.auto else self.fused
 
 
 class NLLLoss(

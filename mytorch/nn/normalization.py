@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ..base.dtypes import finfo, float32, int64, promote_types
+from ..base.dtypes import int64
 from ..ops.creation import ones, zeros
 from ..tensor import Tensor
 from . import functional as F
@@ -14,7 +14,7 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm", "InstanceNorm1d", "InstanceNorm2d",
     "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm",
 ]  # fmt: skip
 
@@ -44,7 +44,7 @@ class LayerNorm(_Affine):
         normalized_shape: the sizes of those axes, or one int.
         eps: keeps the root from zero.
         elementwise_affine: have a weight (which `weight=` also says) and a bias.
-        auto: compose it of means and products, for autograd to differentiate; the result is the same.
+        auto: compose it of other ops, for autograd to differentiate; the result is the same.
         fused: use a fused kernel; see `mytorch.fused`.
 
     Shape: any that ends in normalized_shape.
@@ -70,14 +70,12 @@ class LayerNorm(_Affine):
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
         """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`."""
-        if self.auto:
-            return _composed(self, input, residual, dtype)
-        if residual is None:
-            return F.layer_norm(
-                input, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
-            )
-        return F.add_layer_norm(
-            input, residual, self.normalized_shape, self.weight, self.bias, self.eps, dtype=dtype, fused=self.fused
+        own = self.normalized_shape, self.weight, self.bias, self.eps
+        options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
+        return (
+            F.layer_norm(input, *own, **options)
+            if residual is None
+            else F.add_layer_norm(input, residual, *own, **options)
         )
 
     def extra_repr(self):
@@ -93,6 +91,7 @@ class RMSNorm(_Affine):
     Args:
         normalized_shape: the sizes of those axes, or one int.
         eps: keeps the root from zero; by default that of the dtype.
+        elementwise_affine: have a weight (which `weight=` also says).
         auto, fused: as LayerNorm's.
 
     Source: Zhang and Sennrich, 2019.
@@ -104,42 +103,27 @@ class RMSNorm(_Affine):
 
     def __init__(
         self, normalized_shape: int | Iterable[int], eps: float | None = None, elementwise_affine: bool = True,
-        device: Device = None, dtype: DType = None, *, auto: bool = False, fused: bool | None = None,
+        device: Device = None, dtype: DType = None, *, weight: bool = True, auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.normalized_shape = _sizes(normalized_shape)
         self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self.elementwise_affine = elementwise_affine and weight
         self.auto = auto
         self.fused = fused
-        weight = Parameter(ones(*self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.register_parameter("weight", weight)
+        own = ones(*self.normalized_shape, device=device, dtype=dtype) if self.elementwise_affine else None
+        self.register_parameter("weight", None if own is None else Parameter(own))
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
         """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`."""
-        if self.auto:
-            return _composed(self, input, residual, dtype)
-        if residual is None:
-            return F.rms_norm(input, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused)
-        return F.add_rms_norm(
-            input, residual, self.normalized_shape, self.weight, self.eps, dtype=dtype, fused=self.fused
+        own = self.normalized_shape, self.weight, self.eps
+        options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
+        return (
+            F.rms_norm(input, *own, **options) if residual is None else F.add_rms_norm(input, residual, *own, **options)
         )
 
     def extra_repr(self):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-
-
-def _composed(norm, input, residual, dtype):
-    """LayerNorm and RMSNorm with auto=True: of means and products, each of which autograd differentiates."""
-    x = input if residual is None else input + residual
-    dims = tuple(range(-len(norm.normalized_shape), 0))
-    centred = x - x.mean(dims, keepdim=True) if isinstance(norm, LayerNorm) else x
-    eps = finfo(promote_types(x.dtype, float32)).eps if norm.eps is None else norm.eps
-    out = centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
-    out = out if norm.weight is None else out * norm.weight
-    out = out if getattr(norm, "bias", None) is None else out + norm.bias
-    out = out if dtype is None else out.to(dtype)
-    return out if residual is None else (x, out)
 
 
 class _NormBase(_Affine):
@@ -149,6 +133,7 @@ class _NormBase(_Affine):
         num_features: channels. eps: keeps the root from zero.
         momentum: share of a new batch in the running statistics; None averages all batches.
         affine: have weight and bias. track_running_stats: keep running statistics.
+        auto, fused: as LayerNorm's.
 
     """
 
@@ -158,8 +143,11 @@ class _NormBase(_Affine):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, device: Device = None, dtype: DType = None, *, bias: bool = True,
+        auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.auto = auto
+        self.fused = fused
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
@@ -220,7 +208,9 @@ class _BatchNorm(_NormBase):
         own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
         running = (self.running_mean, self.running_var) if keep else (None, None)
-        return F.batch_norm(input, *running, self.weight, self.bias, own, momentum, self.eps)
+        return F.batch_norm(
+            input, *running, self.weight, self.bias, own, momentum, self.eps, auto=self.auto, fused=self.fused
+        )
 
 
 class BatchNorm1d(_BatchNorm):
@@ -266,7 +256,7 @@ class GroupNorm(_Affine):
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Device = None,
-        dtype: DType = None, *, bias: bool = True, fused: bool | None = None,
+        dtype: DType = None, *, bias: bool = True, auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_channels % num_groups:
@@ -275,11 +265,12 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
+        self.auto = auto
         self.fused = fused
         self._add_affine((num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps, fused=self.fused)
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps, auto=self.auto, fused=self.fused)
 
     def extra_repr(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
@@ -291,10 +282,10 @@ class _InstanceNorm(_NormBase):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
         track_running_stats: bool = False, device: Device = None, dtype: DType = None, *, bias: bool = True,
-        fused: bool | None = None,
+        auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-        self.fused = fused
+        options = {"bias": bias, "auto": auto, "fused": fused}
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, **options)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -302,7 +293,7 @@ class _InstanceNorm(_NormBase):
         x = input.unsqueeze(0) if single else input
         out = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias,
-            self.training or not self.track_running_stats, self.momentum or 0.0, self.eps, fused=self.fused,
+            self.training or not self.track_running_stats, self.momentum or 0.0, self.eps, auto=self.auto, fused=self.fused,
         )  # fmt: skip
         return out.squeeze(0) if single else out
 
@@ -327,6 +318,14 @@ class InstanceNorm3d(_InstanceNorm):
     """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
 
     dims = (4, 5)
+
+
+class InstanceNorm(_InstanceNorm):
+    """Instance normalisation of any number of axes, (N, C, …)."""
+
+    def _check_input_dim(self, input):
+        if input.ndim < 3:
+            raise ValueError(f"expected at least 3D input (got {input.ndim}D input)")
 
 
 class LocalResponseNorm(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..backend import printing
 from ..files import TENSOR_CLASSES
 from ..graph.node import Leaf
 from ..ops.creation import empty
@@ -37,7 +38,7 @@ class Parameter(Tensor):
             self.requires_grad_()
 
     def __repr__(self):
-        return "Parameter containing:\n" + super().__repr__()
+        return ("Parameter containing:\n" if printing.in_torch_layout() else "") + super().__repr__()
 
 
 class Buffer(Tensor):

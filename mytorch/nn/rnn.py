@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from ..base.errors import warn
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
 from ..ops.precision import in_precision
@@ -42,6 +43,11 @@ class RNNBase(Module):
         if not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if dropout > 0 and num_layers == 1:
+            warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater "
+                f"than 1, but got dropout={dropout} and num_layers={num_layers}"
             )
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")

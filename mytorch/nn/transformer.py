@@ -13,15 +13,41 @@ from . import init
 from .common_types import Device, DType
 from .containers import ModuleList
 from .dropout import Dropout
+from .layer import Layer
 from .linear import Linear, NonDynamicallyQuantizableLinear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
 
 __all__ = [
-    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "MultiheadAttention", "SlidingWindowAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
 ]  # fmt: skip
+
+
+class SlidingWindowAttention(Layer, named="scale", window=..., causal=True, dropout_p=0.0, scale=None, fused=None):
+    """Scaled dot-product attention in which a query sees only near keys; see `F.scaled_dot_product_attention`.
+
+    Args:
+        window: query i sees keys i - window … i, and, if not `causal`, up to i + window; or (left, right).
+        causal: see no key that comes later. dropout_p: share of the weights that are dropped while training.
+        scale: 1 / sqrt(E) if not given. fused: use a fused kernel; see `mytorch.fused`.
+
+    Shape: query (…, H, L, E), key (…, H, S, E), value (…, H, S, Ev) to (…, H, L, Ev).
+
+    Source: Beltagy et al., 2020.
+
+    Example:
+        >>> x = tensor([[1.0], [2.0], [4.0]])
+        >>> nn.SlidingWindowAttention(0)(x, x, x).tolist()  # each sees itself alone
+        [[1.0], [2.0], [4.0]]
+    """
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            query, key, value, dropout_p=self.dropout_p if self.training else 0.0, causal=self.causal, window=self.window,
+            scale=self.scale, fused=self.fused,
+        )  # fmt: skip
 
 
 class MultiheadAttention(Module):

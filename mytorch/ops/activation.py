@@ -8,7 +8,9 @@ import math
 import numpy as np
 
 from ..base import dtypes
+from ..base.errors import warn
 from .bind import public
+from .composed import takes_auto
 from .core import op
 from .elementwise import cast, unary, where
 from .inplace import overwrite
@@ -45,9 +47,10 @@ _sigmoid = unary(
     "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
 )
 tanh, sigmoid = _tanh.caller, _sigmoid.caller
+_tanh.further = _sigmoid.further = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
     _function.__module__ = __name__  # where pickle finds them
-_relu = _activation("relu", _rectified, lambda g, out, xp: xp.where(out > 0, g, 0.0))
+_relu = _activation("relu", _rectified, lambda g, out, xp: xp.where(out > 0, g, 0.0), grad_name="ReLU")
 
 
 @public()
@@ -61,7 +64,7 @@ def relu(input, *, fused=None):
     return _relu.caller(input) if fused is None else _relu(input, fused=fused)
 
 
-@op(name="gelu")
+@op(name="gelu", grad_name="GELU")
 def _gelu(xp, input, *, approximate="none"):
     if approximate == "tanh":
         inner = (input * input * (_TANH_CUBE * _TANH_SCALE) + _TANH_SCALE) * input
@@ -83,6 +86,7 @@ _gelu.grad(input=_gelu_grad)
 _gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activation:gelu")
 
 
+@takes_auto
 def gelu(input, approximate="none", *, fused=None):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
 
@@ -104,10 +108,11 @@ def _silu_grad(g, input, xp):
     return g * (s * (input * (1.0 - s) + 1.0))
 
 
-_silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad)
+_silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad, grad_name="SiLU")
 _silu.fuse(cuda="mytorch.kernels.triton.activation:silu")
 
 
+@takes_auto
 def silu(input, inplace=False, *, fused=None):
     """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
 
@@ -146,11 +151,11 @@ def _softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
         return xp.ones_like(input, dtype=wanted)
-    x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
+    x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     e = x - _peak(xp, x, dim)
-    xp.exp(e, out=e)
-    e /= xp.sum(e, axis=dim, keepdims=True)
-    return e.astype(wanted, copy=False)
+    e = xp.exp(e, out=e)
+    e = xp.divide(e, xp.sum(e, axis=dim, keepdims=True), out=e)
+    return xp.astype(e, wanted)
 
 
 def _softmax_grad(g, out, dim, xp):
@@ -165,6 +170,7 @@ _softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.
 
 
 @public(inplace=False)
+@takes_auto
 def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     """exp(input) / sum(exp(input)) along `dim`, without overflow.
 
@@ -191,6 +197,10 @@ def _along(record, input, dim, dtype, fused):
         ):
             input, dtype = cast(input, dtype), None
     ndim = len(shape_of(input))
+    if dim is None:
+        warn(
+            f"Implicit dimension choice for {record.name} has been deprecated. Change the call to include dim=X as an argument."
+        )
     dim = normalize_dim((0 if ndim in (0, 1, 3) else 1) if dim is None else dim, ndim)
     return record(input, dim=dim, fused=fused) if dtype is None else record(input, dim=dim, dtype=dtype, fused=fused)
 
@@ -200,10 +210,10 @@ def _log_softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
         return xp.zeros_like(input, dtype=wanted)
-    x = input.astype(np.float32) if input.dtype.itemsize == 2 else input
+    x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     shifted = x - _peak(xp, x, dim)
     shifted -= xp.log(xp.sum(xp.exp(shifted), axis=dim, keepdims=True))
-    return shifted.astype(wanted, copy=False)
+    return xp.astype(shifted, wanted)
 
 
 def _log_softmax_grad(g, out, dim, xp):
@@ -217,6 +227,7 @@ _log_softmax.fuse(cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)
+@takes_auto
 def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
 
@@ -249,6 +260,7 @@ _masked_softmax.grad(input=_masked_softmax_grad, mask=_masked_softmax_grad)
 _masked_softmax.fuse(cuda="mytorch.kernels.triton.softmax:masked_softmax")
 
 
+@takes_auto
 def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None):
     """Softmax of the scores that a mask, causality, or both leave; on a GPU in one pass.
 
@@ -293,7 +305,7 @@ def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=
 # fmt: off
 _leaky_relu = _activation(
     "leaky_relu", lambda xp, input, *, slope: xp.where(input > 0, input, input * slope),
-    lambda g, input, slope, xp: xp.where(input > 0, g, g * slope))
+    lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
     lambda g, input, low, high, xp: xp.where((input > low) & (input < high), g, 0.0))
@@ -330,7 +342,7 @@ def _elu_grad(g, input, alpha, scale, rate, xp):
 
 def _softplus_forward(xp, input, *, beta, limit):
     scaled = input * beta
-    soft = (xp.log1p(xp.exp(-xp.absolute(scaled))) + _rectified(xp, scaled)) / beta
+    soft = (xp.log1p(xp.exp(-xp.absolute(scaled))) - xp.minimum(-scaled, scaled.dtype.type(0))) / beta
     return xp.where(scaled > limit, input, soft)
 
 
@@ -342,36 +354,41 @@ _elu = _activation("elu", _elu_forward, _elu_grad)
 _softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast="float32")
 
 
-def leaky_relu(input, negative_slope=0.01, inplace=False):
+@takes_auto
+def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None):
     """input where positive, else negative_slope * input.
 
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
         [-1.0, 2.0]
     """
-    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope), inplace)
+    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope, fused=fused), inplace)
 
 
-def elu(input, alpha=1.0, inplace=False):
+@takes_auto
+def elu(input, alpha=1.0, inplace=False, *, fused=None):
     """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
 
     Example:
         >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
         [-0.6321, 2.0]
     """
-    return _maybe_inplace(input, _elu(input, alpha=alpha), inplace)
+    return _maybe_inplace(input, _elu(input, alpha=alpha, fused=fused), inplace)
 
 
-def celu(input, alpha=1.0, inplace=False):
+@takes_auto
+def celu(input, alpha=1.0, inplace=False, *, fused=None):
     """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017."""
-    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha), inplace)
+    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused), inplace)
 
 
-def selu(input, inplace=False):
+@takes_auto
+def selu(input, inplace=False, *, fused=None):
     """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
-    return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805), inplace)
+    return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused), inplace)
 
 
+@takes_auto
 @in_precision("half")
 def prelu(input, weight):
     """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
@@ -392,82 +409,95 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     return _maybe_inplace(input, where(input >= 0, input, input * slopes), inplace)
 
 
-def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+@takes_auto
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None):
     """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
 
     Example:
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
         [-1.0, 0.5, 1.0]
     """
-    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val), inplace)
+    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val, fused=fused), inplace)
 
 
-def relu6(input, inplace=False):
+@takes_auto
+def relu6(input, inplace=False, *, fused=None):
     """input limited to [0, 6]."""
-    return hardtanh(input, 0.0, 6.0, inplace)
+    return hardtanh(input, 0.0, 6.0, inplace, fused=fused)
 
 
-def hardsigmoid(input, inplace=False):
+@takes_auto
+def hardsigmoid(input, inplace=False, *, fused=None):
     """input / 6 + 1 / 2, limited to [0, 1]."""
-    return _maybe_inplace(input, _hardsigmoid(input), inplace)
+    return _maybe_inplace(input, _hardsigmoid(input, fused=fused), inplace)
 
 
-def hardswish(input, inplace=False):
+@takes_auto
+def hardswish(input, inplace=False, *, fused=None):
     """input * hardsigmoid(input). Source: Howard et al., 2019."""
-    return _maybe_inplace(input, _hardswish(input), inplace)
+    return _maybe_inplace(input, _hardswish(input, fused=fused), inplace)
 
 
 @public(method=False, inplace=False)
-def hardshrink(input, lambd=0.5):
+@takes_auto
+def hardshrink(input, lambd=0.5, *, fused=None):
     """input where its magnitude is above lambd, else 0."""
-    return _hardshrink(input, lambd=lambd)
+    return _hardshrink(input, lambd=lambd, fused=fused)
 
 
-def softshrink(input, lambd=0.5):
+@takes_auto
+def softshrink(input, lambd=0.5, *, fused=None):
     """input drawn towards 0 by lambd."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _softshrink(input, lambd=lambd)
+    return _softshrink(input, lambd=lambd, fused=fused)
 
 
-def tanhshrink(input):
+@takes_auto
+def tanhshrink(input, *, fused=None):
     """input - tanh(input)."""
-    return input - tanh(input)
+    return input - (tanh(input) if fused is None else tanh(input, fused=fused))
 
 
 @public(method=False, inplace=False)
-def threshold(input, threshold, value, inplace=False):
+@takes_auto
+def threshold(input, threshold, value, inplace=False, *, fused=None):
     """input where it is above the threshold, else value."""
-    return _maybe_inplace(input, _threshold(input, level=threshold, value=value), inplace)
+    return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused), inplace)
 
 
-def softplus(input, beta=1.0, threshold=20.0):
+@takes_auto
+def softplus(input, beta=1.0, threshold=20.0, *, fused=None):
     """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
         0.6931
     """
-    return _softplus(input, beta=beta, limit=threshold)
+    return _softplus(input, beta=beta, limit=threshold, fused=fused)
 
 
+@takes_auto
 def softsign(input):
     """input / (1 + |input|)."""
     return input / (input.abs() + 1.0)
 
 
-def logsigmoid(input):
+@takes_auto
+def logsigmoid(input, *, fused=None):
     """log(sigmoid(input)), without overflow."""
-    return _logsigmoid(input)
+    return _logsigmoid(input, fused=fused)
 
 
+@takes_auto
 @in_precision(None)
-def mish(input, inplace=False):
-    """input * tanh(softplus(input)). Source: Misra, 2019."""
-    return _maybe_inplace(input, input * tanh(softplus(input)), inplace)
+def mish(input, inplace=False, *, fused=None):
+    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019."""
+    return _maybe_inplace(input, input * tanh(softplus(input, fused=fused)), inplace)
 
 
-def glu(input, dim=-1):
+@takes_auto
+def glu(input, dim=-1, *, fused=None):
     """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
 
     Example:
@@ -479,9 +509,10 @@ def glu(input, dim=-1):
             f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}"
         )
     a, b = input.chunk(2, dim)
-    return a * sigmoid(b)
+    return a * (sigmoid(b) if fused is None else sigmoid(b, fused=fused))
 
 
+@takes_auto
 def softmin(input, dim=None, dtype=None, *, fused=None):
     """softmax(-input)."""
     return softmax(-input, dim, dtype, fused=fused)

@@ -5,6 +5,8 @@ import math
 from .._array import Array
 from ..base.errors import shapes
 from ..tensor import Tensor
+from .bind import spelled
+from .composed import takes_auto
 from .core import op
 from .dropout import dropout_mask, materialize
 from .raw import shape_of
@@ -12,6 +14,7 @@ from .raw import shape_of
 
 @op(
     name="scaled_dot_product_attention",
+    grad_name="SDPA",
     residuals=("probabilities",),
     autocast="half",
     promoted=("query", "key", "value"),
@@ -98,6 +101,8 @@ _attention.vjp(_attention_vjp)
 _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
+@spelled(Q="query", K="key", V="value")
+@takes_auto
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
     window=None, fused=None,

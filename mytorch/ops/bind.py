@@ -39,6 +39,11 @@ def also_named(function, spellings):
     return named
 
 
+def spelled(**spellings):
+    """Decorate a function whose arguments have other names too, mapped to their own: `dropout_p="p"`."""
+    return lambda function: also_named(function, spellings)
+
+
 def public(
     *, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False, spellings=None
 ):
@@ -77,9 +82,13 @@ def public(
             elif dunder == "__truediv__":
                 METHODS["__rtruediv__"] = _swapped(in_precision("float32")(caller))
             elif dunder in ("__sub__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
-                METHODS["__r" + dunder[2:]] = _swapped(caller)
+                named = definition.named("RPow").caller if dunder == "__pow__" else caller
+                METHODS["__r" + dunder[2:]] = _swapped(named)
             if dunder in _AUGMENTED:
-                METHODS["__i" + dunder[2:]] = in_place(caller, "__i" + dunder[2:])
+                twin = caller
+                if isinstance(definition, Op):  # x += y is IAddBackward
+                    twin = definition.named("I" + definition.grad_name.removesuffix("Backward")).caller
+                METHODS["__i" + dunder[2:]] = in_place(twin, "__i" + dunder[2:])
         return definition
 
     return register

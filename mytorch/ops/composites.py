@@ -5,10 +5,14 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 
+from .._array import Array
 from ..base import dtypes
+from ..base.errors import kind
 from ..tensor import Tensor
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
+from .bind import spelled
+from .composed import composed, takes_auto
 from .conv import conv1d
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
@@ -28,13 +32,15 @@ from .rotary import rotary
 
 
 def linear(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, *, act_func: str | None = None, fused: bool | None = None
-) -> Tensor:
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, *, act_func: str | None = None, auto: bool = False,
+    fused: bool | None = None,
+) -> Tensor:  # fmt: skip
     """input @ weightᵀ + bias, and an activation on top if `act_func` names one.
 
     Args:
         input: (…, in). weight: (out, in), or (in,) for one output. bias: (out,) or ().
         act_func: None, "relu", "gelu", "silu", "tanh", "sigmoid" or "relu_squared".
+        auto: compose it of other ops, for autograd to differentiate; the result is the same.
 
     Raises:
         RuntimeError: the sizes of input and weight differ.
@@ -44,10 +50,18 @@ def linear(
         >>> F.linear(tensor([1.0, 2.0]), tensor([[1.0, 1.0], [0.0, -1.0]]), tensor([0.5, 0.5])).tolist()
         [3.5, -1.5]
     """
+    if auto:
+        with composed():
+            return linear(input, weight, bias, act_func=act_func, fused=fused)
     try:
         x, w = input._data._array, weight._data._array
     except AttributeError:  # Arrays
-        x, w = input, weight
+        for place, (name, value) in enumerate({"input": input, "weight": weight}.items(), 1):
+            if not isinstance(value, (Tensor, Array)):
+                raise TypeError(
+                    f"linear(): argument '{name}' (position {place}) must be Tensor, not {kind(value)}"
+                ) from None
+        x, w = raw_of(input), raw_of(weight)
     if w.ndim == 1:
         out = (input * weight).sum(-1)
         return out if bias is None else out + bias
@@ -81,6 +95,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
+@takes_auto
 def relu_squared(input: Tensor, *, fused: bool | None = None) -> Tensor:
     """relu(input) squared. Source: So et al., Primer, 2021."""
     if input.device.type == "cpu" and fused is not True:
@@ -103,6 +118,8 @@ def _drop(input, shape, p, training, inplace, name, fused=None):
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
 
+@spelled(dropout_p="p")
+@takes_auto
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, fused: bool | None = None
 ) -> Tensor:
@@ -119,8 +136,11 @@ def dropout(
     return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused)
 
 
-def relu(input: Tensor, inplace: bool = False, *, fused: bool | None = None) -> Tensor:
+def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
     """max(input, 0); `inplace` writes it into the input."""
+    if auto:
+        out = _relu(input, auto=True, fused=fused)
+        return overwrite(input, out, "inplace=True") if inplace else out
     if not inplace:
         return _relu.caller(input) if fused is None else _relu(input, fused=fused)
     return input.relu_() if fused is not True else overwrite(input, _relu(input, fused=True), "inplace=True")
@@ -161,6 +181,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
 
 
+@takes_auto
 def rmsnorm(
     input: Tensor, weight: Tensor | None = None, eps: float | None = None, training: bool = True, *,
     fused: bool | None = None,
@@ -170,13 +191,19 @@ def rmsnorm(
 
 
 def precompute_rotary_cos_sin(
-    head_dim: int, max_position_embeddings: int, base: float = 10000.0
-) -> tuple[Tensor, Tensor]:
-    """Tables (cos, sin), each (max_position_embeddings, head_dim), of the rotary angles. Source: Su et al., 2021."""
+    head_dim: int, max_position_embeddings: int, base: float = 10000.0, *, scaling_factor: float = 1.0, device=None,
+    dtype: dtypes.dtype | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Tables (cos, sin), each (1, max_position_embeddings, head_dim), of the rotary angles. Source: Su et al., 2021.
+
+    Args:
+        scaling_factor: positions are divided by it, to reach further than a model was trained for.
+        device, dtype: of the tables.
+    """
     frequencies = base ** (arange(0, head_dim, 2).float() * (-1.0 / head_dim))
-    angles = arange(max_position_embeddings).float().unsqueeze(1) * frequencies
-    angles = cat([angles, angles], dim=-1)
-    return angles.cos(), angles.sin()
+    angles = (arange(max_position_embeddings).float() / scaling_factor).unsqueeze(1) * frequencies
+    angles = cat([angles, angles], dim=-1).unsqueeze(0)
+    return angles.cos().to(device=device, dtype=dtype), angles.sin().to(device=device, dtype=dtype)
 
 
 def _rotate_half(x):

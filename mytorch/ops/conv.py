@@ -15,8 +15,9 @@ from itertools import product
 
 import numpy as np
 
-from ..backend import numpy_ns
+from ..backend import Namespace, numpy_ns
 from ..base.errors import shapes
+from .composed import takes_auto
 from .core import op
 from .elementwise import named
 from .padding import pad
@@ -55,7 +56,16 @@ def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
     n, c = x.shape[:2]
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
         return x.reshape(n, groups, c // groups, -1)
-    view = windows(xp, _padded(xp, x, padding), kernel, stride, dilation, out)
+    padded = _padded(xp, x, padding)
+    if isinstance(xp, Namespace):
+        view = windows(xp, padded, kernel, stride, dilation, out)
+    else:
+        out = out or [
+            out_size(n, *sizes, 0, dil)
+            for n, *sizes, dil in zip(padded.shape[2:], kernel, stride, dilation, strict=True)
+        ]
+        taken = [padded[(..., *tap_slices(position, out, stride, dilation))] for position in taps(kernel)]
+        view = xp.reshape(xp.stack(taken, axis=2), (n, c, *kernel, *out))
     return view.reshape(n, groups, c // groups * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
 
 
@@ -78,7 +88,7 @@ def _chunks(xp, n, each):
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-@op(name="convolution", autocast="half", autocast_cpu="half")
+@op(name="convolution", grad_name="Conv{d}d", autocast="half", autocast_cpu="half")
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
@@ -87,6 +97,10 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
         for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
     ]
     rows = weight.reshape(1, groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
+    if not isinstance(xp, Namespace):  # over Tensors, where nothing is filled in place
+        result = xp.matmul(rows, _columns(xp, input, kernel, stride, padding, dilation, groups))
+        result = xp.reshape(result, (n, weight.shape[0], *out))
+        return result if bias is None else result + xp.reshape(bias, (-1, *(1,) * len(kernel)))
     result = xp.empty((n, weight.shape[0], *out), input.dtype)
     split = result.reshape(n, groups, rows.shape[2], math.prod(out))
     for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
@@ -96,7 +110,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     return result
 
 
-@op(name="convolution_input", autocast="half", autocast_cpu="half")
+@op(name="convolution_input", grad_name="ConvTranspose{d}d", autocast="half", autocast_cpu="half")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """The gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]
@@ -305,5 +319,5 @@ def _transposed(d):
     return conv_transpose
 
 
-conv1d, conv2d, conv3d = (_convolution(d) for d in (1, 2, 3))
-conv_transpose1d, conv_transpose2d, conv_transpose3d = (_transposed(d) for d in (1, 2, 3))
+conv1d, conv2d, conv3d = (takes_auto(_convolution(d)) for d in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (takes_auto(_transposed(d)) for d in (1, 2, 3))

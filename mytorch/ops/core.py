@@ -9,6 +9,7 @@ Ops of one or two inputs without attributes get callers in which all of that is 
 library's overhead per op is decided, and that is why it is about a microsecond. What a record holds says record.py.
 """
 
+import copy
 import traceback
 
 from .._array import Array, other_device
@@ -18,6 +19,7 @@ from ..graph.node import Node, Port
 from ..graph.saved import pack_node
 from ..tensor import Tensor, refresh
 from .callers import binary, unary
+from .composed import composed
 from .operands import back_to_bfloat16, explained, prepare
 from .out import write_out
 from .record import Record
@@ -28,7 +30,7 @@ wrap_tensor = Tensor._wrap
 
 
 class Op(Record):
-    """A record that can be called: `op(*inputs, fused=None, out=None, **attributes)`."""
+    """A record that can be called: `op(*inputs, fused=None, out=None, auto=False, **attributes)`; auto: see composed.py."""
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
@@ -36,6 +38,15 @@ class Op(Record):
         self.single = not (self.variadic or self.outputs or self.residuals) and self.required <= 1
         if not (self.variadic or self.attrs or self.residuals or self.outputs or self.view) and len(self.inputs) <= 2:
             self.caller = unary(self) if len(self.inputs) == 1 else binary(self)
+
+    def named(self, name):
+        """This op with nodes that print under another name, as `x.flatten()`, a reshape, is FlattenBackward."""
+        twins = self.__dict__.setdefault("_twins", {})
+        if name not in twins:
+            twin = twins[name] = copy.copy(self)
+            twin.grad_name = name + "Backward"
+            twin.caller = twin if self.caller is self else binary(twin) if len(self.inputs) == 2 else unary(twin)
+        return twins[name]
 
     def __call__(self, *inputs, fused=None, out=None, **attrs):
         if self.single and len(inputs) == 1 and out is None and fused is not True and not self.fused_on:
@@ -55,9 +66,14 @@ class Op(Record):
             or (count > len(self.inputs) and not self.variadic)
             or not attrs.keys() <= self.attr_names
         ):
+            if attrs.pop("auto", False):
+                with composed():
+                    return self(*inputs, fused=fused, **attrs)
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
         if not mode.plain:
+            if mode.composed is not None:
+                return mode.composed(self, inputs, fused, attrs)
             if mode.profile is not None:
                 return mode.profile.run(self, inputs, fused, attrs)
             if mode.autocast is not None:
@@ -248,6 +264,15 @@ def _was_float32(edge):
     return (
         type(edge) is Node and edge.op is to_dtype and edge.dtype.itemsize == 2 and edge.parents[0].dtype == "float32"
     )
+
+
+def name_node(out, name):
+    """Let the node that made `out`, perhaps one of several results, print under another name; returns out."""
+    node = getattr(out, "_edge", None)
+    node = node.node if type(node) is Port else node
+    if type(node) is Node:
+        node.op = node.op.named(name)
+    return out
 
 
 def op(**rules):

@@ -25,7 +25,7 @@ from ..backend import (
     to_device,
 )
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import _attribute, public
@@ -53,6 +53,11 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         >>> x.shape, x.dtype
         (mytorch.Size([2, 2]), mytorch.int64)
     """
+    if isinstance(data, Tensor):
+        warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than mytorch.tensor(sourceTensor)."
+        )
     raw = as_raw(data, place_for(data, device), dtype)
     inner = getattr(data, "_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None

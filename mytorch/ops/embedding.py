@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import ndarray, xp_of
+from ..backend import Namespace, ndarray, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
+from .composed import takes_auto
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
@@ -17,6 +18,8 @@ from .raw import raw_of, to_cpu
 
 @op(dtype="same", name="embedding")
 def _embedding(xp, weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+    if not isinstance(xp, Namespace) and (padding_idx is not None or scale_grad_by_freq):
+        raise NotImplementedError("a gradient that is not that of indexing")
     return weight[index]
 
 
@@ -57,6 +60,7 @@ _embedding.grad(weight=_embedding_grad)
 _embedding.fuse(cuda="mytorch.kernels.triton.embedding")
 
 
+@takes_auto
 def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, *, fused=None
 ):

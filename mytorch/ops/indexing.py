@@ -13,7 +13,7 @@ from ..base.errors import kind
 from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
-from .core import op
+from .core import name_node, op
 from .elementwise import where
 from .inplace import check_writable, set_edge
 from .out import write_out
@@ -212,6 +212,8 @@ def getitem(self, index):
         if where is not None:
             with where:
                 return getitem(self, index)
+    if type(index) is int and index == 0 and self.ndim == 0:  # older programs print loss[0]
+        index = ()
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
@@ -399,10 +401,10 @@ def masked_fill(input, mask, value):
         )
     if isinstance(value, (Tensor, Array)):
         value = value.to(input.dtype)
-        return where(mask, value, input)
+        return name_node(where(mask, value, input), "MaskedFill")
     if isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return where(mask, value, input)
+    return name_node(where(mask, value, input), "MaskedFill")
 
 
 @public(inplace=False)
@@ -448,26 +450,32 @@ def _triangle(xp, input, *, diagonal, lower):
 _triangle.grad(input=lambda g, diagonal, lower, xp: xp.call(_triangle, g, diagonal=diagonal, lower=lower))
 
 
-@public()
-def tril(input, diagonal=0):
+def _on(input, device):
+    return input if device is None else input.to(device)
+
+
+@public(spellings={"k": "diagonal"})
+def tril(input, diagonal=0, *, requires_grad=False, device=None):
     """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere.
 
     Example:
         >>> mytorch.tril(mytorch.ones(2, 3)).tolist()
         [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    return _triangle(_matrix(input, "tril"), diagonal=int(diagonal), lower=True)
+    out = _triangle(_matrix(_on(input, device), "tril"), diagonal=int(diagonal), lower=True)
+    return out.requires_grad_() if requires_grad else out
 
 
-@public()
-def triu(input, diagonal=0):
+@public(spellings={"k": "diagonal"})
+def triu(input, diagonal=0, *, requires_grad=False, device=None):
     """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere.
 
     Example:
         >>> mytorch.triu(mytorch.ones(2, 3), diagonal=1).tolist()
         [[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
     """
-    return _triangle(_matrix(input, "triu"), diagonal=int(diagonal), lower=False)
+    out = _triangle(_matrix(_on(input, device), "triu"), diagonal=int(diagonal), lower=False)
+    return out.requires_grad_() if requires_grad else out
 
 
 def _matrix(input, name):

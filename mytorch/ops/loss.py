@@ -1,16 +1,18 @@
 """Losses: cross-entropy as an op with kernels; the others composed of ops."""
 
 import math
-import warnings
 from itertools import pairwise
 
 import numpy as np
 
 from .._array import Array, on_input_device
 from ..backend import ndarray, xp_of
+from ..base.errors import warn
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
-from .core import op
+from .bind import spelled
+from .composed import takes_auto
+from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
 from .movement import cat, stack
 from .precision import in_precision
@@ -105,6 +107,8 @@ def _classes_last(shape, want):
     return not pytorch and len(shape) >= 2 and shape[:-1] == want
 
 
+@spelled(logits="input", targets="target")
+@takes_auto
 @on_input_device
 def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0, *,
@@ -251,18 +255,18 @@ def _loss(function):
     """A loss that autocast runs in float32; the arguments that losses share go into its docstring."""
     text, *rest = function.__doc__.rstrip().split("\n\n", 1)
     function.__doc__ = "\n\n".join((text + _SHARED, *rest)) + "\n"
-    return in_precision("float32")(function)
+    return takes_auto(in_precision("float32")(function))
 
 
 def _match(input, target, name):
     if tuple(input.shape) != tuple(target.shape):
-        warnings.warn(
-            f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
+        warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
 
 
+@takes_auto
 @in_precision("float32")
 @on_input_device
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
@@ -310,7 +314,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
         2.0
     """
     _match(input, target, "mse_loss")
-    return _reduce((input - target).square(), reduction, size_average, reduce, weight)
+    return name_node(_reduce((input - target).square(), reduction, size_average, reduce, weight), "MSE")
 
 
 @_loss

@@ -11,7 +11,7 @@ from ..base import dtypes
 from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
-from .core import op
+from .core import name_node, op
 from .raw import raw_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -38,6 +38,7 @@ def _reshape(xp, input, *, shape):
 
 
 _reshape.grad(input=lambda g, shapes, xp: xp.reshape(g, shapes[0]))
+_flatten, _squeeze, _unsqueeze = (_reshape.named(name) for name in ("Flatten", "Squeeze", "Unsqueeze"))
 
 
 def infer_shape(input, shape, name):
@@ -128,6 +129,7 @@ def _inverse(dims):
 
 
 _permute.grad(input=lambda g, dims, xp: xp.transpose(g, _inverse(dims)))
+_transpose = _permute.named("Transpose")
 
 
 @public(inplace=False)
@@ -165,7 +167,7 @@ def transpose(input, dim0, dim1):
     order = list(range(input.ndim))
     if order:
         order[a], order[b] = order[b], order[a]
-    return _permute(input, dims=tuple(order))
+    return _transpose(input, dims=tuple(order))
 
 
 @public(inplace=False)
@@ -181,7 +183,7 @@ def t(input):
     """
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
-    return _permute(input, dims=tuple(range(input.ndim))[::-1])
+    return _transpose(input, dims=tuple(range(input.ndim))[::-1])
 
 
 @public(names=("moveaxis",), inplace=False)
@@ -229,7 +231,7 @@ def flatten(input, start_dim=0, end_dim=-1):
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last and input.ndim:
         return input
-    return _reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return _flatten(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 @public(inplace=False)
@@ -263,7 +265,7 @@ def squeeze(input, dim=None):
     """
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
     shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or (dims is not None and i not in dims))
-    return _reshape(input, shape=shape)
+    return _squeeze(input, shape=shape)
 
 
 @public()
@@ -275,7 +277,7 @@ def unsqueeze(input, dim):
         mytorch.Size([2, 1, 3])
     """
     d = normalize_dim(dim, input.ndim + 1)
-    return _reshape(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
+    return _unsqueeze(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
 
 
 @op(dtype="same", view=True, name="expand")
@@ -381,7 +383,7 @@ def clone(input, *, memory_format=None):
 # -- joining ---------------------------------------------------------------------------------------------------
 
 
-@op(name="cat")
+@op(name="cat", grad_name="Concat")
 def _cat(xp, *tensors, dim=0):
     return xp.concatenate(tensors, axis=dim)
 
@@ -556,7 +558,9 @@ def chunk(input, chunks, dim=0):
     n = input.shape[normalize_dim(dim, input.ndim)]
     if n == 0:
         return split(input, [0] * chunks, dim)
-    return split(input, -(-n // chunks), dim)
+    parts = split(input, -(-n // chunks), dim)
+    name_node(parts[0], "Chunk")
+    return parts
 
 
 @op(dtype="same", view=True, outputs="list", name="unbind")

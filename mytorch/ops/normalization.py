@@ -7,6 +7,7 @@ import numpy as np
 from .._array import on_input_device
 from ..backend import Namespace, xp_of
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
+from .composed import takes_auto
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -83,6 +84,7 @@ def _width(input, normalized_shape, weight, bias, name):
     return math.prod(shape)
 
 
+@takes_auto
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, those of normalized_shape.
 
@@ -108,7 +110,7 @@ def _dtype(like):
     return None if like is None else as_dtype(like)
 
 
-@op(name="rms_norm", dtype="same", residuals=("rstd",), autocast="float32")
+@op(name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32")
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _rows(xp, input, width)
     rstd = 1.0 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + eps)
@@ -132,6 +134,7 @@ _rms_norm.vjp(_rms_norm_vjp)
 _rms_norm.fuse(cuda="mytorch.kernels.triton.norm:rms_norm")
 
 
+@takes_auto
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
     """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is that of the dtype, float32 at least, if not given.
 
@@ -192,6 +195,7 @@ _add_layer_norm.vjp(_add_layer_norm_vjp)
 _add_layer_norm.fuse(cuda="mytorch.kernels.triton.norm:add_layer_norm")
 
 
+@takes_auto
 def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
     """(input + residual, its layer norm over the last axes), on a GPU in one pass.
 
@@ -237,6 +241,7 @@ _add_rms_norm.vjp(_add_rms_norm_vjp)
 _add_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:add_rms_norm")
 
 
+@takes_auto
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm."""
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
@@ -292,8 +297,11 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 _batch_norm.vjp(_batch_norm_vjp)
 
 
+@takes_auto
 @on_input_device
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+def batch_norm(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *, fused=None
+):
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
 
     Args:
@@ -336,7 +344,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             kept *= 1 - momentum
             kept += (momentum * batch).astype(kept.dtype)
             running._data._bump()
-    return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var))
+    return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var), fused=fused)
 
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
@@ -368,6 +376,7 @@ _group_norm.vjp(_group_norm_vjp)
 _group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
 
 
+@takes_auto
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
     """Normalise each sample's channels in groups, then scale and shift each channel.
 
@@ -401,6 +410,7 @@ def _affine(out, weight, bias):
     return out if bias is None else out + bias.reshape(shape)
 
 
+@takes_auto
 def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None,
@@ -416,7 +426,7 @@ def instance_norm(
     Source: Ulyanov et al., 2016.
     """
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused)
     if math.prod(input.shape[2:]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     if running_mean is not None:
@@ -429,6 +439,7 @@ def instance_norm(
     return _affine(_layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape), weight, bias)
 
 
+@takes_auto
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012.
 

@@ -79,20 +79,21 @@ def takes_out(function):
             raise _not_a_tensor(error, function.__name__, args) from None
         return result if out is None else write_out(result, out, function.__name__)
 
-    with_out.__wrapped__ = WithOut(function)
+    with_out.__wrapped__ = Further(function, "out", None)
     return with_out
 
 
-class WithOut:
-    """What `inspect.signature` finds behind a function that `takes_out` wrapped: its parameters, and `out`."""
+class Further:
+    """What `inspect.signature` finds behind a function that was given one more argument: its parameters, and that."""
 
-    def __init__(self, function):
+    def __init__(self, function, name, default):
         self.__wrapped__ = function
+        self.name, self.default = name, default
 
     @property
     def __signature__(self):
         own = inspect.signature(self.__wrapped__)
-        given = [p for p in own.parameters.values() if p.name != "out"]
+        given = [p for p in own.parameters.values() if p.name != self.name]
         last = len(given) - any(p.kind is p.VAR_KEYWORD for p in given)
-        out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
-        return own.replace(parameters=[*given[:last], out, *given[last:]])
+        further = inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default)
+        return own.replace(parameters=[*given[:last], further, *given[last:]])

@@ -12,6 +12,7 @@ import numpy as np
 from .._array import on_input_device
 from ..backend import xp_of
 from ..tensor import Tensor
+from .composed import takes_auto
 from .conv import several, tap_slices, taps
 from .core import op
 from .elementwise import named
@@ -44,7 +45,7 @@ def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
     return x
 
 
-@op(dtype="same", outputs=("out", "chosen"), name="max_pool")
+@op(dtype="same", outputs=("out", "chosen"), name="max_pool", grad_name="MaxPool{d}d")
 def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     """The maximum of each window, and which position it was at."""
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
@@ -182,7 +183,7 @@ def _max_pooling(d):
     return max_pool
 
 
-@op(dtype="same", name="avg_pool")
+@op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d")
 def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     """The sum of each window, times `scale` (a number or an array of the output's spatial shape)."""
     one = (1,) * len(kernel)
@@ -190,8 +191,8 @@ def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     total = None
     for position in taps(kernel):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, one))]
-        total = value.copy() if total is None else total + value
-    return (total * xp.asarray(scale)).astype(input.dtype, copy=False)
+        total = value if total is None else total + value
+    return xp.astype(total * xp.asarray(scale), input.dtype)
 
 
 @op(dtype="same", name="avg_pool_backward")
@@ -265,8 +266,8 @@ def _avg_pooling(d):
     return avg_pool
 
 
-max_pool1d, max_pool2d, max_pool3d = (_max_pooling(d) for d in (1, 2, 3))
-avg_pool1d, avg_pool2d, avg_pool3d = (_avg_pooling(d) for d in (1, 2, 3))
+max_pool1d, max_pool2d, max_pool3d = (takes_auto(_max_pooling(d)) for d in (1, 2, 3))
+avg_pool1d, avg_pool2d, avg_pool3d = (takes_auto(_avg_pooling(d)) for d in (1, 2, 3))
 
 
 def _lp_pooling(d, average):

@@ -596,7 +596,7 @@ def bernoulli(input, p=None, *, generator=None):
 
 @public(inplace=False)
 @on_input_device
-def multinomial(input, num_samples, replacement=False, *, generator=None):
+def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
 
     Args:

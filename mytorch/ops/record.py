@@ -39,6 +39,8 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
   and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
   the views as pairs) and those that take the conjugate themselves say False.
+* `grad_name=`: how its node is printed, without "Backward", where that is not its name in capitals: "ReLU". "{d}" stands for
+  the number of the result's spatial axes.
 * `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
   `residuals`, imported on first use; kernels/registry.py says which one runs.
 
@@ -66,6 +68,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, missing=False,
         summed=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
+        grad_name=None,
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -95,10 +98,12 @@ class Record:
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
         self.holomorphic = holomorphic
-        self.grad_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
+        self.torch_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
+        self.grad_name = self.torch_name if grad_name is None else grad_name + "Backward"
         self.reference = Implementation(self, forward, residuals=self.residuals)
         self.kernels = Kernels(self.name)
         self.fused_on = frozenset()  # the kinds of device that there are kernels for
+        self.further = ("out",)  # arguments that its signature shows beside inputs and attributes
         self.implementations = {}  # kernel module -> Implementation
         self.xp_name = xp_name
         RECORDS[self.name] = self
@@ -122,6 +127,7 @@ class Record:
         """Name the kernel modules: `cpu=` and `cuda=` take a path, "module" or "module:name"."""
         self.kernels.add(**paths)
         self.fused_on = frozenset(self.kernels.of)
+        self.further = ("fused", "out")
         return self
 
     def by_kernel(self, module):
@@ -155,8 +161,8 @@ class Record:
             if seen_default and p.default is p.empty and p.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters[i:] = [q.replace(kind=parameter.KEYWORD_ONLY) for q in parameters[i:]]
                 break
-        further = ("fused", "out") if self.fused_on else ("out",)
-        return inspect.Signature([*parameters, *(parameter(n, parameter.KEYWORD_ONLY, default=None) for n in further)])
+        further = [parameter(n, parameter.KEYWORD_ONLY, default=False if n == "auto" else None) for n in self.further]
+        return inspect.Signature([*parameters, *further])
 
     def __repr__(self):
         return f"<op {self.name}({', '.join((*self.inputs, *self.attrs))})>"

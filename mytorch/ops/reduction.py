@@ -382,8 +382,8 @@ def _max_or_min(name, word, along, over_all, of_two, example):
     return extreme
 
 
-max = _max_or_min("max", "largest", _max, _amax, _maximum.caller, "[[1, 5], [7, 2]] -> 7")
-min = _max_or_min("min", "smallest", _min, _amin, _minimum.caller, "[[1, 5], [7, 2]] -> 1")
+max = _max_or_min("max", "largest", _max, _amax.named("Max"), _maximum.caller, "[[1, 5], [7, 2]] -> 7")
+min = _max_or_min("min", "smallest", _min, _amin.named("Min"), _minimum.caller, "[[1, 5], [7, 2]] -> 1")
 
 
 def _arg(name, word, example):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+from ..base.errors import warn
 from .optimizer import Optimizer
 from .options import number
 
@@ -55,6 +56,13 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go on by one step, or to `epoch`."""
+        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", True):
+            warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
+                "them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this will result in "
+                "PyTorch skipping the first value of the learning rate schedule. See more details at "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+            )
         self._step_count += 1
         self._get_lr_called_within_step = True  # subclasses ask it in get_lr, to warn users who call that
         try:
@@ -107,7 +115,7 @@ class LambdaLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
         [0.5, 0.333, 0.25, 0.2]
     """
 
@@ -166,7 +174,7 @@ class StepLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
         [1.0, 0.5, 0.5, 0.25]
     """
 
@@ -306,7 +314,7 @@ class CosineAnnealingLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
         [0.75, 0.25, 0.0, 0.25]
     """
 
@@ -440,7 +448,7 @@ class OneCycleLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if schedule.step() is None]
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
         [1.0, 0.75, 0.25, 0.0]
     """
 

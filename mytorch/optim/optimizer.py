@@ -95,6 +95,7 @@ class Optimizer:
 
     def _make_hooks(self):
         self._device_states = {}  # numbers of a step that stay in device memory, see fused.py
+        self._opt_called = False  # whether there was a step: a scheduler warns whose own comes first
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
 
@@ -357,7 +358,7 @@ def _with_hooks(step):
     def hooked(self, *args, **kwargs):
         if self.__dict__.get("_stepping"):
             return step(self, *args, **kwargs)
-        self._stepping = True
+        self._stepping = self._opt_called = True
         try:
             given = (self, *args)
             for hook in [*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:

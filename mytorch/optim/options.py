@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._array import Array
+from ..ops.bind import also_named
 from ..tensor import Tensor
 
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -58,7 +59,7 @@ class Options:
         init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
         types = {name: _type_of(name, value) for name, value in defaults.items()}
         init.__annotations__ = {"params": Params, **types, "return": None}
-        return init
+        return also_named(init, {"parameters": "params"})
 
 
 def number(x):

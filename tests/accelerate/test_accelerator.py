@@ -176,6 +176,35 @@ def test_clip_takes_the_norm_alone_or_parameters_and_norm():
     assert max(float(p.grad.abs().max()) for p in model.parameters()) == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize("precision", ["no", "fp16", "bf16"])
+def test_tied_weights_share_master_copy(precision):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(mytorch.zeros(3))
+            self.embedding = nn.Embedding(5, 3)
+            self.head = nn.Linear(3, 5)
+            self.head.weight = self.embedding.weight
+
+        def forward(self, x):
+            return self.head(self.embedding(x) + self.bias)
+
+    mytorch.manual_seed(0)
+    accelerator = Accelerator(mixed_precision=precision, scaler_options={"init_scale": 256.0})
+    model = Tied()
+    model, optimizer = accelerator.prepare(model, mytorch.optim.SGD(model.parameters(), lr=0.5))
+    assert [name for name, _ in model.named_parameters()] == ["bias", "embedding.weight", "head.bias"]
+    before = [p.detach().clone() for p in model.parameters()]
+    accelerator.backward(nn.functional.cross_entropy(model(mytorch.tensor([0, 1, 4])), mytorch.tensor([1, 2, 3])))
+    grads = [mytorch.tensor(np.asarray(p.grad)) for p in model.parameters()]
+    accelerator.clip_grad_norm_(1e6)
+    optimizer.step()
+    for p, old, g in zip(model.parameters(), before, grads, strict=True):
+        scale = 256.0 if precision == "fp16" else 1.0
+        np.testing.assert_allclose(np.asarray(p.data), np.asarray((old - 0.5 * g / scale).data), rtol=1e-5, atol=1e-6)
+    assert model.head.weight is model.embedding.weight
+
+
 # -- mixed precision -------------------------------------------------------------------------------
 
 

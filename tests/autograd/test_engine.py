@@ -99,6 +99,7 @@ def test_retain_graph_twice():
     assert x.grad.item() == 24
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_retain_grad_and_retain_graph_keep_intermediate_gradients():
     a = mytorch.ones([1], requires_grad=True)
     b = 2 * a

@@ -86,6 +86,15 @@ def test_order_is_pytorchs(workers, persistent, torch):
         assert indices(loader) == [b["index"].tolist() for b in reference]
 
 
+def test_order_is_independent_of_workers():
+    def orders(workers):
+        mytorch.manual_seed(5)
+        loader = DataLoader(Numbers(), 4, shuffle=True, num_workers=workers)
+        return [indices(loader) for _ in range(2)]
+
+    assert orders(0) == orders(1) == orders(3)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_errors_carry_their_traceback(workers):
     with pytest.raises(KeyError, match="seven is missing") as error:

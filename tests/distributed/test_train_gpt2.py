@@ -51,7 +51,7 @@ def weights(path):
     return {name: np.asarray(t.data) for name, t in mytorch.load(path / "model.safetensors").items()}
 
 
-def test_two_ranks_equal_one_process(data):
+def test_two_ranks_match_one_process(data):
     two = launch(2, ROOT / "train_gpt2.py", *flags(data, "two"))
     assert two.returncode == 0, two.stderr
     assert two.stdout.count("Completed Training!!!") == 1

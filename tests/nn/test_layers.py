@@ -235,8 +235,8 @@ def test_refusals():
 
 def test_declared_options_make_the_constructor():
     nn = mytorch.nn
-    assert str(inspect.signature(nn.SiLU)) == "(inplace=False, *, fused=None)"
-    assert str(inspect.signature(nn.Threshold)) == "(threshold, value, inplace=False)"
+    assert str(inspect.signature(nn.SiLU)) == "(inplace=False, *, auto=False, fused=None)"
+    assert str(inspect.signature(nn.Threshold)) == "(threshold, value, inplace=False, *, auto=False, fused=None)"
     for call, message in (
         (lambda: nn.Threshold(1.0), "missing required argument: 'value'"),
         (lambda: nn.ELU(1.0, alpha=2.0), "multiple values for argument 'alpha'"),

@@ -260,7 +260,14 @@ def test_module_methods(call, torch):
     assert mine[2].partition(":")[0] == theirs[2].partition(":")[0], (mine[2], theirs[2])
 
 
-def test_printing(torch):
+@pytest.fixture
+def torch_layout():
+    mytorch.set_printoptions(layout="torch")
+    yield
+    mytorch.set_printoptions(layout="mytorch")
+
+
+def test_printing(torch, torch_layout):
     for text in (
         "Dropout(0.2, inplace=True)",
         "Transformer(8, 2, 1, 1, 16, batch_first=True)",

@@ -84,6 +84,18 @@ def one_process():
     return losses, norms, grads, model
 
 
+def check_clip_norm_is_rank_independent():
+    """Ranks with equal gradients clip by the norm of one of them, not by that times the root of their number."""
+    p = nn.Parameter(mytorch.tensor([3.0, 4.0]))
+    accelerator = Accelerator()
+    model = nn.Module()
+    model.p = p
+    accelerator.prepare(model)
+    accelerator.backward((p * p).sum() / 2)
+    assert abs(accelerator.clip_grad_norm_(1.0).item() - 5.0) < 1e-5
+    assert abs(np.linalg.norm(np.asarray(p.grad)) - 1.0) < 1e-4
+
+
 def check_who_is_here():
     accelerator = Accelerator(num_gpus=me()[1])
     rank, n = me()

@@ -1,0 +1,55 @@
+"""`auto=True`: an op composed of other ops, each with its own gradient, in place of the gradient that its record gives.
+
+The record's reference forward runs over Tensors (tensor_ns.py), so nothing is written twice: what it calls is recorded and
+autograd differentiates it. Results and gradients are equal; it is for teaching and testing. An op that can't be composed (an
+elementary one, or one that fills memory in place, such as a convolution) runs as it is.
+"""
+
+import functools
+
+from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
+from .out import Further
+from .record import names_of
+
+
+class composed(ModeSwitch):
+    """Run a block's ops as composed of others. `run` is how; tensor_ns.py, which is imported later, puts it here."""
+
+    run = None
+
+    def _changes(self):
+        return {"composed": type(self).run}
+
+
+def as_they_are(function, *args, **kwargs):
+    """Call a function with ops that are not composed."""
+    token = set_mode(get_mode().replace(composed=None))
+    try:
+        return function(*args, **kwargs)
+    finally:
+        reset_mode(token)
+
+
+def takes_auto(function):
+    """Decorate a function with an argument `auto`: True composes it, for autograd to differentiate."""
+
+    @functools.wraps(function)
+    def run(*args, auto=False, **kwargs):
+        if auto:
+            with composed():
+                return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    run.__wrapped__ = Further(function, "auto", False)
+    return run
+
+
+def accepts(function, name):
+    """Whether a function, or one that it wraps, takes an argument of that name (without `inspect`: layers ask at import)."""
+    if hasattr(function, "op"):
+        return name in ("auto", "fused")
+    while hasattr(function, "__wrapped__"):
+        if getattr(function, "name", None) == name:
+            return True
+        function = function.__wrapped__
+    return name in names_of(function)
