@@ -66,11 +66,11 @@ def test_two_ranks_equal_one_process(data):
 
 def test_a_run_of_two_ranks_goes_on_with_one(data):
     """First-day 1."""
-    options = {"checkpoint_iterations": 5, "eval_interval": 100}
+    options = {"checkpoint_iterations": 7, "eval_interval": 100}
     whole = launch(2, ROOT / "train_gpt2.py", *flags(data, "two", **options))
     assert whole.returncode == 0, whole.stderr
     before = losses(data, "two")
-    changes = {"batch_size": 16, "gradient_accumulation_steps": 4, "resume_from_checkpoint": "checkpoint_5"}
+    changes = {"batch_size": 16, "gradient_accumulation_steps": 4, "resume_from_checkpoint": "checkpoint_7"}
     one = launch(1, ROOT / "train_gpt2.py", *flags(data, "two", **options, **changes))
     assert one.returncode == 0, one.stderr
     after = losses(data, "two")
