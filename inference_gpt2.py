@@ -5,7 +5,6 @@
 Text appears as it is made. The newest checkpoint of the project is taken unless --checkpoint_dir names one.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -13,15 +12,14 @@ from pathlib import Path
 
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
+from mytorch.cli.arguments import ArgumentParser, run_script
 from mytorch.models import GPT2, GPT2Config
 from mytorch.serialization import load_safetensors
 from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 
 
 def parse(argv=None):
-    p = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    p = ArgumentParser(description=__doc__.splitlines()[0])
     add = p.add_argument
     add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face GPT-2 directory")
     add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
@@ -48,7 +46,22 @@ def parse(argv=None):
     precision.add_argument("--fp16", action="store_true", help="compute in float16")
     precision.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     add("--compute_tok_per_sec", action="store_true", help="print the speed at the end")
-    return p.parse_args(argv)
+    args = p.parse_args(argv)
+    for name, good, wanted in (
+        ("topk", args.topk is None or args.topk >= 1, "at least 1"),
+        ("topp", args.topp is None or 0 < args.topp <= 1, "above 0 and at most 1"),
+        ("temperature", args.temperature >= 0, "at least 0"),
+        ("repetition_penalty", args.repetition_penalty > 0, "above 0"),
+        ("num_samples", args.num_samples >= 1, "at least 1"),
+        ("max_tokens_gen", args.max_tokens_gen is None or args.max_tokens_gen >= 1, "at least 1"),
+    ):
+        if not good:
+            p.error(f"--{name} is {getattr(args, name)}; expected {wanted}")
+    try:
+        args.device = mytorch.empty(0, device=args.device).device
+    except RuntimeError as error:
+        p.error(f"--device {args.device}: {error}")
+    return args
 
 
 def find_project(path):
@@ -78,23 +91,35 @@ def find_checkpoint(project, wanted):
     raise FileNotFoundError(f"There is no checkpoint {wanted}, neither as a path nor in {project}.")
 
 
+def beside_weights(name, checkpoint, project):
+    """The file of this name in the checkpoint, or in its project, where runs of before kept it."""
+    for folder in (checkpoint, project):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"{checkpoint / name} is missing.")
+
+
 def load(args):
-    """The model, and its tokenizer."""
+    """The model, its tokenizer, and the directory that it is from."""
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
     if (path / "config.json").is_file():
-        model, tokenizer = GPT2.from_pretrained(path, fused=fused), GPT2Tokenizer()
+        model, tokenizer, source = GPT2.from_pretrained(path, fused=fused), GPT2Tokenizer(), path
     else:
         project, checkpoint = find_project(path)
         checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
-        meta = json.loads((project / "model_meta.json").read_text())
+        meta = json.loads(beside_weights("model_meta.json", checkpoint, project).read_text())
         model = GPT2(GPT2Config.from_dict({**meta["model"], "fused": fused}))
-        model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
-        if not (project / "tokenizer.json").is_file():
-            raise FileNotFoundError(f"{project / 'tokenizer.json'} is missing.")
-        tokenizer = load_tokenizer(project / "tokenizer.json")
+        try:
+            model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
+        except RuntimeError:
+            raise ValueError(
+                f"{checkpoint} holds another model than {project / 'model_meta.json'} describes."
+            ) from None
+        tokenizer = load_tokenizer(beside_weights("tokenizer.json", checkpoint, project))
+        source = checkpoint
     dtype = mytorch.float16 if args.fp16 else mytorch.bfloat16 if args.bf16 else mytorch.float32
-    return model.to(args.device, dtype).eval(), tokenizer
+    return model.to(args.device, dtype).eval(), tokenizer, source
 
 
 def read_prompt(given, tokenizer):
@@ -108,7 +133,12 @@ def read_prompt(given, tokenizer):
             return "\n", tokenizer.encode("\n")
         except ValueError:  # a vocabulary of characters without line breaks
             return tokenizer.decode([0]), [0]
-    text = Path(given.removeprefix("FILE:")).read_text(encoding="utf-8") if given.startswith("FILE:") else given
+    text = given
+    if given.startswith("FILE:"):
+        path = Path(given.removeprefix("FILE:"))
+        if not path.is_file():
+            raise FileNotFoundError(f"--prompt {given}: there is no such file.")
+        text = path.read_text(encoding="utf-8")
     tokens = tokenizer.encode(text)
     if not tokens:
         raise ValueError("the prompt is empty; give at least one character.")
@@ -134,8 +164,9 @@ class Printer:
 
 def main(argv=None):
     args = parse(argv)
-    model, tokenizer = load(args)
+    model, tokenizer, source = load(args)
     text, prompt = read_prompt(args.prompt, tokenizer)
+    print(f"Sampling from {source}", file=sys.stderr)
     context = model.config.context_length
     count = args.max_tokens_gen if args.max_tokens_gen is not None else max(context - len(prompt), 1)
     start = mytorch.tensor([prompt], device=args.device)
@@ -172,12 +203,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-    except KeyboardInterrupt:
-        print()
-        code = 130
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        print(f"inference_gpt2.py: {error}", file=sys.stderr)
-        code = 1
-    sys.exit(code)
+    run_script("inference_gpt2.py", main)

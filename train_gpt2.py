@@ -4,17 +4,18 @@
     mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
 
 Everything that belongs to a run lies in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`,
-`final_checkpoint`, `model_meta.json`, `tokenizer.json`, `log.jsonl`, `loss.png`. Ctrl-C (or SIGTERM) finishes the
-step under way and leaves a checkpoint from which `--resume_from_checkpoint latest` continues exactly.
+`final_checkpoint`, `log.jsonl`, `loss.png`. A checkpoint holds the model's arguments, the options of the training
+(`model_meta.json`) and the tokenizer, beside what continues it. Ctrl-C (or SIGTERM) finishes the step under way and
+leaves a checkpoint from which `--resume_from_checkpoint latest` continues exactly, also with other numbers of
+processes, batch sizes or accumulation steps: the data's place is counted in samples.
 """
 
-import argparse
 import contextlib
 import json
 import math
+import os
 import shutil
 import signal
-import sys
 import time
 from importlib import util
 from pathlib import Path
@@ -25,6 +26,7 @@ from tqdm import tqdm
 import mytorch
 from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.cli.arguments import ArgumentParser, run_script
 from mytorch.models import GPT2, GPT2Config
 from mytorch.models.gpt2 import SIZES
 from mytorch.optim import AdamW
@@ -35,10 +37,8 @@ from mytorch.utils.data.tokens import read_header, read_tokens
 
 
 def parse(argv=None):
-    """(the flags, the parser for further complaints)."""
-    p = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    """(the flags, the parser for further complaints); `args.given` names those that the command line has."""
+    p = ArgumentParser(description=__doc__.splitlines()[0])
 
     def add(name, default=None, help=None, **options):
         if isinstance(default, (int, float)) and not isinstance(default, bool):
@@ -53,7 +53,9 @@ def parse(argv=None):
     add("working_directory", "work_dir", "where projects lie")
     add("checkpoint_iterations", 10000, "iterations between checkpoints")
     switch("always_save_checkpoint", "keep every checkpoint instead of the newest one")
-    add("resume_from_checkpoint", help='path or name of a checkpoint, or "latest"', metavar="CHECKPOINT")
+    resume = 'path or name of a checkpoint, or "latest"; flags that are not given are the checkpoint\'s'
+    add("resume_from_checkpoint", help=resume, metavar="CHECKPOINT")
+    switch("overwrite", "replace the run that lies in the project's folder")
 
     add("context_length", 1024, "tokens in a sequence")
     add("model_size", "base", "layers, heads and width", choices=list(SIZES))
@@ -62,7 +64,7 @@ def parse(argv=None):
     add("activation", "gelu", "exact GELU, or GPT-2's approximation", choices=["gelu", "gelu_tanh"])
     switch("fused", "use fused kernels wherever there are any; by default where they pay")
 
-    add("path_to_data", help="folder with train.bin, val.bin and tokenizer.json", required=True)
+    add("path_to_data", help="folder with train.bin, val.bin and tokenizer.json (needed, but for resuming)")
     add("num_workers", 0, "processes that read data; a batch costs microseconds, so none")
 
     add("train_iterations", 150000, "optimizer steps")
@@ -94,11 +96,49 @@ def parse(argv=None):
     switch("log_wandb", "log to Weights & Biases, or to a file where it is not installed")
     add("seed", 1337, "of weights, dropout and batches")
     add("device", help='"cpu", "cuda" or "cuda:N"; by default a GPU if there is one')
-    args = p.parse_args(argv)
+    args, args.given = p.parse_given(argv)
     for name, value in vars(args).items():
         if type(value) is int and value < 1 and name not in ("num_workers", "warmup_steps", "seed"):
             p.error(f"--{name} is {value}; expected at least 1")
+    if args.path_to_data is None and not args.resume_from_checkpoint:
+        p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
     return args, p
+
+
+# What a run has of its own each time; the rest of the flags are kept in its checkpoints.
+OWN = {
+    "project_name", "run_name", "working_directory", "resume_from_checkpoint", "overwrite", "num_workers", "device",
+    "cuda_graph", "log_wandb", "given",
+}  # fmt: skip
+SHAPE = ("model_size", "context_length", "use_bias", "activation")  # flags that the weights depend on
+
+
+def read_meta(checkpoint):
+    """The model's arguments and the options of the training of a checkpoint.
+
+    Raises:
+        FileNotFoundError: neither the checkpoint nor its project's folder has them.
+    """
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / "model_meta.json").is_file():
+            return json.loads((folder / "model_meta.json").read_text())
+    raise FileNotFoundError(f"There is no {checkpoint / 'model_meta.json'}; it is no checkpoint of train_gpt2.py.")
+
+
+def inherit(args, saved, error):
+    """Take over a checkpoint's flags but for those on the command line; a sentence for each that differs."""
+    for name, value in saved.items():
+        if name in OWN or not hasattr(args, name):
+            continue
+        if name not in args.given:
+            setattr(args, name, value)
+        elif getattr(args, name) != value:
+            if name in SHAPE:
+                error(
+                    f"--{name} {getattr(args, name)} can't be had in resuming: the checkpoint's is {value}; leave it "
+                    "out, or begin another --project_name"
+                )
+            yield f"Resuming with --{name} {getattr(args, name)}; the checkpoint had {value}."
 
 
 def settle_batches(args, processes, error):
@@ -119,12 +159,13 @@ def settle_batches(args, processes, error):
 
 
 class RandomBlocks:
-    """Micro-batches of random blocks: the i-th depends on the seed and i alone, so any process can make it.
+    """Micro-batches of random blocks: sample j depends on the seed and j alone, whoever makes it and in which batch.
 
-    Item i: (inputs, targets), int64 arrays (batch_size, block_size); targets are the inputs one token on.
+    Item i: samples first + i * batch_size and so on, as (inputs, targets), int64 arrays (batch_size, block_size);
+    targets are the inputs one token on.
     """
 
-    def __init__(self, path, block_size, batch_size, length, seed):
+    def __init__(self, path, block_size, batch_size, length, seed, first=0):
         self.tokens = read_tokens(path)
         if len(self.tokens) <= block_size:
             raise ValueError(
@@ -135,6 +176,7 @@ class RandomBlocks:
         self.batch_size = batch_size
         self.length = length
         self.seed = seed
+        self.first = first
 
     def __len__(self):
         return self.length
@@ -142,9 +184,10 @@ class RandomBlocks:
     def __getitem__(self, i):
         if not 0 <= i < self.length:
             raise IndexError(i)
-        draw = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, i]))
-        starts = draw.integers(0, len(self.tokens) - len(self.window) + 1, size=(self.batch_size, 1))
-        rows = self.tokens[starts + self.window].astype(np.int64)
+        counter, skipped = divmod(self.first + i * self.batch_size, 4)  # each count of Philox's gives four numbers
+        numbers = np.random.Philox(key=self.seed, counter=counter).random_raw(skipped + self.batch_size)[skipped:]
+        starts = (numbers % np.uint64(len(self.tokens) - len(self.window) + 1)).astype(np.int64)
+        rows = self.tokens[starts[:, None] + self.window].astype(np.int64)
         return rows[:, :-1], rows[:, 1:]
 
 
@@ -154,14 +197,12 @@ def ignore_interrupts(worker):
 
 
 def load_data(args, accelerator):
-    """(loader of training micro-batches, blocks to validate on)."""
+    """(blocks to train on, blocks to validate on)."""
     data, block = Path(args.path_to_data), (args.context_length, args.micro_batch_size)
     own_seed = args.seed + 1_000_003 * accelerator.rank
     count = args.train_iterations * args.gradient_accumulation_steps * accelerator.num_processes  # taken in turn
     training = RandomBlocks(data / "train.bin", *block, count, args.seed)
-    validation = RandomBlocks(data / "val.bin", *block, args.eval_iterations, own_seed + 1)
-    loader = DataLoader(training, batch_size=None, num_workers=args.num_workers, worker_init_fn=ignore_interrupts)
-    return loader, validation
+    return training, RandomBlocks(data / "val.bin", *block, args.eval_iterations, own_seed + 1)
 
 
 def read_vocab_size(data):
@@ -177,8 +218,8 @@ def read_vocab_size(data):
     return -(-size // 64) * 64 if size > 1024 else size
 
 
-def make_model(args, vocab_size):
-    config = GPT2Config.sized(
+def make_config(args, vocab_size):
+    return GPT2Config.sized(
         args.model_size,
         vocab_size=vocab_size,
         context_length=args.context_length,
@@ -188,7 +229,6 @@ def make_model(args, vocab_size):
         gradient_checkpointing=args.enable_gradient_checkpointing,
         fused=args.fused or None,
     )
-    return GPT2(config)
 
 
 def make_optimizer(args, model):
@@ -215,17 +255,36 @@ def find_checkpoint(folder, wanted):
     raise FileNotFoundError(f"There is no complete checkpoint {wanted}, neither as a path nor in {folder}.")
 
 
+def clear_project(folder, overwrite, removes):
+    """Make room for a new run: with `overwrite`, the process that `removes` takes away the checkpoints in the folder.
+
+    Raises:
+        FileExistsError: there is one.
+    """
+    if overwrite:
+        for path in folder.iterdir() if removes and folder.is_dir() else ():
+            if is_complete(path):
+                shutil.rmtree(path)
+    elif (newest := newest_checkpoint(folder)) is not None:
+        raise FileExistsError(
+            f"{newest} is there already: --resume_from_checkpoint latest goes on with that run, --overwrite replaces "
+            "it, another --project_name begins beside it."
+        )
+
+
 class Interrupt:
     """Remembers a Ctrl-C or SIGTERM until the step is done; a second one ends the program at once."""
 
-    def __init__(self):
-        self.signal = None
+    def __init__(self, speaks=True):
+        self.signal, self.speaks = None, speaks
         self.before = {s: signal.signal(s, self) for s in (signal.SIGINT, signal.SIGTERM)}
 
     def __call__(self, number, frame):
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
+        if self.speaks:
+            os.write(2, b"\nFinishing this step; Ctrl-C again quits without saving.\n")  # print may be under way
 
     def seen(self, accelerator):
         """Whether any process got a signal; all processes ask at the same place, so they stop together."""
@@ -246,7 +305,7 @@ class Log:
 
     def __init__(self, path, iteration, writes=True):
         self.path = path
-        self.records = []
+        self.records, self.unwritten = [], ""
         if not writes:
             return
         if iteration and path.is_file():
@@ -256,8 +315,10 @@ class Log:
 
     def write(self, **record):
         self.records.append(record)
-        with open(self.path, "a") as file:
-            file.write(json.dumps(record) + "\n")
+        self.unwritten += json.dumps(record) + "\n"
+        with contextlib.suppress(OSError), open(self.path, "a") as file:  # a full disk: with the next line
+            file.write(self.unwritten)
+            self.unwritten = ""
 
     def plot(self, path):
         """Draw the losses, where matplotlib is installed."""
@@ -281,33 +342,57 @@ class Log:
 class Trainer:
     """The training loop, and what it needs: what a step is, what is logged, evaluated and saved.
 
-    Its own state is the number of iterations done.
+    Its own state is the number of iterations done, and of samples that all processes have seen in them.
     """
 
-    def __init__(self, args, folder, accelerator, model, optimizer, scheduler, loader, validation):
-        self.args, self.folder, self.accelerator, self.validation = args, folder, accelerator, validation
-        self.iteration, self.saved = 0, None  # iterations done, and those in the newest checkpoint
-        self.model, self.optimizer, self.loader, self.scheduler = accelerator.prepare(
-            model, optimizer, loader, scheduler
-        )
+    def __init__(self, args, folder, accelerator, model, optimizer, scheduler, training, validation):
+        self.args, self.folder, self.accelerator = args, folder, accelerator
+        self.training, self.validation = training, validation
+        self.iteration, self.samples = 0, 0
+        self.saved = self.checkpoint = None  # the iteration of the newest checkpoint, and its path
+        self.last = None  # the last step's loss and gradient norm
+        self.model, self.optimizer, self.scheduler = accelerator.prepare(model, optimizer, scheduler)
         accelerator.register_for_checkpointing(self)
 
+    @property
+    def samples_per_step(self):
+        """Of all processes together."""
+        return self.args.batch_size * self.accelerator.num_processes
+
     def state_dict(self):
-        return {"iteration": self.iteration}
+        return {"iteration": self.iteration, "samples": self.samples}
 
     def load_state_dict(self, state):
         self.iteration = state["iteration"]
+        self.samples = state.get("samples", self.iteration * self.samples_per_step)
 
     def resume(self, checkpoint):
+        """Continue from a checkpoint, with the schedule and the decay that the flags say."""
+        args = self.args
         self.accelerator.load_state(checkpoint)
+        plan = {"max_lr": args.max_lr, "min_lr": args.min_lr, "warmup_steps": args.warmup_steps}
+        self.scheduler.load_state_dict({**plan, "total_steps": args.train_iterations})
+        for group, fresh in zip(
+            self.optimizer.param_groups, self.model.parameter_groups(args.weight_decay), strict=True
+        ):
+            group.update(weight_decay=fresh["weight_decay"], betas=(args.beta1, args.beta2))
         self.accelerator.print(f"Resuming after {self.iteration} iterations.")
-        self.saved = self.iteration
+        self.saved, self.checkpoint = self.iteration, checkpoint
+
+    def batches(self):
+        """The micro-batches of this process, from where the samples are."""
+        self.training.first = self.samples
+        own = mytorch.Generator().manual_seed(self.args.seed)  # nothing is drawn from the model's generator
+        loader = DataLoader(
+            self.training, None, num_workers=self.args.num_workers, worker_init_fn=ignore_interrupts, generator=own
+        )
+        return iter(self.accelerator.prepare(loader))
 
     def train(self):
         """Train until all iterations are done; returns the number of the signal that interrupted it, or None."""
         args = self.args
         self.log = Log(self.folder / "log.jsonl", self.iteration, writes=self.accelerator.is_main_process)
-        self.interrupt = Interrupt()
+        self.interrupt = Interrupt(speaks=self.accelerator.is_main_process)
         self.bar = tqdm(
             total=args.train_iterations,
             initial=self.iteration,
@@ -317,7 +402,7 @@ class Trainer:
         )
         step = mytorch.compile_step(self.step) if args.cuda_graph else self.step
         self.model.train()
-        batches = iter(self.loader)
+        batches = self.batches()
         self.since, self.done, self.shown = time.perf_counter(), 0, 0.0  # for the speed
         try:
             while self.iteration < args.train_iterations and not self.interrupt.seen(self.accelerator):
@@ -325,9 +410,14 @@ class Trainer:
                 loss, grad_norm = step([next(batches) for _ in range(args.gradient_accumulation_steps)])
                 self.scheduler.step()
                 self.iteration += 1
+                self.samples += self.samples_per_step
                 self.done += 1
                 self.bar.update()
+                self.last = loss, grad_norm
+                if self.accelerator.device.type == "cpu" or self.is_time_for(args.log_iter, last=True):
+                    self.check_finite()
                 self.report(loss, lr, grad_norm)
+                self.warn_if_long()
                 if self.is_time_for(args.eval_interval, last=True):
                     self.evaluate()
                 if self.is_time_for(args.checkpoint_iterations, last=False):
@@ -348,6 +438,37 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return total / self.args.gradient_accumulation_steps, grad_norm
+
+    def check_finite(self):
+        """Stop where the last step's numbers are not finite; on a GPU, asking waits for the step.
+
+        Raises:
+            FloatingPointError: with what to do.
+        """
+        loss, norm = self.last or (0.0, 0.0)
+        if self.accelerator.scaler is None:  # all processes have one norm, which shows what any loss is
+            wrong = None if math.isfinite(float(norm)) else ("gradient norm", float(norm))
+        else:  # the scaler leaves out steps whose gradients overflow
+            loss = self.accelerator.gather_for_metrics(loss)
+            wrong = None if math.isfinite(loss) else ("loss", loss)
+        if wrong is not None:
+            kept = f"{self.checkpoint} is as it was; resume from it" if self.checkpoint else "nothing was saved; begin"
+            raise FloatingPointError(
+                f"the {wrong[0]} is {wrong[1]} after iteration {self.iteration}: the training has diverged and stops. "
+                f"{kept} with a smaller --max_lr than {self.args.max_lr:g}."
+            )
+
+    def warn_if_long(self):
+        """After the second step: say how long it takes, if that is more than an hour."""
+        if self.done == 1:
+            self.began = time.perf_counter()
+        elif self.done == 2 and self.accelerator.device.type == "cpu":
+            hours = (time.perf_counter() - self.began) * (self.args.train_iterations - self.iteration) / 3600
+            if hours > 1:
+                self.accelerator.print(
+                    f"At this speed the {self.args.train_iterations:,} iterations take about {hours:,.0f} hours; "
+                    "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 takes minutes."
+                )
 
     def is_time_for(self, interval, last):
         """Whether this iteration is a multiple of the interval; `last`: whether the last one counts, too, or never."""
@@ -415,14 +536,19 @@ class Trainer:
             return
         limit = None if self.args.always_save_checkpoint else 1
         with self.off_the_clock():
-            self.accelerator.save_state(self.folder / f"checkpoint_{self.iteration}", total_limit=limit)
+            self.save(f"checkpoint_{self.iteration}", limit)
+
+    def save(self, name, limit=None):
+        """Write a checkpoint of numbers that are finite."""
+        self.check_finite()
+        self.checkpoint = self.accelerator.save_state(self.folder / name, total_limit=limit)
         self.saved = self.iteration
 
     def finish(self, signal):
         """Save, plot and say how it ended; returns the exit code."""
         accelerator = self.accelerator
         if signal is None:
-            accelerator.save_state(self.folder / "final_checkpoint")
+            self.save("final_checkpoint")
         else:
             self.save_checkpoint()
         if accelerator.is_main_process:
@@ -441,33 +567,59 @@ class Trainer:
         return 0
 
 
-def write_meta(args, config, folder):
-    """What inference_gpt2.py needs besides a checkpoint."""
+def write_meta(data, meta, folder):
+    """What inference_gpt2.py and resuming need besides weights and state."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = Path(args.path_to_data) / "tokenizer.json"
-    if tokenizer.is_file():
-        shutil.copyfile(tokenizer, folder / "tokenizer.json")
-    write_json(folder / "model_meta.json", {"format": 1, "model": config.to_dict(), "training": vars(args)})
+    if (data / "tokenizer.json").is_file():
+        shutil.copyfile(data / "tokenizer.json", folder / "tokenizer.json")
+    write_json(folder / "model_meta.json", meta)
+
+
+def check_tokenizer(data, checkpoint):
+    """Refuse data of another tokenizer than a checkpoint's.
+
+    Raises:
+        ValueError: they differ.
+    """
+    ours, theirs = data / "tokenizer.json", checkpoint / "tokenizer.json"
+    if ours.is_file() and theirs.is_file() and json.loads(ours.read_text()) != json.loads(theirs.read_text()):
+        raise ValueError(f"--path_to_data {data} was made with another tokenizer than {checkpoint} was trained with.")
 
 
 def main(argv=None):
     args, parser = parse(argv)
     folder = Path(args.working_directory) / args.project_name / (args.run_name or "")
-    accelerator = Accelerator(
-        mixed_precision=args.mixed_precision, log_wandb=args.log_wandb, project_dir=folder, device=args.device
-    )
-    processes = accelerator.num_processes
+    checkpoint, changes, saved = None, [], {}
+    if args.resume_from_checkpoint:
+        checkpoint = find_checkpoint(folder, args.resume_from_checkpoint)
+        saved = read_meta(checkpoint)
+        changes = list(inherit(args, saved["training"], parser.error))
+    meta = {"training": {name: value for name, value in vars(args).items() if name not in OWN}}
+    try:
+        accelerator = Accelerator(
+            mixed_precision=args.mixed_precision, log_wandb=args.log_wandb, project_dir=folder, device=args.device
+        )
+    except RuntimeError as error:
+        if args.device is None:
+            raise
+        parser.error(f"--device {args.device}: {error}")
+    processes, data = accelerator.num_processes, Path(args.path_to_data)
     settle_batches(args, processes, parser.error)
     if args.cuda_graph and (accelerator.device.type != "cuda" or processes > 1):
         parser.error(f"--cuda_graph is for one GPU; this is {processes} processes on {accelerator.device.type}")
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
 
     mytorch.manual_seed(args.seed)
-    model = make_model(args, read_vocab_size(Path(args.path_to_data)))
+    config = make_config(args, saved["model"]["vocab_size"] if saved else read_vocab_size(data))
+    if saved and read_vocab_size(data) != config.vocab_size:
+        raise ValueError(f"--path_to_data {data} has another vocabulary than {checkpoint} was trained with.")
+    model = GPT2(config)
+    meta = {"format": 1, "model": config.to_dict(), **meta}
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters():,}")
     if args.use_chinchilla:
-        tokens_per_step = args.batch_size * args.context_length * processes
-        args.train_iterations = math.ceil(20 * model.num_parameters() / tokens_per_step)
+        args.train_iterations = math.ceil(
+            20 * model.num_parameters() / (args.batch_size * args.context_length * processes)
+        )
         accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
     if args.warmup_steps > args.train_iterations:
         parser.error(f"--warmup_steps {args.warmup_steps} exceeds --train_iterations {args.train_iterations}")
@@ -475,18 +627,25 @@ def main(argv=None):
     trainer = Trainer(args, folder, accelerator, model, *make_optimizer(args, model), *load_data(args, accelerator))
     if accelerator.rank:
         mytorch.manual_seed(args.seed + 1_000_003 * accelerator.rank)  # dropout of its own
-    if args.resume_from_checkpoint:
-        trainer.resume(find_checkpoint(folder, args.resume_from_checkpoint))
+    if checkpoint is not None:
+        check_tokenizer(data, checkpoint)
+        for sentence in changes:
+            accelerator.print(sentence)
+        trainer.resume(checkpoint)
+        if trainer.iteration >= args.train_iterations:
+            accelerator.print(
+                f"{checkpoint} has {trainer.iteration} of --train_iterations {args.train_iterations} already: nothing "
+                "is trained and nothing written."
+            )
+            return 0
+    else:
+        clear_project(folder, args.overwrite, removes=accelerator.is_main_process)
     if accelerator.is_main_process:
-        write_meta(args, model.config, folder)
-    accelerator.init_tracker(args.project_name, args.run_name, vars(args))
+        write_meta(data, meta, folder)
+    accelerator.register_save_state_pre_hook(lambda models, weights, directory: write_meta(data, meta, Path(directory)))
+    accelerator.init_tracker(args.project_name, args.run_name, meta["training"])
     return trainer.finish(trainer.train())
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-    except (FileNotFoundError, ValueError) as error:
-        print(f"train_gpt2.py: {error}", file=sys.stderr)
-        code = 1
-    sys.exit(code)
+    run_script("train_gpt2.py", main)

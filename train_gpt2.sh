@@ -15,11 +15,14 @@ Usage: bash train_gpt2.sh demo|shakespeare|owt [flags…] [-- flags of train_gpt
   --cuda_graph                 replay each step as a CUDA graph (one GPU)
   --gradient_checkpointing     recompute activations in backward
   --num_gpus N                 processes, one for each GPU
+  --cpu                        on the CPU; shakespeare: a small model, in minutes
   --cpu --nproc_per_node N     N processes on the CPU, over MPI
   --distributed                use the launcher even for one process
   --host H, --port P           address of the first process (127.0.0.1, 13333)
   --triton_autotune            let Triton try kernel configurations
   --log_wandb                  log to Weights & Biases
+  --overwrite                  replace the run that lies in the project's folder
+  --disable_dlpack             accepted, and changes nothing: arrays are not handed over by DLPack here
 TEXT
 }
 
@@ -47,7 +50,8 @@ value_of() {
 }
 while [ $# -gt 0 ]; do
     case "$1" in
-        --mixed_precision | --fused | --cuda_graph | --log_wandb) flags+=("$1") ;;
+        --disable_dlpack) ;;
+        --mixed_precision | --fused | --cuda_graph | --log_wandb | --overwrite) flags+=("$1") ;;
         --gradient_checkpointing) flags+=(--enable_gradient_checkpointing) ;;
         --batch_size) value_of "$1" $#; flags+=(--batch_size "$2"); shift ;;
         --num_gpus) value_of "$1" $#; num_gpus="$2"; shift ;;
@@ -68,22 +72,32 @@ done
 find_python "$root" "" numpy ml_dtypes safetensors tqdm || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-case "$target" in
-    demo)
+# nanoGPT's recipe for a CPU.
+small=(--model_size demo --context_length 64 --batch_size 12
+    --gradient_accumulation_steps 1 --train_iterations 2000 --eval_interval 500 --eval_iterations 20
+    --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
+    --beta1 0.9 --beta2 0.99 --dropout_p 0.0 --log_iter 100)
+case "$target$cpu" in
+    demo*)
         data=data/demo
-        preset=(--project_name gpt2-demo --model_size demo --context_length 64 --batch_size 12
-            --gradient_accumulation_steps 1 --train_iterations 2000 --eval_interval 500 --eval_iterations 20
-            --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
-            --beta1 0.9 --beta2 0.99 --dropout_p 0.0 --log_iter 100)
+        preset=(--project_name gpt2-demo "${small[@]}")
         ;;
-    shakespeare)
+    shakespeare1)
         data=data/shakespeare
+        preset=(--project_name gpt2-demo-shakespeare "${small[@]}")
+        ;;
+    shakespeare0)
+        data=data/shakespeare
+        if ! "$PYTHON" -c 'import sys, mytorch; sys.exit(not mytorch.cuda.is_available())' 2>/dev/null; then
+            echo "There is no GPU here, and this recipe (10.7M parameters) takes a day or two on a CPU." >&2
+            echo "A small model in minutes: bash train_gpt2.sh shakespeare --cpu" >&2
+        fi
         preset=(--project_name gpt2-small-shakespeare --model_size small --context_length 256 --batch_size 32
             --gradient_accumulation_steps 1 --train_iterations 2500 --eval_interval 1000 --eval_iterations 200
             --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 500 --weight_decay 0.1 --max_grad_norm 1.0
-            --beta1 0.9 --beta2 0.95 --dropout_p 0.2 --log_iter 25)
+            --beta1 0.9 --beta2 0.95 --dropout_p 0.0 --log_iter 25)
         ;;
-    owt)
+    owt*)
         data=data/openwebtext
         preset=(--project_name gpt2-base-owt --model_size base --context_length 1024 --batch_size 96
             --gradient_accumulation_steps 6 --train_iterations 600000 --eval_interval 1000 --eval_iterations 200
@@ -105,9 +119,11 @@ if [ ! -f "$data/train.bin" ] || [ ! -f "$data/val.bin" ]; then
 fi
 
 launch=("$PYTHON")
-if [ "$cpu" = 1 ] || [ "$processes" != 1 ]; then
+if [ "$processes" != 1 ] || { [ "$cpu" = 1 ] && [ "$distributed" = 1 ]; }; then
     launch=("$PYTHON" -m mytorch.distributed.run --nproc_per_node "$processes" --master_addr "$host" --master_port "$port")
     [ "$cpu" = 1 ] && launch+=(--cpu)
+elif [ "$cpu" = 1 ]; then
+    flags=(--device cpu ${flags[@]+"${flags[@]}"})
 elif [ "$num_gpus" -gt 1 ] 2>/dev/null || [ "$distributed" = 1 ]; then
     launch=("$PYTHON" -m mytorch.distributed.launch --num_gpus "$num_gpus" --master_addr "$host" --master_port "$port")
 elif ! [ "$num_gpus" = 1 ]; then
@@ -118,11 +134,28 @@ fi
 "${launch[@]}" "$root/train_gpt2.py" --working_directory work_dir --path_to_data "$data" "${preset[@]}" \
     ${flags[@]+"${flags[@]}"} || exit $?
 
+# Where the run lies: what the flags say, the last of each.
+folder=work_dir
+run=""
+all=("${preset[@]}" ${flags[@]+"${flags[@]}"})
+for ((i = 0; i < ${#all[@]}; i++)); do
+    case "${all[$i]}" in
+        --project_name | --working_directory | --run_name) name="${all[$i]}" value="${all[$((i + 1))]:-}" ;;
+        --project_name=* | --working_directory=* | --run_name=*) name="${all[$i]%%=*}" value="${all[$i]#*=}" ;;
+        *) continue ;;
+    esac
+    case "$name" in
+        --project_name) project="$value" ;;
+        --working_directory) folder="$value" ;;
+        --run_name) run="/$value" ;;
+    esac
+done
+
 if [ "$target" = demo ]; then
     echo
-    "$PYTHON" "$root/inference_gpt2.py" work_dir/gpt2-demo/ --device cpu --temperature 0.8 --topk 15 \
+    "$PYTHON" "$root/inference_gpt2.py" "$folder/$project$run/" --device cpu --temperature 0.8 --topk 15 \
         --max_tokens_gen 300 --seed 1 || exit $?
     echo
     echo "Sample more with:"
-    echo "  $PYTHON inference_gpt2.py work_dir/gpt2-demo/ --temperature 0.8 --topk 15 --max_tokens_gen 512 --prompt 'def '"
+    echo "  $PYTHON inference_gpt2.py $folder/$project$run/ --temperature 0.8 --topk 15 --max_tokens_gen 512 --prompt 'def '"
 fi

@@ -189,9 +189,9 @@ def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) 
 
 
 def _with_aliases(tensors, metadata):
-    """Add the names under which tied tensors were also known; the metadata maps each to the one that was kept."""
+    """Tie the tensors again that were one; the metadata maps each name to the first."""
     for name, kept in metadata.items():
-        if name not in tensors and kept in tensors:
+        if kept in tensors:
             tensors[name] = tensors[kept]
     return tensors
 
@@ -199,15 +199,13 @@ def _with_aliases(tensors, metadata):
 def save_state_dict(
     state: Mapping[str, Tensor], path: str | os.PathLike, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a state dict as safetensors, each tied tensor once; its other names go into the metadata."""
-    kept, aliases, names = {}, {}, {}
+    """Write a state dict as safetensors, every name with its numbers; the metadata says which names are tied to which."""
+    aliases, names = {}, {}
     for name, tensor in state.items():
         first = names.setdefault(id(getattr(tensor, "_data", tensor)), name)
-        if first == name:
-            kept[name] = tensor
-        else:
+        if first != name:
             aliases[name] = first
-    save_safetensors(kept, path, {**(metadata or {}), **aliases})
+    save_safetensors(state, path, {**(metadata or {}), **aliases})
 
 
 # -- trees ----------------------------------------------------------------------------------------

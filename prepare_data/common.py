@@ -7,6 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
+from mytorch.cli.arguments import ArgumentParser as ArgumentParser
 from mytorch.utils.data.tokens import write_tokens
 from mytorch.utils.tokenizer import CharTokenizer, GPT2Tokenizer, save_tokenizer
 
@@ -52,7 +53,7 @@ def write_split(text, tokenizer, folder, test_split_pct):
     Ends the script if a split would be empty.
     """
     if not 0.0 < test_split_pct < 1.0:
-        fail(f"--test_split_pct is {test_split_pct}; it must lie between 0 and 1.")
+        fail(f"--test_split_pct is {test_split_pct}; it must lie between 0 and 1, such as 0.1 for a tenth.")
     tokens = np.asarray(tokenizer.encode(text), np.uint32)
     cut = int(len(tokens) * (1.0 - test_split_pct))
     if cut == 0 or cut == len(tokens):

@@ -6,11 +6,10 @@ Every machine with Python has it, so nothing is downloaded. Files are taken in t
 to about 2 MB; characters that occur less than 50 times are folded to one symbol.
 """
 
-import argparse
 import os
 import sysconfig
 
-from common import fail, make_tokenizer, write_split
+from common import ArgumentParser, fail, make_tokenizer, write_split
 
 
 def standard_library(limit):
@@ -36,7 +35,7 @@ def standard_library(limit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--path_to_save", default="data/demo", help="folder for train.bin, val.bin, tokenizer.json")
     parser.add_argument("--test_split_pct", type=float, default=0.1, help="share of the text that validates")
     parser.add_argument("--limit", type=int, default=2_000_000, help="characters")

@@ -6,11 +6,10 @@ The `datasets` library keeps its downloads under HF_HOME. `--dataset_path` takes
 lines, Parquet or plain text, with the documents in a column "text".
 """
 
-import argparse
 import glob
 import os
 
-from common import fail, make_tokenizer
+from common import ArgumentParser, fail, make_tokenizer
 
 HUB_NAME = "Skylion007/openwebtext"
 BUILDERS = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".txt": "text"}
@@ -21,7 +20,7 @@ def load_documents(path, num_proc):
     try:
         import datasets
     except ImportError:
-        fail("Preparing OpenWebText needs the datasets library: pip install mytorch[datasets].")
+        fail("Preparing OpenWebText needs the datasets library: pip install datasets.")
     if path is None:
         try:
             return datasets.load_dataset(HUB_NAME, split="train", num_proc=num_proc)
@@ -46,7 +45,7 @@ def load_documents(path, num_proc):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num_proc", type=int, default=8, help="processes that tokenise")
     parser.add_argument(
         "--path_to_save", default="data/openwebtext", help="folder for train.bin, val.bin, tokenizer.json"

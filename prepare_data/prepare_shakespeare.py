@@ -3,36 +3,34 @@
 python prepare_data/prepare_shakespeare.py --path_to_save data/shakespeare
 """
 
-import argparse
+from urllib.error import URLError
+from urllib.request import urlopen
 
-from common import fail, make_tokenizer, read_text, write_split
+from common import ArgumentParser, fail, make_tokenizer, read_text, write_split
 
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 
 
 def download():
-    """The text from where it is kept; ends the script without a network or without requests."""
-    local = "give a local copy with --input_file PATH"
+    """The text from where it is kept; ends the script without a network."""
     try:
-        import requests
-    except ImportError:
-        fail(f"Downloading needs the requests package (pip install requests); or {local}.")
-    try:
-        answer = requests.get(URL, timeout=30)
-        answer.raise_for_status()
-    except requests.RequestException as error:
-        fail(f"Tiny Shakespeare could not be downloaded ({type(error).__name__}); check the network, or {local}.")
-    return answer.text
+        with urlopen(URL, timeout=30) as answer:
+            return answer.read().decode("utf-8")
+    except (URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        fail(
+            f"Tiny Shakespeare could not be downloaded from {URL} ({reason}); check the network, or give a local copy "
+            "with --input_file PATH."
+        )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--path_to_save", default="data/shakespeare", help="folder for train.bin, val.bin, tokenizer.json"
-    )
-    parser.add_argument("--test_split_pct", type=float, default=0.1, help="share of the text that validates")
+def main(folder="data/shakespeare", share=0.1, tokenizer="char"):
+    """Run the script; the arguments are its defaults."""
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--path_to_save", default=folder, help="folder for train.bin, val.bin, tokenizer.json")
+    parser.add_argument("--test_split_pct", type=float, default=share, help="share of the text that validates")
     parser.add_argument("--input_file", help="a local copy, instead of downloading")
-    parser.add_argument("--tokenizer", choices=("char", "gpt2"), default="char")
+    parser.add_argument("--tokenizer", choices=("char", "gpt2"), default=tokenizer, help="what a token is")
     args = parser.parse_args()
     text = read_text(args.input_file) if args.input_file else download()
     write_split(text, make_tokenizer(args.tokenizer, text), args.path_to_save, args.test_split_pct)

@@ -3,16 +3,15 @@
 python prepare_data/prepare_text.py --input_file book.txt --tokenizer char --path_to_save data/book
 """
 
-import argparse
 import os
 
-from common import make_tokenizer, read_text, write_split
+from common import ArgumentParser, make_tokenizer, read_text, write_split
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--input_file", required=True, help="a UTF-8 text file")
-    parser.add_argument("--tokenizer", choices=("char", "gpt2"), default="char")
+    parser.add_argument("--tokenizer", choices=("char", "gpt2"), default="char", help="what a token is")
     parser.add_argument(
         "--path_to_save", help="folder for train.bin, val.bin, tokenizer.json (default: data/<file's name>)"
     )

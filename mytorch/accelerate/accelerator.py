@@ -125,6 +125,7 @@ class Accelerator:
         self._trigger = False
         self._reducers = {}  # by id of the model
         self._quiet = 0  # depth of no_sync blocks
+        self._save_hooks = []
         self._active = []  # loaders that are being iterated over, the innermost last
 
     # -- who and where ----------------------------------------------------------------------------
@@ -594,12 +595,20 @@ class Accelerator:
         ranks = None if save_model_only else checkpoint.collect(self)
         if self.is_main_process:
             self.print(f"Saving Checkpoint to {output_dir}")
-            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, ranks))
+            size = checkpoint.checkpoint_size(self)
+            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, ranks), size)
             limit = self.total_limit if total_limit is None else total_limit
             if limit is not None:
                 checkpoint.keep_newest(path, limit)
         self.wait_for_everyone()
         return path
+
+    def register_save_state_pre_hook(self, hook: Callable) -> None:
+        """Have `save_state` call hook(models, weights, directory) before a checkpoint, in whose directory it may write.
+
+        Only the main process calls it; `weights` are the models' state dicts.
+        """
+        self._save_hooks.append(hook)
 
     def load_state(self, input_dir: str | Path) -> None:
         """Continue exactly where `save_state` wrote its directory; the same objects must have been prepared.

@@ -5,18 +5,22 @@ of the texts that promise them (`model.safetensors`, `optimizer.bin`, `mp_config
 safetensors and JSON throughout.
 """
 
+import errno
 import json
 import os
 import random
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
+from ..base.pytree import tree_leaves
 from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
 from ..serialization import load, load_safetensors, save_state_dict, save_tree, sync_directory, write_json
+from ..tensor import Tensor
 
 META = "accelerator.json"  # written last: a directory that has it is complete
 VERSION = 1
@@ -40,19 +44,44 @@ def recover(path):
         os.rename(_old(path), path)
 
 
-def replace_directory(path, write):
+WAITS = (2, 5, 10)  # seconds before a checkpoint is tried again that found the disk full
+
+
+def _write_when_there_is_room(write, partial, path, size):
+    """Make `partial` and write into it, again after a moment while the disk is full.
+
+    Raises:
+        OSError: it stays full; the message has path and size.
+    """
+    for wait in (*WAITS, None):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir()
+            return write(partial)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            shutil.rmtree(partial, ignore_errors=True)
+            free = shutil.disk_usage(path.parent).free
+            full = f"The disk is full: {path} needs about {size / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free."
+            if wait is None:
+                raise OSError(f"{full} What was saved before is as it was.") from None
+            print(f"{full} Trying again in {wait} s.", file=sys.stderr, flush=True)
+            time.sleep(wait)
+
+
+def replace_directory(path, write, size=0):
     """Make or replace the directory `path` by what `write(directory)` writes; never half of it is seen.
 
-    Files in it that are not of this module's making are kept.
+    Files in it that are not of this module's making are kept, unless `write` makes them. A full disk is tried again a
+    few times; `size`, in bytes, is for its message.
     """
     path = Path(os.path.abspath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     recover(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
     try:
-        write(partial)
+        _write_when_there_is_room(write, partial, path, size)
         sync_directory(partial)
         if path.exists():
             old = _old(path)
@@ -60,7 +89,7 @@ def replace_directory(path, write):
             os.rename(path, old)
             os.rename(partial, path)
             for entry in old.iterdir():
-                if not _is_ours(entry.name):
+                if not _is_ours(entry.name) and not (path / entry.name).exists():
                     os.rename(entry, path / entry.name)
             shutil.rmtree(old)
         else:
@@ -166,8 +195,11 @@ def write_state(accelerator, directory, ranks):
     Args:
         ranks: what `collect` gave; None for the weights alone.
     """
-    for i, model in enumerate(accelerator._models):
-        save_state_dict(model.state_dict(), directory / numbered("model", i, ".safetensors"))
+    states = [model.state_dict() for model in accelerator._models]
+    for hook in accelerator._save_hooks:
+        hook(accelerator._models, states, directory)
+    for i, state in enumerate(states):
+        save_state_dict(state, directory / numbered("model", i, ".safetensors"))
     if ranks is not None:
         for thing, name in (*_steppers(accelerator), *_custom(accelerator)):
             save_tree(thing.state_dict(), directory / name)
@@ -183,6 +215,7 @@ def write_state(accelerator, directory, ranks):
         "time": time.time(),
         "model_only": ranks is None,
         "micro_steps": accelerator.step_counter,
+        "accumulation": accelerator.gradient_accumulation_steps,
         "processes": accelerator.num_processes,
         "files": sorted(entry.name for entry in directory.iterdir()),
     }
@@ -235,7 +268,26 @@ def read_state(accelerator, directory):
         accelerator.scaler.load_state_dict(scaling)
     if before == accelerator.num_processes:
         set_random_states(load(_expect(directory, f"random_states_{accelerator.rank}.bin")))
-    accelerator.step_counter = meta.get("micro_steps", 0)
+    _align(accelerator, meta.get("micro_steps", 0), meta.get("accumulation"))
+
+
+def _align(accelerator, done, accumulation):
+    """Set the count of backward passes such that the next one begins a step, whatever the number of them was."""
+    now = accelerator.gradient_accumulation_steps
+    accumulation = accumulation or now  # an older file does not say
+    if done % accumulation:
+        accelerator.print(
+            f"The checkpoint was saved within a step, after {done % accumulation} of {accumulation} backward passes; their "
+            "gradients are not in it, and a new step begins."
+        )
+    accelerator.step_counter = done // accumulation * now
+
+
+def checkpoint_size(accelerator):
+    """About how many bytes a checkpoint takes: of the models' and optimizers' tensors."""
+    states = [thing.state_dict() for thing in (*accelerator._models, *accelerator._optimizers)]
+    leaves = tree_leaves(states)
+    return sum(x.numel() * x.element_size() for x in leaves if isinstance(x, Tensor))
 
 
 def _expect(directory, name):

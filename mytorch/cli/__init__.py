@@ -5,11 +5,13 @@
     mytorchrun test               check that it works, with a table
     mytorchrun env                versions and devices, for bug reports
 
-`mytorchrun COMMAND --help` says more.
+`mytorchrun COMMAND --help` says more; `mytorchrun --version` says which.
 """
 
 import sys
 from importlib import import_module
+
+from ..version import __version__
 
 # Each command is a module here with `main(argv)`, which returns the exit code.
 COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env"}
@@ -20,6 +22,9 @@ def main(argv=None):
     argv = sys.argv[1:] if argv is None else list(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__)
+        return 0
+    if argv[0] in ("-V", "--version"):
+        print(f"mytorchrun {__version__}")
         return 0
     if argv[0] not in COMMANDS:
         print(f"mytorchrun: {argv[0]!r} is no command; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)

@@ -1,5 +1,6 @@
 """`mytorchrun test`: a real run under the launcher with the user's configuration; a table, and PASS or what failed."""
 
+import argparse
 import importlib.util
 import sys
 
@@ -14,7 +15,7 @@ def main(argv):
     p = parser(prog)
     for action in p._actions:
         if action.dest in ("script", "args"):
-            action.nargs, action.help = "?", "==SUPPRESS=="
+            action.nargs, action.help = "?", argparse.SUPPRESS
     args = p.parse_args(argv)
     if args.script is not None or args.module or args.no_python:
         p.error("it runs its own checks; leave the script out")

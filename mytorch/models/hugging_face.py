@@ -109,9 +109,7 @@ def from_nanogpt(ours, use_bias):
     """Our state dict as Hugging Face's weights, with zeros for biases that the model has not."""
     weights = {}
     for name, tensor in ours.items():
-        if name == "lm_head.weight":
-            continue
         weights[name] = tensor.t().contiguous() if _is_conv1d(name) else tensor
-        if not use_bias and ".wte." not in name and ".wpe." not in name:
+        if not use_bias and not name.endswith(("wte.weight", "wpe.weight", "lm_head.weight")):
             weights[name.removesuffix("weight") + "bias"] = zeros(tensor.shape[0], dtype=tensor.dtype)
     return weights

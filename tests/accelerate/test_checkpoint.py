@@ -1,3 +1,4 @@
+import errno
 import json
 import pickle
 import random
@@ -9,7 +10,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.accelerate import Accelerator
+from mytorch.accelerate import Accelerator, checkpoint
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.utils.data import DataLoader, TensorDataset
@@ -216,7 +217,7 @@ def test_a_process_killed_while_replacing_leaves_a_whole_checkpoint(tmp_path, af
     program = f"""
 import os, sys
 from pathlib import Path
-from mytorch.accelerate import Accelerator
+from mytorch.accelerate import Accelerator, checkpoint
 accelerator = Accelerator()
 accelerator.save_state({str(tmp_path / "c")!r})
 real, count = os.rename, 0
@@ -251,3 +252,65 @@ def test_a_later_version_is_refused(tmp_path):
     (tmp_path / "c" / "accelerator.json").write_text(json.dumps({**meta, "version": 99}))
     with pytest.raises(ValueError, match="written by a later version"):
         Accelerator().load_state(tmp_path / "c")
+
+
+def test_a_full_disk_is_tried_again_and_named_and_keeps_what_was_there(tmp_path, monkeypatch, capsys):
+    """First-day 10."""
+    run = Run().train(1)
+    run.accelerator.save_state(tmp_path / "c")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()}
+    monkeypatch.setattr(checkpoint, "WAITS", (0, 0))
+    tried, write = [], checkpoint.save_state_dict
+
+    def full(state, path):
+        tried.append(path)
+        if len(tried) != 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(state, path)
+
+    monkeypatch.setattr(checkpoint, "save_state_dict", full)
+    run.train(1)
+    sentence = r"The disk is full: .*c needs about 0\.0 MB, [\d,.]+ MB are free\. What was saved before is as it was\."
+    with pytest.raises(OSError, match=sentence):
+        run.accelerator.save_state(tmp_path / "c")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    assert capsys.readouterr().err.count("Trying again in") == 2
+    run.accelerator.save_state(tmp_path / "c")  # room is made after the first try
+    assert len(tried) == 5
+    assert is_complete(tmp_path / "c")
+    assert (tmp_path / "c" / "model.safetensors").read_bytes() != before["model.safetensors"]
+
+
+def test_accumulation_is_aligned_anew_in_loading(tmp_path, capsys):
+    """First-day 2: a step begins with the next backward, whatever the numbers of passes were."""
+    run = Run()
+    run.accelerator.gradient_accumulation_steps = 1
+    run.train(5).accelerator.save_state(tmp_path / "five")
+    again = Run()
+    again.accelerator.load_state(tmp_path / "five")
+    before = again.model[0].weight.detach().numpy().copy()
+    assert len(again.train(1).losses) == 2
+    assert (again.model[0].weight.detach().numpy() != before).any()
+
+    x = mytorch.ones(1, 6)
+    run = Run()
+    run.accelerator.backward(run.model(x).sum())  # half a step
+    run.accelerator.save_state(tmp_path / "half")
+    again = Run()
+    again.accelerator.load_state(tmp_path / "half")
+    assert "within a step, after 1 of 2 backward passes" in capsys.readouterr().out
+    assert len(again.train(1).losses) == 2
+
+
+def test_hooks_write_into_the_checkpoint(tmp_path):
+    run = Run()
+    run.accelerator.register_save_state_pre_hook(
+        lambda models, weights, directory: (directory / "note.txt").write_text(f"{len(models)} {len(weights[0])}")
+    )
+    run.accelerator.save_state(tmp_path / "c")
+    (tmp_path / "c" / "note.txt").write_text("an old one")
+    (tmp_path / "c" / "mine.txt").write_text("kept")
+    run.accelerator.save_state(tmp_path / "c")
+    assert (tmp_path / "c" / "note.txt").read_text() == f"1 {len(run.model.state_dict())}"
+    assert (tmp_path / "c" / "mine.txt").read_text() == "kept"

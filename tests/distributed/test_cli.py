@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import mytorch
 from mytorch import cli
 from mytorch.cli import configure, launch
 from mytorch.cli.configuration import Configuration, default_path
@@ -44,6 +45,13 @@ def test_commands(capsys):
     assert "mytorchrun config" in capsys.readouterr().out
     assert cli.main(["lunch"]) == 2
     assert "'lunch' is no command" in capsys.readouterr().err
+
+
+def test_mytorchrun_says_its_version_and_alone_its_help(capsys):
+    assert cli.main([]) == 0
+    assert "mytorchrun launch script.py" in capsys.readouterr().out
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mytorchrun {mytorch.__version__}\n"
 
 
 def test_config_without_questions(monkeypatch, capsys):

@@ -64,6 +64,20 @@ def test_two_ranks_match_one_process(data):
     assert max(abs(mine[n] - single[n]).max() for n in mine) < 1e-3
 
 
+def test_a_run_of_two_ranks_goes_on_with_one(data):
+    """First-day 1."""
+    options = {"checkpoint_iterations": 7, "eval_interval": 100}
+    whole = launch(2, ROOT / "train_gpt2.py", *flags(data, "two", **options))
+    assert whole.returncode == 0, whole.stderr
+    before = losses(data, "two")
+    changes = {"batch_size": 16, "gradient_accumulation_steps": 4, "resume_from_checkpoint": "checkpoint_7"}
+    one = launch(1, ROOT / "train_gpt2.py", *flags(data, "two", **options, **changes))
+    assert one.returncode == 0, one.stderr
+    after = losses(data, "two")
+    assert list(after) == list(before)
+    assert max(abs(after[i] - before[i]) for i in after) < 1e-4  # float32
+
+
 def test_an_interrupted_run_goes_on_to_the_same_weights(data):
     needs_mpi()
     options = {"train_iterations": 40, "eval_interval": 1000, "dropout_p": 0.1}

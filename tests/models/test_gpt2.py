@@ -218,6 +218,7 @@ def test_transformers_reads_what_save_pretrained_writes(torch, tmp_path, use_bia
     transformers = pytest.importorskip("transformers")
     model = tiny(use_bias=use_bias, activation="gelu_tanh").eval()
     model.save_pretrained(tmp_path / "mine")
+    assert "lm_head.weight" in mytorch.load(tmp_path / "mine" / "model.safetensors")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "mine").eval()
     x = np.random.default_rng(0).integers(0, 31, (2, 16))
     with torch.no_grad():

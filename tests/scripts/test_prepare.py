@@ -72,6 +72,76 @@ def test_shakespeare_without_network_is_one_sentence(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_shakespeare_is_downloaded_with_the_standard_library(tmp_path):
+    program = (
+        "import io, sys, urllib.request; sys.modules['requests'] = None; sys.path.insert(0, sys.argv.pop(1)); "
+        f"urllib.request.urlopen = lambda url, timeout: io.BytesIO({TEXT!r}.encode()); "
+        "import prepare_shakespeare; prepare_shakespeare.main()"
+    )
+    command = [sys.executable, "-c", program, str(ROOT / "prepare_data"), "--path_to_save", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert read_header(tmp_path / "out" / "train.bin")[1] == int(len(TEXT) * 0.9)
+
+
+def test_shakespeare_with_gpt2_tokens_has_a_script_and_its_defaults():
+    done = run("prepare_data/prepare_shakespeare_gpt2.py", "--help")
+    out = " ".join(done.stdout.split())
+    assert "(default: data/shakespeare_gpt2)" in out
+    assert "(default: 0.05)" in out
+    assert "(default: gpt2)" in out
+
+
+def test_help_of_preparation_shows_defaults_and_a_wrong_flag_is_one_line():
+    done = run("prepare_data/prepare_text.py", "--help")
+    assert "(default: 0.1)" in done.stdout
+    done = run("prepare_data/prepare_text.py", "--nonsense")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "see --help" in done.stderr
+
+
+FAKE_PYTHON = """#!/usr/bin/env bash
+case "$*" in *is_available*) exit 1 ;; "-c "*) exit 0 ;; esac
+echo "$@"
+"""
+
+
+def dry_run(tmp_path, *arguments):
+    """train_gpt2.sh with a Python that says what it is called with; data are there."""
+    fake = tmp_path / "environment" / "bin" / "python"
+    fake.parent.mkdir(parents=True, exist_ok=True)
+    fake.write_text(FAKE_PYTHON)
+    fake.chmod(0o755)
+    for name in ("demo", "shakespeare"):
+        (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+        for file in ("train.bin", "val.bin"):
+            (tmp_path / "data" / name / file).touch()
+    env = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "environment")}
+    command = ["bash", str(ROOT / "train_gpt2.sh"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60)
+
+
+def test_the_demo_samples_what_it_trained(tmp_path):
+    """First-day 6."""
+    done = dry_run(tmp_path, "demo", "--", "--project_name", "dd", "--run_name=r")
+    assert done.returncode == 0, done.stderr
+    assert "inference_gpt2.py work_dir/dd/r/ --device cpu" in done.stdout
+    assert "inference_gpt2.py work_dir/gpt2-demo/ " in dry_run(tmp_path, "demo").stdout
+
+
+def test_shakespeare_on_a_cpu_warns_and_offers_a_small_recipe(tmp_path):
+    done = dry_run(tmp_path, "shakespeare", "--disable_dlpack")
+    assert "takes a day or two on a CPU" in done.stderr
+    assert "bash train_gpt2.sh shakespeare --cpu" in done.stderr
+    assert "--model_size small" in done.stdout
+    assert "--dropout_p 0.0" in done.stdout
+    done = dry_run(tmp_path, "shakespeare", "--cpu", "--overwrite")
+    assert done.stderr == ""
+    assert "--model_size demo --context_length 64 --batch_size 12" in done.stdout
+    assert "--device cpu --overwrite" in done.stdout
+
+
 def test_missing_and_empty_files(tmp_path):
     done = run("prepare_data/prepare_text.py", "--input_file", tmp_path / "none.txt")
     assert done.returncode == 1

@@ -186,6 +186,182 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, num
     assert_same_weights(work / "p" / "final_checkpoint", work / "whole" / "final_checkpoint")
 
 
+# -- a run belongs to itself -------------------------------------------------------------------------
+
+
+def test_resuming_with_other_batches_and_accumulation_sees_each_sample_once(data, capsys):
+    """First-day 1 and 2: the data's place is counted in samples, and the accumulation begins anew."""
+    options = {
+        "train_iterations": 5,
+        "eval_interval": 100,
+        "checkpoint_iterations": 3,
+        "gradient_accumulation_steps": 1,
+    }
+    assert train(data, **options, batch_size=4) == 0
+    work = data.parent / "work" / "p"
+    seen = []
+    read = train_gpt2.RandomBlocks.__getitem__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            train_gpt2.RandomBlocks, "__getitem__",
+            lambda self, i: seen.append((self.first + i * self.batch_size, self.batch_size, len(self))) or read(self, i),
+        )  # fmt: skip
+        again = {**options, "gradient_accumulation_steps": 2, "batch_size": 6, "resume_from_checkpoint": "checkpoint_3"}
+        assert train(data, **again) == 0
+    assert [(first, size) for first, size, n in seen if n != 2] == [(12, 3), (15, 3), (18, 3), (21, 3)]
+    out = capsys.readouterr().out
+    assert "Resuming with --gradient_accumulation_steps 2; the checkpoint had 1." in out
+    assert "Resuming with --batch_size 6; the checkpoint had 4." in out
+    state = mytorch.load(work / "final_checkpoint" / "custom_checkpoint_0.bin")
+    assert state == {"iteration": 5, "samples": 24}
+    before = mytorch.load(work / "checkpoint_3" / "model.safetensors")["lm_head.weight"]
+    assert (before != mytorch.load(work / "final_checkpoint" / "model.safetensors")["lm_head.weight"]).any()  # it steps
+
+
+def test_samples_do_not_depend_on_batches(data):
+    path = data / "train.bin"
+    whole = train_gpt2.RandomBlocks(path, 16, 24, 1, seed=3)[0][0]
+    for size in (1, 3, 8):
+        parts = train_gpt2.RandomBlocks(path, 16, size, 24, seed=3)
+        np.testing.assert_array_equal(np.concatenate([parts[i][0] for i in range(24 // size)]), whole)
+    np.testing.assert_array_equal(train_gpt2.RandomBlocks(path, 16, 5, 1, seed=3, first=7)[0][0], whole[7:12])
+
+
+def test_a_finished_project_is_not_overwritten(data):
+    """First-day 3."""
+    short = {"train_iterations": 2, "eval_interval": 100, "log_iter": 1}
+    assert train(data, **short) == 0
+    work = data.parent / "work" / "p"
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    with pytest.raises(
+        FileExistsError, match=r"--resume_from_checkpoint latest .* --overwrite .* another --project_name"
+    ):
+        train(data, **short, use_bias=True)
+    assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+    assert train(data, **short, use_bias=True, overwrite=True) == 0
+    assert "transformer.ln_f.bias" in weights(work / "final_checkpoint")
+
+
+def test_a_checkpoint_holds_its_model_tokenizer_and_options(data, capsys):
+    short = {"train_iterations": 2, "eval_interval": 100, "max_lr": 2e-3, "weight_decay": 0.05}
+    assert train(data, **short, run_name="other") == 0
+    checkpoint = data.parent / "work" / "p" / "other" / "final_checkpoint"
+    meta = json.loads((checkpoint / "model_meta.json").read_text())
+    assert GPT2Config.from_dict(meta["model"]).embed_dim == 128
+    assert (meta["training"]["max_lr"], meta["training"]["weight_decay"]) == (2e-3, 0.05)
+    assert (checkpoint / "tokenizer.json").read_bytes() == (data / "tokenizer.json").read_bytes()
+    for name in ("model_meta.json", "tokenizer.json"):
+        (checkpoint.parent / name).unlink()  # the checkpoint is enough for sampling, and for resuming
+    assert sample(capsys, checkpoint, "--prompt", "the", "--max_tokens_gen", 2).startswith("the")
+    command = ["--resume_from_checkpoint", str(checkpoint), "--working_directory", str(data.parent / "work")]
+    assert train_gpt2.main([*command, "--train_iterations", "3", "--project_name", "goes_on"]) == 0
+    meta = json.loads((data.parent / "work" / "goes_on" / "final_checkpoint" / "model_meta.json").read_text())
+    assert (meta["training"]["max_lr"], meta["training"]["train_iterations"]) == (2e-3, 3)
+    with pytest.raises(SystemExit):
+        train_gpt2.main([*command, "--model_size", "small"])
+    assert "--model_size small can't be had in resuming: the checkpoint's is demo" in capsys.readouterr().err
+
+
+def test_the_command_line_wins_in_resuming_and_says_so(data, capsys):
+    """First-day 5."""
+    short = {"train_iterations": 4, "eval_interval": 100, "checkpoint_iterations": 2, "log_iter": 1, "warmup_steps": 1}
+    assert train(data, **short) == 0
+    changes = {"max_lr": 1e-5, "min_lr": 1e-6, "train_iterations": 6, "resume_from_checkpoint": "checkpoint_2"}
+    capsys.readouterr()
+    assert train(data, **{**short, **changes}) == 0
+    out = capsys.readouterr().out
+    assert "Resuming with --max_lr 1e-05; the checkpoint had 0.003." in out
+    assert "Resuming with --train_iterations 6; the checkpoint had 4." in out
+    assert "--log_iter" not in out
+    log = data.parent / "work" / "p" / "log.jsonl"
+    rates = {r["iteration"]: r["lr"] for r in map(json.loads, log.read_text().splitlines()) if "lr" in r}
+    assert max(rates[i] for i in (3, 4, 5, 6)) <= 1e-5
+    assert rates[6] < rates[4]
+
+
+def test_resuming_past_the_end_writes_nothing(data, capsys):
+    short = {"train_iterations": 3, "eval_interval": 100}
+    assert train(data, **short) == 0
+    work = data.parent / "work" / "p"
+    before = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
+    assert train(data, **{**short, "train_iterations": 2}, resume_from_checkpoint="latest") == 0
+    assert "has 3 of --train_iterations 2 already: nothing is trained" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(data, monkeypatch):
+    """First-day 9."""
+    options = {"train_iterations": 8, "eval_interval": 100, "checkpoint_iterations": 2}
+    step = train_gpt2.Trainer.step
+
+    def diverging(self, batches):
+        if self.iteration == 4:
+            with mytorch.no_grad():
+                self.model.lm_head.weight.fill_(float("nan"))
+        return step(self, batches)
+
+    monkeypatch.setattr(train_gpt2.Trainer, "step", diverging)
+    with pytest.raises(FloatingPointError, match=r"is nan after iteration 5: .*checkpoint_4 is as it was; .*--max_lr"):
+        train(data, **options)
+    work = data.parent / "work" / "p"
+    assert [path.name for path in work.iterdir() if is_complete(path)] == ["checkpoint_4"]
+    assert all(np.isfinite(w).all() for w in weights(work / "checkpoint_4").values())
+
+
+def test_a_second_interrupt_ends_the_run_with_a_line(data):
+    """First-day 7: the first is answered at once, the second quits without saving."""
+    slow = "import time, train_gpt2; step = train_gpt2.Trainer.step; "
+    slow += (
+        "train_gpt2.Trainer.step = lambda self, b: (print('stepping', flush=True), time.sleep(30), step(self, b))[2]; "
+    )
+    slow += "train_gpt2.run_script('train_gpt2.py', train_gpt2.main)"
+    with subprocess.Popen(
+        [sys.executable, "-c", slow, *flags(data, device="cpu")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:  # fmt: skip
+        for line in process.stdout:
+            if line.startswith("stepping"):
+                break
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        said = [process.stderr.readline() for _ in range(2)]
+        assert said[1] == "Finishing this step; Ctrl-C again quits without saving.\n"
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=20)
+        assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert not list((data.parent / "work" / "p").glob("*checkpoint*"))
+
+
+def test_what_a_user_can_mend_is_one_sentence(data, capsys):
+    wrong = {"--devise cuda": "unrecognized arguments: --devise cuda; see --help", "--device tpu": "--device tpu: "}
+    if not mytorch.cuda.is_available():
+        wrong["--device cuda"] = "--device cuda: device 'cuda' can't be used"
+    for script, first in ((train_gpt2, flags(data)), (inference_gpt2, [str(data)])):
+        for words, sentence in wrong.items():
+            with pytest.raises(SystemExit) as stop:
+                script.main([*first, *words.split()])
+            err = capsys.readouterr().err
+            assert stop.value.code == 2
+            assert sentence in err
+            assert len(err.splitlines()) == 1
+    with pytest.raises(SystemExit):
+        inference_gpt2.main([str(data), "--topk", "0"])
+    assert "--topk is 0; expected at least 1" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match="--prompt FILE:: there is no such file"):
+        inference_gpt2.read_prompt("FILE:", None)
+
+
+def test_help_shows_defaults_but_no_none(capsys):
+    for script in (train_gpt2, inference_gpt2):
+        with pytest.raises(SystemExit):
+            script.parse(["--help"])
+        out = " ".join(capsys.readouterr().out.split())
+        assert "(default: None)" not in out
+        assert "(default: 1" in out
+
+
 # -- flags -----------------------------------------------------------------------------------------
 
 
