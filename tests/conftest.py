@@ -48,7 +48,7 @@ def _use(device):
     mytorch.from_numpy = lambda ndarray: from_numpy(ndarray).to(device)
     generator = mytorch.Generator
     generator.manual_seed = _seeding_a_twin(generator.manual_seed)
-    for name in ("uniform", "normal", "integers", "permutation"):
+    for name in ("uniform", "normal", "integers", "permutation", "bernoulli"):
         setattr(generator, name, _drawn_on_cpu(getattr(generator, name)))
 
 

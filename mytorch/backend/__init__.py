@@ -1,7 +1,7 @@
 """NumPy and CuPy behind one namespace, the devices that they stand for, and copies between them.
 
-namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), devices.py, copies.py; numeric.py and
-philox.py hold functions and random bits that neither library has; printing.py says how arrays print.
+namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), devices.py, copies.py; numeric.py,
+philox.py and rejection.py hold functions and random numbers that neither library has; printing.py says how arrays print.
 """
 
 from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, to_device

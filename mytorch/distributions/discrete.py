@@ -7,8 +7,7 @@ from ..ops.activation import logsigmoid
 from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
-from ..ops.random import _drawn, bernoulli, multinomial, poisson, rand
-from ..tensor import Tensor
+from ..ops.random import bernoulli, binomial, multinomial, poisson, rand
 from . import constraints
 from .continuous import Gamma
 from .distribution import Distribution, ExponentialFamily, Family, ProbsFamily
@@ -153,9 +152,7 @@ class Binomial(ProbsFamily):
         return ((self.total_count + 1) * self.probs).floor().minimum(self.total_count)
 
     def _draw(self, shape):
-        counts, source = _drawn(self.total_count.expand(shape).detach(), None)
-        probs = self.probs.expand(shape).detach()._data._array
-        return Tensor._wrap(source.library().binomial(counts.astype("int64"), probs).astype(counts.dtype))
+        return binomial(self.total_count.expand(shape).detach(), self.probs.expand(shape).detach())
 
     def _log_prob(self, value):
         n, logits = self.total_count, self.logits

@@ -24,7 +24,7 @@ from functools import partial
 from numpy import asarray, generic
 
 from .._array import Array
-from ..backend import device_guard, gpu, ndarray, restore_device, set_device_of, xp_of
+from ..backend import device_guard, gpu, restore_device, set_device_of, xp_of
 from .node import Leaf, Node, Port, node_hooks
 
 
@@ -334,8 +334,8 @@ def _run_traced(arithmetic, node, g):
             f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}"
         ) from error
     for _, gp in results:
-        values = gp if isinstance(gp, ndarray) else getattr(getattr(gp, "_data", None), "_array", None)
-        if values is not None and values.dtype.kind in "fc" and (values != values).any():
+        values = getattr(getattr(gp, "_data", None), "_array", gp)  # an array, or NumPy's scalar for a 0-d one
+        if values is not None and values.dtype.kind in "fcV" and (values != values).any():
             raise RuntimeError(
                 f"Function '{node.label}' returned nan values in its output. The forward op ran here:\n{node.trace}"
             )

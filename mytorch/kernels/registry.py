@@ -120,7 +120,7 @@ def device_type(raw):
     return "cpu" if isinstance(raw, ndarray) else "cuda"
 
 
-RANDOM = Kernels("random numbers", cuda="mytorch.kernels.triton.random")
+RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 
 

@@ -15,6 +15,7 @@ from .core import op
 from .elementwise import cast, unary, where
 from .inplace import overwrite
 from .precision import in_precision
+from .random import rrelu_slopes
 from .raw import shape_of
 from .reduction import normalize_dim
 
@@ -405,8 +406,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise."""
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slopes = input.detach().clone().uniform_(lower, upper)
-    return _maybe_inplace(input, where(input >= 0, input, input * slopes), inplace)
+    slopes = rrelu_slopes(input, lower, upper)
+    return _maybe_inplace(input, where(input > 0, input, input * slopes), inplace)
 
 
 @takes_auto
@@ -526,8 +527,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
         hard: round the sample to one-hot, with the gradient of the soft one.
         eps: of older versions, unused.
     """
-    uniform = logits.detach().clone().uniform_(0, 1)
-    gumbels = -(-(uniform.clamp(min=1e-20)).log()).clamp(min=1e-20).log()
+    gumbels = -logits.detach().clone().exponential_().log()
     soft = softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft

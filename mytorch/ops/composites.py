@@ -148,7 +148,8 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
 
 def _channel_dropout(d):
     def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        shape = (*tuple(input.shape)[: input.ndim - d], *(1,) * d)
+        spatial = 1 if d == 2 and input.ndim == 3 else d  # three axes are (N, C, L), as in PyTorch
+        shape = (*tuple(input.shape)[: input.ndim - spatial], *(1,) * spatial)
         return _drop(input, shape, p, training, inplace, f"dropout{d}d")
 
     dropout.__name__ = dropout.__qualname__ = f"dropout{d}d"

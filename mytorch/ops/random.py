@@ -1,9 +1,9 @@
 """Random numbers: generators, and the tensors drawn from them.
 
 On the CPU the generator is the Mersenne Twister that PyTorch uses, and uniform, normal and integer draws and
-permutations are made of its words the way PyTorch makes them. So `manual_seed(0); randn(3, 4)` gives
-PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights. (Normal draws of 16
-or more agree to rounding; Bernoulli draws come from another algorithm there and do not agree.)
+permutations are made of its words the way PyTorch makes them, and so are all others. So `manual_seed(0); randn(3, 4)`
+gives PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights and drops the same elements.
+(Draws that take a logarithm or a cosine agree to rounding.)
 
 On a GPU they are Philox's (`philox.py`), made of the seed and an offset in the GPU's memory and of the number of the draw.
 A generator's state is these three numbers.
@@ -12,11 +12,12 @@ A generator's state is these three numbers.
 import math
 import secrets
 import struct
+from functools import cache
 
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import CPU, as_device, assign, device_count, on, philox
+from ..backend import CPU, as_device, assign, device_count, on, philox, rejection
 from ..base import capturing, dtypes
 from ..kernels.registry import RANDOM
 from ..tensor import Tensor
@@ -26,7 +27,9 @@ from .inplace import check_writable
 from .movement import as_shape
 from .raw import raw_of, to_cpu
 
+_FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
 _TWO24 = np.float32(1 / (1 << 24))
+_LOW53 = np.uint64((1 << 53) - 1)
 _TWO53 = 1 / (1 << 53)
 _CPU_STATE = struct.Struct("<Qqd")  # seed, position, the second of a pair of normals; then the twister's 624 words
 _GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
@@ -41,7 +44,7 @@ class Generator:
 
     def __init__(self, device="cpu"):
         self.device = as_device(device)
-        self._seed = 67280421310721  # PyTorch's default
+        self._seed = _FIRST_SEED
         self._spare = None  # the second number of the last pair of scalar normals
         self._bits = None  # seed and offset in the device's memory
         self._reset()
@@ -182,6 +185,8 @@ class Generator:
 
     def words64(self, n):
         """n words of 64 bits; the first of two 32-bit words is the high half (CPU)."""
+        if _draws_high_half_first():
+            return self._source.randint(0, 1 << 64, size=n, dtype=np.uint64)
         pairs = self.words(2 * n).astype(np.uint64)
         return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
 
@@ -193,15 +198,15 @@ class Generator:
             return self._floats_by_kernel("uniform", shape, numpy_dtype, low, high)
         n = math.prod(shape)
         if numpy_dtype == np.float64:
-            unit = (self.words64(n) & np.uint64((1 << 53) - 1)).astype(np.float64) * _TWO53
-            return (unit * (high - low) + low).reshape(shape)
-        bits = {2: 11 if numpy_dtype == np.float16 else 8}.get(np.dtype(numpy_dtype).itemsize, 24)
-        unit = (self.words(n) & np.uint32((1 << bits) - 1)).astype(np.float32)
-        unit *= np.float32(1 / (1 << bits))
-        if low != 0.0 or high != 1.0:
-            unit *= np.float32(high - low)
-            unit += np.float32(low)
-        return unit.astype(numpy_dtype, copy=False).reshape(shape)
+            unit = (self.words64(n) & _LOW53).astype(np.float64)
+            unit *= _TWO53
+            return _scaled(unit, low, high).reshape(shape)
+        unit = (self.words(n) & np.uint32((1 << 24) - 1)).astype(np.float32)
+        unit *= _TWO24
+        unit = _scaled(unit, low, high).astype(numpy_dtype, copy=False)
+        if numpy_dtype != np.float32:
+            unit[unit == unit.dtype.type(high)] = low  # 16 bits may round up to it
+        return unit.reshape(shape)
 
     def _pairs(self, draw, shape, numpy_dtype, *parameters):
         """Complex numbers of two real draws each."""
@@ -236,33 +241,70 @@ class Generator:
         with there:
             return xp.random.Generator(xp.random.Philox4x3210(philox.seed_of(self._seed, call)))
 
-    def normal(self, shape, numpy_dtype, mean=0.0, std=1.0):
-        """Normal numbers; each part of complex ones has half the variance, and the mean."""
+    def normal(self, shape, numpy_dtype, mean=0.0, std=1.0, serial=False):
+        """Normal numbers; each part of complex ones has half the variance, and the mean. `serial`: see `serial_normal`."""
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
             return self._floats_by_kernel("normal", shape, numpy_dtype, mean, std)
         n = math.prod(shape)
-        if n < 16:
-            few = np.array([self._scalar_normal() * std + mean for _ in range(n)], np.float64)
-            return few.astype(numpy_dtype).reshape(shape)
+        if n < 16 or serial:
+            return (self.serial_normal(n) * std + mean).astype(numpy_dtype).reshape(shape)
         work = np.float64 if numpy_dtype == np.float64 else np.float32
-        unit = self.uniform((n,), work)
         rest = n % 16
+        unit = self.uniform((n if np.dtype(numpy_dtype).itemsize > 2 else n - rest,), work)
         out = np.empty(n, work)
         _box_muller(unit[: n - rest], out[: n - rest], mean, std)
         if rest:  # PyTorch redraws the last 16
             _box_muller(self.uniform((16,), work), out[n - 16 :], mean, std)
         return out.astype(numpy_dtype, copy=False).reshape(shape)
 
-    def _scalar_normal(self):
-        if self._spare is not None:
-            value, self._spare = self._spare, None
-            return value
-        u1, u2 = self.uniform((2,), np.float64)
-        radius = math.sqrt(-2.0 * math.log1p(-u2))
-        self._spare = radius * math.sin(2.0 * math.pi * u1)
-        return radius * math.cos(2.0 * math.pi * u1)
+    def serial_normal(self, n):
+        """n normal numbers, float64, made in pairs; half a pair is kept for the next call (CPU)."""
+        old = [] if self._spare is None else [self._spare]
+        u = self.uniform(((n - len(old) + 1) // 2 if n else 0, 2), np.float64)
+        radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
+        new = np.stack([radius * np.cos(theta), radius * np.sin(theta)], -1).ravel()
+        found = np.concatenate([old, new])
+        if n:
+            self._spare = float(found[n]) if len(found) > n else None
+        return found[:n]
+
+    def bernoulli(self, shape, p):
+        """True with probability p, a number."""
+        if self.device.type != "cpu":
+            return self.uniform(shape, np.float32) < p
+        limit = math.ceil(p * (1 << 53))  # uniform(float64) < p, without making the floats
+        return ((self.words64(math.prod(shape)) & _LOW53) < np.uint64(limit)).reshape(shape)
+
+    def exponential(self, shape):
+        """Exponential numbers of rate 1, float64."""
+        return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact
+
+    def rejecting(self, name, expected, *arguments):
+        """A draw of `backend/rejection.py`, which takes as many words as it happens to need (CPU).
+
+        Args:
+            expected: about how many float64 uniforms it takes.
+            arguments: float64 arrays of one size.
+        """
+        n, count = len(arguments[0]), int(1.1 * expected) + 64
+        compiled = RANDOM.allowed("cpu") if n >= 1 << 15 else None
+        start, spare = self._source.get_state(), math.nan if self._spare is None else self._spare
+        while True:
+            u, out = self.uniform((count,), np.float64), np.empty(n)
+            if compiled:
+                used, left = getattr(compiled, name)(*arguments, u, spare, out)
+            else:
+                values = [0.0] * n
+                used, left = getattr(rejection, name)(*(a.tolist() for a in arguments), u.tolist(), spare, values)
+                out[:] = values
+            self._source.set_state(start)
+            if used >= 0:
+                self.words(2 * used)
+                self._spare = None if math.isnan(left) else left
+                return out
+            count *= 2
 
     def integers(self, low, high, shape):
         """Whole numbers in [low, high), int64."""
@@ -290,6 +332,21 @@ class Generator:
                 j = i + step
                 order[i], order[j] = order[j], order[i]
         return np.array(order, np.int64)
+
+
+@cache
+def _draws_high_half_first():
+    """Whether NumPy makes 64 bits of two words as PyTorch does; C leaves the order to the compiler."""
+    words, halves = (np.random.RandomState(0).randint(0, 1 << bits, 64 // bits, f"u{bits // 8}") for bits in (64, 32))
+    return int(words[0]) == int(halves[0]) << 32 | int(halves[1])
+
+
+def _scaled(unit, low, high):
+    """Uniform numbers in [low, high), made in place of those in [0, 1)."""
+    if low != 0.0 or high != 1.0:
+        unit *= unit.dtype.type(high - low)
+        unit += unit.dtype.type(low)
+    return unit
 
 
 def _box_muller(unit, out, mean, std):
@@ -326,6 +383,7 @@ def _kernels():
 
 
 default_generator = Generator()
+default_generator.seed()
 _gpu_generators = {}
 
 
@@ -524,19 +582,33 @@ def _drawn(self, generator):
     return array._array, generator_for(array.device, generator)
 
 
+def _in_memory_order(raw, source, draw):
+    """draw(shape), the numbers in the order of raw's memory, as PyTorch fills a transposed tensor on the CPU."""
+    if source.device is not CPU or raw.flags.c_contiguous or 0 in raw.strides:
+        return draw(raw.shape)
+    axes = sorted(range(raw.ndim), key=lambda axis: -abs(raw.strides[axis]))
+    return draw(tuple(raw.shape[axis] for axis in axes)).transpose(np.argsort(axes))
+
+
+def _filled(self, generator, name, draw):
+    """Fill in place with draw(source, shape, dtype)."""
+    raw, source = _drawn(self, generator)
+    found = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
+    return _fill(self, found.astype(raw.dtype, copy=False), name)
+
+
 @public(function=False, inplace=False)
 def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     """Fill in place with uniform numbers in [from, to)."""
     low = named.get("from", named.get("a", from_))
-    raw, source = _drawn(self, generator)
-    return _fill(self, source.uniform(raw.shape, raw.dtype, low, to), "uniform_")
+    return _filled(self, generator, "uniform_", lambda source, shape, dtype: source.uniform(shape, dtype, low, to))
 
 
 @public(function=False, inplace=False)
 def normal_(self, mean=0.0, std=1.0, *, generator=None):
     """Fill in place with normal numbers."""
-    raw, source = _drawn(self, generator)
-    return _fill(self, source.normal(raw.shape, raw.dtype, mean, std), "normal_")
+    serial = not self.is_contiguous()
+    return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
 
 
 @public(function=False, inplace=False, spellings={"from": "from_"})
@@ -552,32 +624,57 @@ def random_(self, from_=None, to=None, *, generator=None):
             high = dtypes.iinfo(own).max + 1
         elif own is dtypes.bool_:
             high = 2
-        if own is dtypes.int64 and source.device is CPU:
-            words = source.words64(raw.size) & np.uint64((1 << 63) - 1)
-            return _fill(self, words.astype(np.int64).reshape(raw.shape), "random_")
+        if source.device is CPU and own in (dtypes.int32, dtypes.int64):
+            words = source.words64(raw.size) if own is dtypes.int64 else source.words(raw.size)
+            found = (words & words.dtype.type(dtypes.iinfo(own).max)).astype(raw.dtype)
+            return _fill(self, _in_memory_order(raw, source, lambda shape: found.reshape(shape)), "random_")
     else:
         low, high = from_, to
-    return _fill(self, source.integers(low, high, raw.shape), "random_")
+    return _filled(self, generator, "random_", lambda source, shape, _: source.integers(low, high, shape))
 
 
 @public(function=False, inplace=False)
 @on_input_device
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
+    if not isinstance(p, Tensor):
+        return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
     raw, source = _drawn(self, generator)
-    chance = raw_of(p) if isinstance(p, Tensor) else p
-    return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
+    chance = source.xp.broadcast_to(raw_of(p), raw.shape)
+    drawn = _in_memory_order(raw, source, lambda shape: source.uniform(shape, _unit_dtype(chance)))
+    return _fill(self, drawn < chance, "bernoulli_")
+
+
+def _unit_dtype(chance):
+    """Of the uniforms that are compared with probabilities."""
+    return np.float64 if chance.dtype == np.float64 else np.float32
 
 
 @on_input_device
 def bernoulli_mask(like, shape, p):
     """A raw dropout mask: 0 with probability p, else 1 / (1 - p), in like's dtype and on its device."""
-    array = like._data
-    source = generator_for(array.device)
+    array = like._data._array
+    source = generator_for(like._data.device)
     if p >= 1.0:
-        return source.xp.zeros(shape, array._array.dtype)
-    kept = source.uniform(shape, np.float32) >= p
-    return kept.astype(array._array.dtype) * array._array.dtype.type(1.0 / (1.0 - p))
+        return source.xp.zeros(shape, array.dtype)
+    if tuple(shape) == array.shape:
+        kept = _in_memory_order(array, source, lambda shape: source.bernoulli(shape, 1.0 - p))
+    else:
+        kept = source.bernoulli(shape, 1.0 - p)
+    work = np.float64 if array.dtype == np.float64 else np.float32
+    return kept.astype(array.dtype) * (work(1.0) / work(1.0 - p)).astype(array.dtype)
+
+
+@on_input_device
+def rrelu_slopes(input, lower, upper):
+    """Uniform slopes in [lower, upper) where input is not positive, 1 elsewhere; numbers are drawn for the former alone."""
+    raw, source = _drawn(input, None)
+    if source.device is not CPU:
+        return Tensor._wrap(source.uniform(raw.shape, raw.dtype, lower, upper))
+    slopes = np.ones(raw.shape, raw.dtype)
+    drawn = np.asarray(raw <= 0)
+    slopes[drawn] = source.uniform((int(drawn.sum()),), np.float64, lower, upper)
+    return Tensor._wrap(slopes)
 
 
 @public(inplace=False)
@@ -590,7 +687,7 @@ def bernoulli(input, p=None, *, generator=None):
         [0.0, 1.0, 1.0]
     """
     raw, source = _drawn(input, generator)
-    drawn = source.uniform(raw.shape, np.float32) < (raw if p is None else p)
+    drawn = source.uniform(raw.shape, _unit_dtype(raw)) < raw if p is None else source.bernoulli(raw.shape, p)
     return Tensor._wrap(drawn.astype(raw.dtype))
 
 
@@ -628,17 +725,20 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
                 "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
             )
     rows, n = weights.shape
+    work = np.float64 if raw.dtype == np.float64 else np.float32
     if replacement and num_samples > 1:
-        edges = xp.cumsum(weights, axis=-1)
-        points = source.uniform((rows, num_samples), np.float64) * edges[:, -1:]
+        edges = xp.cumsum(weights.astype(work), axis=-1)
+        edges = (edges / edges[:, -1:]).astype(np.float64)
+        edges[:, -1] = 1.0
+        points = source.uniform((rows, num_samples), np.float64)
         if n * num_samples < 1 << 22:
-            found = (points[:, :, None] >= edges[:, None, :]).sum(-1)
+            found = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
-            found = xp.stack([xp.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)])
+            found = xp.stack([xp.searchsorted(e, p) for e, p in zip(edges, points, strict=True)])
         found = xp.minimum(found, n - 1)
     else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
         kind = raw.dtype
-        races = weights.astype(kind) / (-xp.log(1.0 - source.uniform((rows, n), np.float64))).astype(kind)
+        races = weights.astype(kind) / source.exponential((rows, n)).astype(kind)
         found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
     found = found.astype(np.int64)
     return Tensor._wrap(found[0] if raw.ndim == 1 else found)
@@ -673,10 +773,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 @on_input_device
 def exponential_(self, lambd=1.0, *, generator=None):
     """Fill in place with exponential numbers of the given rate."""
-    raw, source = _drawn(self, generator)
-    return _fill(
-        self, (-source.xp.log(1.0 - source.uniform(raw.shape, np.float64)) / lambd).astype(raw.dtype), "exponential_"
-    )
+    return _filled(self, generator, "exponential_", lambda source, shape, _: source.exponential(shape) / lambd)
 
 
 @public(function=False, inplace=False)
@@ -689,34 +786,58 @@ def geometric_(self, p, *, generator=None):
     """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    raw, source = _drawn(self, generator)
-    xp = source.xp
-    u = xp.maximum(source.uniform(raw.shape, np.float64), 1e-300)
-    return _fill(self, xp.ceil(xp.log(u) / math.log1p(-p)).clip(1, None).astype(raw.dtype), "geometric_")
+
+    def draw(source, shape, _):
+        u = source.xp.maximum(source.uniform(shape, np.float64), 1e-300)
+        return source.xp.ceil(source.xp.log(u) / math.log1p(-p)).clip(1, None)
+
+    return _filled(self, generator, "geometric_", draw)
 
 
 @public(function=False, inplace=False)
 @on_input_device
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     """Fill in place with Cauchy numbers."""
-    raw, source = _drawn(self, generator)
-    u = source.uniform(raw.shape, np.float64)
-    return _fill(self, (median + sigma * source.xp.tan(math.pi * (u - 0.5))).astype(raw.dtype), "cauchy_")
+
+    def draw(source, shape, _):
+        return median + sigma * source.xp.tan(math.pi * (source.uniform(shape, np.float64) - 0.5))
+
+    return _filled(self, generator, "cauchy_", draw)
 
 
 @public(function=False, inplace=False)
 @on_input_device
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
     """Fill in place with exp of normal numbers."""
-    raw, source = _drawn(self, generator)
-    return _fill(self, np.exp(source.normal(raw.shape, raw.dtype, mean, std)), "log_normal_")
+
+    def draw(source, shape, dtype):
+        if source.device is CPU:
+            return np.exp(source.normal(shape, np.float64, mean, std, serial=True))
+        return source.xp.exp(source.normal(shape, dtype, mean, std))
+
+    return _filled(self, generator, "log_normal_", draw)
+
+
+def _rejecting(source, name, expected, *arguments):
+    """A draw for each element by a loop of `backend/rejection.py`; see `Generator.rejecting`."""
+    flat = [a.astype(np.float64).ravel() for a in arguments]
+    return source.rejecting(name, float(np.sum(expected)), *flat).reshape(arguments[0].shape)
 
 
 @on_input_device
 def standard_gamma(shape_parameter, generator=None):
     """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
     raw, source = _drawn(shape_parameter, generator)
-    return source.library().standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
+    if source.device is not CPU:
+        return source.library().standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
+    a = raw if raw.dtype == np.float64 else raw.astype(np.float32)
+    one = a.dtype.type(1)
+    small = a < one
+    d = np.where(a == 0, 0, (a + small) - np.float32(1) / np.float32(3)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        c, power = 1.0 / np.sqrt(9.0 * d), np.where(small, one / a, 0)
+    out = _rejecting(source, "gamma", 2.2 * a.size + small.sum(), d, c, power)
+    return np.maximum(out, np.finfo(a.dtype).tiny).astype(raw.dtype)
 
 
 @public(inplace=False, method=False)
@@ -724,8 +845,13 @@ def standard_gamma(shape_parameter, generator=None):
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
-    drawn = source.library().poisson(raw.astype(np.float64))
-    return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
+    if source.device is not CPU:
+        drawn = source.library().poisson(raw.astype(np.float64))
+        return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
+    if (raw < 0).any():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    expected = np.where(raw < 10, np.nan_to_num(raw) + 1, 3)
+    return Tensor._wrap(_rejecting(source, "poisson", expected, raw).astype(raw.dtype))
 
 
 @public(inplace=False, method=False)
@@ -733,5 +859,17 @@ def poisson(input, generator=None):
 def binomial(count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`, for each pair."""
     raw, source = _drawn(count, generator)
-    drawn = source.library().binomial(raw.astype(np.int64), raw_of(prob).astype(np.float64))
-    return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
+    if source.device is not CPU:
+        drawn = source.library().binomial(raw.astype(np.int64), raw_of(prob).astype(np.float64))
+        return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
+    n, p = np.broadcast_arrays(raw, raw_of(prob))
+    work = np.float64 if np.float64 in (n.dtype, p.dtype) or n.dtype.kind not in "fV" else np.float32
+    n, p = n.astype(work), p.astype(work)
+    q = np.where(p > 0.5, 1 - p, p)
+    with np.errstate(all="ignore"):
+        product = n * q
+        sd = np.sqrt(product * (1 - q))
+    expected = np.where(product < 10, np.nan_to_num(product) + 1, 4)
+    drawn = _rejecting(source, "binomial", expected, n, q, product, sd)
+    drawn = np.where(p > 0.5, n - drawn, drawn)
+    return Tensor._wrap(np.where(np.isnan(p), np.nan, drawn).astype(raw.dtype))

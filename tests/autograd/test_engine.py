@@ -282,6 +282,15 @@ def test_anomaly_names_the_op():
             loss.backward()
 
 
+@pytest.mark.cpu_only
+def test_anomaly_names_the_op_of_a_chain_of_0d_tensors():
+    with mytorch.autograd.detect_anomaly():
+        x = mytorch.tensor(0.0, requires_grad=True)
+        loss = (x / 1.0) * float("inf") + 1.0
+        with pytest.raises(RuntimeError, match="MulBackward"):
+            (loss * 0.0).backward()
+
+
 def test_training_leaves_memory_flat():
     """Arrays that are alive after a step do not grow, with the garbage collector off."""
     model = mytorch.nn.Sequential(

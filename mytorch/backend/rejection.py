@@ -1,0 +1,142 @@
+"""Draws that take a varying number of uniforms: Poisson, gamma and binomial numbers, each after the other.
+
+Where one ends the next begins, so these are loops. They are written for Python floats in lists, and `kernels/numba/random.py`
+compiles the same functions. All take float64 uniforms u, `spare`, the half of a pair of normals that is left over (NaN if
+there is none), and `out`, which they fill; they return how many uniforms they took (-1 if there were too few) and the spare.
+
+The algorithms and their order of draws are PyTorch's: for gamma Marsaglia and Tsang, 2000; for Poisson a product of
+uniforms (Knuth) or transformed rejection (Hörmann, 1993, "PTRS"); for binomial sums of geometric numbers (Devroye, 1986) or
+transformed rejection (Hörmann, 1993, "BTRS").
+"""
+
+from math import ceil, cos, exp, floor, lgamma, log, log1p, nan, pi, sin, sqrt
+
+
+def gamma(d, c, power, u, spare, out):
+    """Gamma numbers of shape d + 1/3, c = 1 / sqrt(9 d), times a uniform to the `power`; nothing is drawn where d is not > 0."""
+    at, end = 0, len(u)
+    for i in range(len(d)):
+        if not d[i] > 0.0:
+            out[i] = d[i]
+            continue
+        scale = 1.0
+        if power[i] > 0.0:
+            if at >= end:
+                return -1, spare
+            scale = (1.0 - u[at]) ** power[i]
+            at += 1
+        while True:
+            y = 0.0
+            x = 0.0
+            while y <= 0.0:
+                if at + 3 > end:
+                    return -1, spare
+                if spare == spare:
+                    x, spare = spare, nan
+                else:
+                    radius, theta = sqrt(-2.0 * log1p(-u[at + 1])), 2.0 * pi * u[at]
+                    x, spare = radius * cos(theta), radius * sin(theta)
+                    at += 2
+                y = 1.0 + c[i] * x
+            v, xx, w = y * y * y, x * x, 1.0 - u[at]
+            at += 1
+            if w < 1.0 - 0.03310000151395798 * xx * xx or log(w) < 0.5 * xx + d[i] * (
+                1.0 - v + log(v)
+            ):  # float32(0.0331)
+                out[i] = scale * d[i] * v
+                break
+    return at, spare
+
+
+def poisson(rate, u, spare, out):
+    """Poisson numbers."""
+    at, end = 0, len(u)
+    for i in range(len(rate)):
+        lam = rate[i]
+        k = 0.0
+        if lam >= 10.0:
+            b = 0.931 + 2.53 * sqrt(lam)
+            a = -0.059 + 0.02483 * b
+            inverse, limit = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2.0)
+            while True:
+                if at + 2 > end:
+                    return -1, spare
+                x, v = u[at] - 0.5, u[at + 1]
+                at += 2
+                s = 0.5 - abs(x)
+                if s <= 0.0:
+                    continue
+                k = float(floor((2.0 * a / s + b) * x + lam + 0.43))
+                if s >= 0.07 and v <= limit:
+                    break
+                if k < 0.0 or (s < 0.013 and v > s):
+                    continue
+                if v <= 0.0 or log(v) + log(inverse) - log(a / (s * s) + b) <= -lam + k * log(lam) - lgamma(k + 1.0):
+                    break
+        elif lam > 0.0:
+            product, limit = 1.0, exp(-lam)
+            while True:
+                if at >= end:
+                    return -1, spare
+                product *= u[at]
+                at += 1
+                if product <= limit:
+                    break
+                k += 1.0
+        else:
+            k = lam  # 0 or NaN
+        out[i] = k
+    return at, spare
+
+
+def binomial(count, p, product, sd, u, spare, out):
+    """Successes in `count` trials of probability p <= 1/2; product = count * p, sd the standard deviation."""
+    at, end = 0, len(u)
+    for i in range(len(count)):
+        n, k = count[i], 0.0
+        if not (n > 0.0 and p[i] > 0.0):
+            k = 0.0
+        elif product[i] >= 10.0:
+            b = 1.15 + 2.53 * sd[i]
+            a = -0.0873 + 0.0248 * b + 0.01 * p[i]
+            limit, r = 0.92 - 4.2 / b, p[i] / (1.0 - p[i])
+            alpha, m = (2.83 + 5.1 / b) * sd[i], float(floor((n + 1.0) * p[i]))
+            while True:
+                if at + 2 > end:
+                    return -1, spare
+                x, v = u[at] - 0.5, u[at + 1]
+                at += 2
+                s = 0.5 - abs(x)
+                if s <= 0.0:
+                    continue
+                k = float(floor((2.0 * a / s + b) * x + product[i] + 0.5))
+                if k < 0.0 or k > n:
+                    continue
+                if (s >= 0.07 and v <= limit) or v <= 0.0:
+                    break
+                bound = (
+                    (m + 0.5) * log((m + 1.0) / (r * (n - m + 1.0)))
+                    + (n + 1.0) * log((n - m + 1.0) / (n - k + 1.0))
+                    + (k + 0.5) * log(r * (n - k + 1.0) / (k + 1.0))
+                )
+                for sign, j in ((1.0, m), (1.0, n - m), (-1.0, k), (-1.0, n - k)):
+                    if j <= 9.0:  # Stirling's error: log j! less its approximation
+                        tail = lgamma(j + 1.0) - (j + 0.5) * log(j + 1.0) + (j + 1.0) - 0.9189385332046727
+                    else:
+                        square = (j + 1.0) * (j + 1.0)
+                        tail = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (j + 1.0)
+                    bound += sign * tail
+                if log(v * alpha / (a / (s * s) + b)) <= bound:
+                    break
+        else:
+            total, scale = 0.0, log1p(-p[i])
+            while True:
+                if at >= end:
+                    return -1, spare
+                total += ceil(log(max(u[at], 1e-300)) / scale)
+                at += 1
+                if total > n:
+                    break
+                k += 1.0
+        out[i] = k
+    return at, spare

@@ -1,0 +1,214 @@
+"""Draws on the CPU are PyTorch's, number for number, and leave the generator where PyTorch's is; without a seed they are fresh."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.ops.random import standard_gamma
+
+pytestmark = pytest.mark.cpu_only
+SIZES = (1, 7, 16, 17, 100, 1001)
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def as_numpy(x):
+    return (x.detach().double() if x.is_floating_point() else x.detach()).numpy()
+
+
+def compare(torch, draw, rtol=1e-6, atol=1e-7):
+    """draw(library) twice from equal seeds, and what is drawn next."""
+    for seed in (0, 3):
+        found = []
+        for lib in (torch, mytorch):
+            lib.manual_seed(seed)
+            found.append((as_numpy(draw(lib)), lib.rand(3).numpy(), lib.randn(3).numpy()))
+        np.testing.assert_allclose(found[1][0], found[0][0], rtol=rtol, atol=atol)
+        np.testing.assert_array_equal(found[1][1], found[0][1], err_msg="the draws that follow")
+        np.testing.assert_allclose(found[1][2], found[0][2], rtol=1e-5, atol=1e-6, err_msg="the draws that follow")
+
+
+def spaced(lib, low, high, n, dtype="float32"):
+    return lib.tensor(np.linspace(low, high, n).tolist(), dtype=getattr(lib, dtype))
+
+
+IN_PLACE = {
+    "uniform_": (-0.3, 2.1), "normal_": (1.5, 0.3), "bernoulli_": (0.3,), "exponential_": (1.7,), "geometric_": (0.2,),
+    "cauchy_": (0.5, 2.0), "log_normal_": (0.5, 1.2), "random_": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_fills_are_pytorchs(torch, name, dtype):
+    rtol = {"float64": 1e-12, "float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
+    for n in SIZES:
+        compare(torch, lambda lib: getattr(lib.empty(n, dtype=getattr(lib, dtype)), name)(*IN_PLACE[name]), rtol)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_fills_of_transposed_and_sliced_tensors_go_by_memory(torch, name):
+    compare(torch, lambda lib: getattr(lib.zeros(30, 7).t(), name)(*IN_PLACE[name]), 2e-6)
+    compare(torch, lambda lib: getattr(lib.zeros(30, 7)[::3, 1:4], name)(*IN_PLACE[name]), 2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])
+def test_fills_of_whole_numbers_are_pytorchs(torch, dtype):
+    for n in SIZES:
+        compare(torch, lambda lib: lib.empty(n, dtype=getattr(lib, dtype)).random_(), 0, 0)
+        compare(torch, lambda lib: lib.empty(n, dtype=getattr(lib, dtype)).bernoulli_(0.4), 0, 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_factories_are_pytorchs(torch, dtype):
+    rtol = {"float16": 1e-3, "bfloat16": 1e-2}.get(dtype, 1e-6)
+    for n in SIZES:
+        compare(torch, lambda lib: lib.rand(n, dtype=getattr(lib, dtype)), 0, 0)
+        compare(torch, lambda lib: lib.randn(n, dtype=getattr(lib, dtype)), rtol)
+        compare(torch, lambda lib: lib.randint(-3, 2**40, (n,)), 0, 0)
+        compare(torch, lambda lib: lib.randperm(n), 0, 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bernoulli_is_pytorchs(torch, dtype):
+    for n in SIZES:
+        compare(torch, lambda lib: lib.bernoulli(spaced(lib, 0, 1, n, dtype)), 0, 0)
+        compare(torch, lambda lib: lib.bernoulli(lib.zeros(n, dtype=getattr(lib, dtype)), 0.7), 0, 0)
+        compare(torch, lambda lib: lib.empty(n).bernoulli_(spaced(lib, 0, 1, n, dtype)), 0, 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout_is_pytorchs(torch, dtype):
+    for n in SIZES:
+        for inplace in (False, True):
+            compare(
+                torch, lambda lib: lib.nn.functional.dropout(spaced(lib, -1, 1, n, dtype), 0.1, True, inplace), 0, 0
+            )
+    x = np.arange(360.0).reshape(4, 6, 5, 3).tolist()
+    for change in (lambda x: x.transpose(1, 2), lambda x: x[:, ::2], lambda x: x[:, :1].expand(4, 6, 5, 3)):
+        compare(torch, lambda lib: lib.nn.functional.dropout(change(lib.tensor(x)), 0.3), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("dropout1d", (4, 6, 15)), ("dropout1d", (12, 30)), ("dropout2d", (4, 6, 15)), ("dropout2d", (4, 6, 5, 3)),
+     ("dropout3d", (2, 6, 5, 3, 2)), ("dropout3d", (6, 5, 3, 2)), ("alpha_dropout", (12, 30)),
+     ("feature_alpha_dropout", (4, 6, 5, 3))],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:dropout2d")
+def test_other_dropouts_are_pytorchs(torch, name, shape):
+    n = int(np.prod(shape))
+    compare(torch, lambda lib: getattr(lib.nn.functional, name)(spaced(lib, -1, 1, n).reshape(shape), 0.4, True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rrelu_and_gumbel_softmax_are_pytorchs(torch, dtype):
+    for n in SIZES:
+        compare(torch, lambda lib: lib.nn.functional.rrelu(spaced(lib, -1, 1, n, dtype), training=True))
+        compare(torch, lambda lib: lib.nn.functional.gumbel_softmax(spaced(lib, -1, 1, n, dtype)), 2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_multinomial_is_pytorchs(torch, dtype):
+    for n in SIZES[1:]:
+        for count, replacement in ((1, False), (1, True), (n // 2 + 1, False), (50, True)):
+            compare(
+                torch, lambda lib: lib.multinomial(spaced(lib, 0.1, 1, n, dtype).expand(3, n), count, replacement), 0, 0
+            )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_poisson_gamma_and_binomial_are_pytorchs(torch, dtype):
+    def gamma(lib, alpha):
+        return mytorch.Tensor._wrap(standard_gamma(alpha)) if lib is mytorch else torch._standard_gamma(alpha)
+
+    for n in SIZES:
+        for low, high in ((0.05, 1), (0.1, 5), (8, 40), (900, 1e5)):
+            compare(torch, lambda lib: lib.poisson(spaced(lib, low, high, n, dtype)), 0, 0)
+            compare(torch, lambda lib: gamma(lib, spaced(lib, low, high, n, dtype)))
+        for count in (1.0, 30.0, 500.0):
+            compare(
+                torch,
+                lambda lib: lib.binomial(
+                    lib.full((n,), count, dtype=getattr(lib, dtype)), spaced(lib, 0, 1, n, dtype)
+                ),
+                0, 0,
+            )  # fmt: skip
+
+
+def test_compiled_loops_draw_the_same(torch):
+    pytest.importorskip("numba")
+    n = 1 << 15
+    compare(torch, lambda lib: lib.poisson(spaced(lib, 0.1, 30, n)), 0, 0)
+    compare(torch, lambda lib: lib.binomial(lib.full((n,), 40.0), spaced(lib, 0.01, 0.99, n)), 0, 0)
+
+
+@pytest.mark.parametrize("name", ["xavier_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_"])
+def test_initial_weights_are_pytorchs(torch, name):
+    compare(torch, lambda lib: getattr(lib.nn.init, name)(lib.empty(30, 20)), 1e-4, 1e-5)
+
+
+FAMILIES = {
+    "Gamma": ([0.5, 2.0, 3.0], [1.0, 3.0, 2.0]), "Dirichlet": ([0.5, 2.0, 3.0],), "Poisson": ([0.5, 20.0, 3.0],),
+    "Beta": ([0.5, 2.0, 3.0], [1.0, 3.0, 2.0]), "Bernoulli": ([0.5, 0.2, 0.3],), "Categorical": ([0.5, 0.2, 0.3],),
+    "Binomial": ([10.0, 40.0, 90.0], [0.5, 0.2, 0.9]), "Exponential": ([0.5, 2.0, 3.0],), "Chi2": ([0.5, 2.0, 3.0],),
+    "StudentT": ([0.5, 2.0, 3.0],), "NegativeBinomial": ([5.0, 2.0, 3.0], [0.5, 0.2, 0.3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_distributions_draw_pytorchs_numbers(torch, name):
+    def draw(lib):
+        return getattr(lib.distributions, name)(*map(lib.tensor, FAMILIES[name])).sample((5,))
+
+    compare(torch, draw, 1e-5, 1e-6)
+
+
+def test_training_with_dropout_gives_pytorchs_losses(torch):
+    """Weights, batches and dropout are drawn from one seed; nothing is copied."""
+
+    def losses(lib):
+        nn, F = lib.nn, lib.nn.functional
+        lib.manual_seed(0)
+        model = nn.Sequential(
+            nn.Embedding(11, 16), nn.Dropout(0.1),
+            nn.TransformerEncoderLayer(16, 4, 32, dropout=0.2, batch_first=True),
+            nn.Linear(16, 11),
+        )  # fmt: skip
+        optimizer = lib.optim.AdamW(model.parameters(), lr=1e-2)
+        found = []
+        for _ in range(20):
+            tokens = lib.randint(0, 11, (8, 7))
+            loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    np.testing.assert_allclose(losses(mytorch), losses(torch), rtol=2e-4)
+
+
+# -- seeds --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_seed_every_process_draws_other_numbers():
+    program = (
+        "import mytorch; print(mytorch.initial_seed(), mytorch.randn(3).tolist(), mytorch.Generator().initial_seed())"
+    )
+    first, second = (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout for _ in "ab"
+    )
+    assert first != second
+    assert first.split()[-1] == second.split()[-1] == "67280421310721"  # a Generator of one's own starts as PyTorch's
+
+
+def test_seed_starts_anew_and_returns_what_initial_seed_says():
+    first = mytorch.seed()
+    x = mytorch.rand(4)
+    assert first == mytorch.initial_seed()
+    assert mytorch.seed() != first
+    mytorch.manual_seed(first)
+    assert mytorch.equal(mytorch.rand(4), x)
