@@ -565,7 +565,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     raw, source = _drawn(self, generator)
-    chance = raw_of(p) if isinstance(p, Tensor) else p
+    chance = raw_of(p) if isinstance(p, (Tensor, Array)) else p
     return _fill(self, source.uniform(raw.shape, np.float32) < chance, "bernoulli_")
 
 
@@ -590,7 +590,8 @@ def bernoulli(input, p=None, *, generator=None):
         [0.0, 1.0, 1.0]
     """
     raw, source = _drawn(input, generator)
-    drawn = source.uniform(raw.shape, np.float32) < (raw if p is None else p)
+    chance = raw if p is None else raw_of(p) if isinstance(p, (Tensor, Array)) else p
+    drawn = source.uniform(raw.shape, np.float32) < chance
     return Tensor._wrap(drawn.astype(raw.dtype))
 
 
