@@ -10,6 +10,8 @@ from multiprocessing import *  # noqa: F403
 
 from ..base import config
 
+_RAISED = 71  # the exit code of a process that has put its traceback into the queue
+
 
 class ProcessException(Exception):
     """A process of `spawn` failed; `error_index` says which, and `pid`."""
@@ -37,10 +39,8 @@ def _run(fn, i, args, errors):
     except KeyboardInterrupt:
         pass
     except Exception:
-        errors.put((i, traceback.format_exc()))
-        errors.close()
-        errors.join_thread()
-        sys.exit(1)
+        errors.put((i, traceback.format_exc()[-30_000:]))  # less than a pipe holds, which nobody empties meanwhile
+        sys.exit(_RAISED)
 
 
 class ProcessContext:
@@ -61,17 +61,20 @@ class ProcessContext:
         """
         from multiprocessing.connection import wait  # rarely used
 
-        wait([p.sentinel for p in self.processes if p.is_alive()], timeout)
+        running = [p.sentinel for p in self.processes if p.is_alive()]
+        if running:
+            wait(running, timeout)
+        ended = not any(p.is_alive() for p in self.processes)  # asked before the exit codes: one may end in between
         failed = next((i for i, p in enumerate(self.processes) if p.exitcode), None)
         if failed is None:
-            return not any(p.is_alive() for p in self.processes)
+            return ended
         process = self.processes[failed]
         for p in self.processes:
             if p.is_alive():
                 p.terminate()
         for p in self.processes:
             p.join()
-        if process.exitcode == 1 and not self.errors.empty():
+        if process.exitcode == _RAISED:
             i, text = self.errors.get()
             raise ProcessRaisedException(
                 f"\n\n-- Process {i} terminated with the following error:\n{text}", i, process.pid
@@ -91,7 +94,7 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     """
     forks = config.torch_face and start_method == "spawn" and "fork" in multiprocessing.get_all_start_methods()
     mp = multiprocessing.get_context("fork" if forks else start_method)
-    errors = mp.Queue()
+    errors = mp.SimpleQueue()
     processes = [mp.Process(target=_run, args=(fn, i, args, errors), daemon=daemon) for i in range(nprocs)]
     for process in processes:
         process.start()
