@@ -32,6 +32,19 @@ LEFT_OUT = re.compile(
     r"assert_int_or_pair|scaled_mm|scaled_grouped_mm|grouped_mm|Tensor)$"
 )
 
+INTRODUCTION = """
+The library has two faces. `import mytorch` shows its own: tensors print with five decimals and without commas, `.data` and `.grad` are
+Arrays (numbers outside any graph, which are `mytorch.Tensor`s to `isinstance` and do what tensors do), and mixed dtypes are promoted.
+
+`mytorch.install_as_torch()`, or `python -m mytorch script.py` (also `-m module` and `-c code`), shows PyTorch's to a program that is
+not to be changed: `import torch` finds this library, tensors, dtypes and sizes print as there, `.grad` and `.data` are Tensors, and what
+PyTorch refuses is refused: mixed dtypes in matrix products, `linear`, convolutions and `einsum`, targets of another dtype for binary
+cross-entropies, class targets that are not int64 or uint8. It holds for the process, and costs nothing where dtypes agree.
+
+`torch.hub` reads local folders and files by address, but runs no code from GitHub; `torch.multiprocessing` copies tensors, and its
+`spawn` forks under PyTorch's face; `torch.compiler` and the settings of `torch.backends` are accepted and change nothing, but for TF32.
+"""
+
 SURFACES = [
     ("torch", torch, mytorch),
     ("torch.Tensor", torch.Tensor, mytorch.Tensor),
@@ -77,6 +90,10 @@ def names_of(label, module):
 def main():
     lines = [
         "# What of PyTorch is here",
+        "",
+        *INTRODUCTION.strip().splitlines(),
+        "",
+        "## Names",
         "",
         f"Made by `docs/make_compatibility.py` from the public names of PyTorch {torch.__version__.split('+')[0]}. Left out of the count: sparse,",
         "quantized and named tensors, other devices, 8-bit floats, data pipes, and PyTorch's internals.",

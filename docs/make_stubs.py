@@ -90,6 +90,8 @@ class Stub:
         return without_unused(text)
 
     def add(self, name, value):
+        tensor = sys.modules["mytorch.tensor"]
+        value = tensor.Tensor if value is tensor.Face else value  # one class, for a type checker
         home = getattr(value, "__module__", None)
         if isinstance(value, types.ModuleType):
             self.add_module(name, value)

@@ -187,7 +187,7 @@ CLASS_EXTRAS = {
 }
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 RESULTS_OF = {
-    "Tensor": {"_wrap": "Self", "_of": "Self", "view_as": "Tensor", "__repr__": "str"}, "Size": {"numel": "_int"},
+    "Tensor": {"_wrap": "Tensor", "_of": "Tensor", "view_as": "Tensor", "__repr__": "str"}, "Size": {"numel": "_int"},
     "RemovableHandle": {"remove": "None"},
 }  # fmt: skip
 DUNDERS = {f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS} | set(

@@ -48,7 +48,7 @@ from .base.dtypes import default_dtype as get_default_dtype
 from .base.dtypes import float32 as float
 from .base.dtypes import int32 as int
 from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from .tensor import Tensor
+from .tensor import Face as Tensor
 
 ops.attach(globals())
 

@@ -25,7 +25,7 @@ from .backend import (
     xp_of,
 )
 from .backend.printing import format_array
-from .base import dtypes
+from .base import config, dtypes
 
 _new = object.__new__
 
@@ -79,11 +79,11 @@ class Array:
     """
 
     __slots__ = ("__weakref__", "_array", "_cell")
-    is_sparse = is_quantized = is_meta = False
     __array_priority__ = 1000
-    requires_grad = retains_grad = False
-    grad = grad_fn = None
+    retains_grad = False
+    grad = grad_fn = _base = None
     is_leaf = True
+    output_nr = 0
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
 
     def __init__(self, data=(), device=None, dtype=None):
@@ -145,6 +145,19 @@ class Array:
         An Array records nothing itself: go on with what is returned. With False, itself.
         """
         return self.detach().requires_grad_() if requires_grad else self
+
+    @property
+    def requires_grad(self):
+        """False; it can be told so."""
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        if value:
+            raise RuntimeError("An Array records nothing; go on with the Tensor that array.requires_grad_() returns.")
+
+    def _is_view(self):
+        return False
 
     @property
     def _version(self):
@@ -232,7 +245,7 @@ class Size(tuple):
         return n
 
     def __repr__(self):
-        return f"mytorch.Size({list(self)})"
+        return f"{config.torch_name()}.Size({list(self)})"
 
     def __getitem__(self, key):
         got = tuple.__getitem__(self, key)

@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex, overload
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 from mytorch.backend import gpu as gpu
+from mytorch.base import config as config
 from mytorch.base import dtypes as dtypes
 
 from mytorch.tensor import Tensor

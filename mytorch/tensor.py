@@ -7,6 +7,9 @@ compute are attached by `ops/bind.py` from the definitions in `ops/`: to find `T
 Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (graph/node.py), or None for a constant; `_view`,
 for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
 the base to it). Fields that few tensors have live in `__dict__`.
+
+`Tensor` is what the library's own code asks for. Every tensor is a `Face` of it, at the end of this file: that is the class
+users know as `mytorch.Tensor`, for which an Array counts as a tensor too.
 """
 
 import weakref
@@ -15,13 +18,17 @@ from collections import OrderedDict
 from ._array import Array, Size, as_raw, place_for
 from .backend import ndarray
 from .backend.printing import format_tensor
-from .base import dtypes
+from .base import config, dtypes
 from .base.errors import InPlaceError, warn
 from .graph.backward import backward as run_backward
 from .graph.mode import get_mode
 from .graph.node import Leaf, Node
 
 _new = object.__new__
+
+
+def _nothing():
+    return None
 
 
 class Tensor:
@@ -46,6 +53,9 @@ class Tensor:
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
     __array_priority__ = 1000
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
+
+    def __new__(cls, *args, **kwargs):
+        return _new(Face if cls is Tensor else cls)
 
     def __init__(
         self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
@@ -83,10 +93,10 @@ class Tensor:
             raise RuntimeError("_add_parents: this tensor was not made with a grad_fn.")
         self._edge.add_parents(tensors)
 
-    @classmethod
-    def _wrap(cls, raw):
+    @staticmethod
+    def _wrap(raw):
         """A constant Tensor over a raw array, without checks; results of ops are made here."""
-        self = _new(cls)
+        self = _new(Face)
         data = _new(Array)
         data._array = raw
         data._cell = None
@@ -95,10 +105,10 @@ class Tensor:
         self._view = None
         return self
 
-    @classmethod
-    def _of(cls, array, edge=None):
+    @staticmethod
+    def _of(array, edge=None, cls=None):
         """A Tensor over an existing Array (so that versions are shared), with an edge."""
-        self = _new(cls)
+        self = _new(cls or Face)
         self._data = array
         self._edge = edge
         self._view = None
@@ -108,8 +118,9 @@ class Tensor:
 
     @property
     def data(self):
-        """The Array underneath. Writing to it is not recorded; assigning replaces the contents."""
-        return self._data
+        """The Array underneath (under `install_as_torch`, a Tensor over it). Writing to it is not recorded; assigning
+        replaces the contents."""
+        return Tensor._of(self._data) if config.torch_face else self._data
 
     @data.setter
     def data(self, value):
@@ -234,27 +245,42 @@ class Tensor:
 
     @property
     def grad(self):
-        """The accumulated gradient, an Array (a Tensor after `backward(create_graph=True)`), or None.
+        """The accumulated gradient, an Array (a Tensor after `backward(create_graph=True)` and under `install_as_torch`),
+        or None.
 
         A tensor that is not a leaf has one only after `retain_grad()`, or when backward was called with
         `retain_graph=True`.
         """
         edge = self._edge
         if edge is None:
-            return self.__dict__.get("_grad")
-        if edge.grad is None and type(edge) is not Leaf and not edge.keeps_grad:
-            warn(
-                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
-                "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, "
-                "use .retain_grad() on the non-leaf Tensor."
-            )
-        return edge.grad
+            grad = self.__dict__.get("_grad")
+        else:
+            grad = edge.grad
+            if grad is None and type(edge) is not Leaf and not edge.keeps_grad:
+                warn(
+                    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                    "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+                    "Tensor, use .retain_grad() on the non-leaf Tensor."
+                )
+        return self._as_tensor(grad) if config.torch_face and grad is not None else grad
+
+    def _as_tensor(self, grad):
+        """The gradient as a Tensor, the same one as long as somebody holds it."""
+        if isinstance(grad, Tensor):
+            return grad
+        shown = self.__dict__.get("_shown_grad", _nothing)()
+        if shown is None or shown._data is not grad:
+            shown = Tensor._of(grad)
+            self.__dict__["_shown_grad"] = weakref.ref(shown)
+        return shown
 
     @grad.setter
     def grad(self, value):
         if value is not None:
             if isinstance(value, Tensor):
                 if value._edge is None:
+                    if config.torch_face:
+                        self.__dict__["_shown_grad"] = weakref.ref(value)
                     value = value._data
             elif not isinstance(value, Array):
                 raise TypeError(
@@ -374,7 +400,7 @@ class Tensor:
 
     def _extra_state(self):
         """The attributes that a user set on this tensor."""
-        return {k: v for k, v in self.__dict__.items() if k != "_grad"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_grad", "_shown_grad")}
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
@@ -448,7 +474,7 @@ class _OwnNode(Node):
 
 def _restore(cls, array, requires_grad, extra):
     """Rebuild a pickled or copied tensor without running its constructor."""
-    tensor = cls._of(array)
+    tensor = Tensor._of(array, None, Face if cls is Tensor else cls)
     if requires_grad:
         tensor._edge = Leaf(array._array)
         tensor._edge.owner = weakref.ref(tensor)
@@ -476,7 +502,43 @@ def _detached(self):
     return Tensor._of(self)
 
 
+def _of_detached(name):
+    def method(self, *args, **kwargs):
+        return getattr(Tensor, name)(self.detach(), *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, getattr(Tensor, name).__doc__
+    return method
+
+
 Array.detach = _detached  # Array is a floor below, and does not know Tensor
+Array.build_graph_enabled = staticmethod(Tensor.build_graph_enabled)
+for _name in ("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
+    setattr(Array, _name, _of_detached(_name))  # they refuse, as they do for a Tensor that is in no graph
+
+
+class _Face(type):
+    """What the class of users' tensors adds to classes: Arrays are its instances, and what is set on it is set on Tensor."""
+
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, (Tensor, Array)) if cls is Face else type.__instancecheck__(cls, obj)
+
+    def __subclasscheck__(cls, other):
+        return issubclass(other, (Tensor, Array)) if cls is Face else type.__subclasscheck__(cls, other)
+
+    def __setattr__(cls, name, value):
+        type.__setattr__(Tensor if cls is Face else cls, name, value)
+
+    def __delattr__(cls, name):
+        type.__delattr__(Tensor if cls is Face else cls, name)
+
+
+def _face():
+    """`mytorch.Tensor`. Code of the library asks for Tensor, whose `isinstance` is decided without a call of Python's."""
+    body = {"__slots__": (), "__module__": "mytorch", "__doc__": Tensor.__doc__}
+    return _Face("Tensor", (Tensor,), body)
+
+
+Face = _face()
 
 
 class RemovableHandle:

@@ -1,8 +1,7 @@
 """How tensors and arrays print.
 
-The default is this library's own layout: five decimals, blanks between numbers, no dtype, as its texts
-show it. `set_printoptions(layout="torch")`, or any of PyTorch's own options, switches to PyTorch's: commas,
-four decimals, one column width for all, the dtype where it is not the default one.
+The default is this library's own layout: five decimals, blanks between numbers, as its texts show it. `set_printoptions(layout="torch")`, or any of PyTorch's own options, switches to PyTorch's: commas,
+four decimals, one column width for all. Both name the dtype where it is not the default one, and an empty tensor's size.
 """
 
 import math
@@ -62,11 +61,11 @@ def format_tensor(tensor):
     torch_layout = _options["layout"] == "torch"
     if tensor.device is not CPU:
         suffix.append(f"device='{tensor.device}'" if torch_layout else f"device={tensor.device}")
-    if torch_layout and (tensor.numel() == 0 or not _dtype_is_plain(tensor.dtype)):
-        if tensor.numel() == 0 and tensor.ndim != 1:
-            suffix.append(f"size={tuple(tensor.shape)}")
-        if not _dtype_is_plain(tensor.dtype) or (tensor.numel() == 0 and tensor.dtype is dtypes.int64):
-            suffix.append(f"dtype={tensor.dtype}")
+    empty = tensor.numel() == 0
+    if empty and (tensor.ndim != 1 or not torch_layout):
+        suffix.append(f"size={tuple(tensor.shape)}")
+    if not _dtype_is_plain(tensor.dtype) or (empty and tensor.dtype is dtypes.int64):
+        suffix.append(f"dtype={tensor.dtype if torch_layout else tensor.dtype.name}")
     if tensor.grad_fn is not None:
         suffix.append(f"grad_fn=<{tensor.grad_fn.name() if torch_layout else tensor.grad_fn.label}>")
     elif tensor.requires_grad:
@@ -88,7 +87,8 @@ def format_array(array):
     if _options["layout"] == "torch":
         return format_tensor(array.detach())
     where = "" if array.device is CPU else f", device='{array.device}'"
-    return f"Array({_numbers(array._array, 6)}, dtype={array.dtype.name}{where})"
+    size = "" if array.numel() else f", size={tuple(array.shape)}"
+    return f"Array({_numbers(array._array, 6)}{size}, dtype={array.dtype.name}{where})"
 
 
 def _host(raw):

@@ -31,7 +31,13 @@ def _policy_from_environment():
 
 
 float32_matmul_precision = "highest"  # "high" and "medium" let a GPU multiply float32 in TF32; see compat.py
+torch_face = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and what PyTorch refuses is refused
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
+
+
+def torch_name():
+    """The module's name as users see it: in `repr` of dtypes and sizes."""
+    return "torch" if torch_face else "mytorch"
 
 
 @contextmanager

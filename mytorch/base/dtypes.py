@@ -13,6 +13,8 @@ does so brings the default dtype.
 import ml_dtypes
 import numpy as np
 
+from . import config
+
 _BY_NUMPY = {}
 _BY_NAME = {}
 
@@ -66,7 +68,7 @@ class dtype:
         return self.numpy.type
 
     def __repr__(self):
-        return f"mytorch.{self.name}"
+        return f"{config.torch_name()}.{self.name}"
 
     def __eq__(self, other):
         if isinstance(other, dtype):
@@ -248,6 +250,36 @@ def result_type(dimensioned, zero_dim, numbers):
                 best = result.to_complex()
             result = best
     return result
+
+
+_C_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "int64": "long int",
+}
+
+
+def refuse_mixed(op_name, found):
+    """Raise what PyTorch does where a product's inputs, of which one dtype is wanted, have those in `found`.
+
+    Raises:
+        RuntimeError: they differ.
+    """
+    first = found[0]
+    other = next((d for d in found if d is not first), first)
+    if other is first:
+        return
+    words, names = [[table.get(d.name, d.name) for d in (first, other)] for table in (TYPE_WORDS, _C_NAMES)]
+    if op_name == "linear" and len(found) > 2:
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {words[0]} and {words[1]}")
+    if op_name == "convolution":
+        what = "bias" if found[-1] is other and len(found) > 2 else "weight"
+        raise RuntimeError(f"Input type ({names[0]}) and {what} type ({names[1]}) should be the same")
+    if op_name == "einsum":
+        raise RuntimeError(f"expected scalar type {words[0]} but found {words[1]}")
+    raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}")
 
 
 def can_cast(from_, to):

@@ -1,6 +1,7 @@
 """Settings of PyTorch's backends: `cuda.matmul.allow_tf32` works, the others are accepted."""
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType
 
 from ..base import config
 from .names import set_float32_matmul_precision
@@ -16,7 +17,16 @@ def _attention_switches():
     return switches
 
 
-class _Products(SimpleNamespace):
+class _Settings(ModuleType):
+    """A module of settings, such as `backends.cudnn`, which programs import by its path."""
+
+    def __init__(self, name, **settings):
+        super().__init__(f"mytorch.backends.{name}", "Settings of PyTorch's.")
+        vars(self).update(settings)
+        sys.modules[self.__name__] = self
+
+
+class _Products(_Settings):
     """`backends.cuda.matmul`."""
 
     @property
@@ -29,9 +39,11 @@ class _Products(SimpleNamespace):
         set_float32_matmul_precision("high" if value else "highest")
 
 
-cudnn = SimpleNamespace(
-    benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False
-)
-cuda = SimpleNamespace(matmul=_Products(), is_built=lambda: False, **_attention_switches())
-mps = SimpleNamespace(is_available=lambda: False, is_built=lambda: False)
-mkldnn = SimpleNamespace(enabled=False, is_available=lambda: False)
+__path__ = []  # so that the import system takes it for a package
+cudnn = _Settings(
+    "cudnn", benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False,
+    version=lambda: None,
+)  # fmt: skip
+cuda = _Settings("cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False, **_attention_switches())
+mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
+mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from .. import autograd, linalg
-from .._array import Size
+from .._array import Array, Size
 from ..backend import cupy_ns
 from ..base import config, dtypes, errors
 from ..graph.mode import get_mode
@@ -326,6 +326,7 @@ def install(namespace):
     names.update(functional.FUNCTIONS)
     for k, v in {**functional.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
         setattr(Tensor, k, v)
+        setattr(Array, k, v)
     names.update(
         compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
         set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),

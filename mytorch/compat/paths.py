@@ -9,6 +9,9 @@ import importlib.abc
 import importlib.machinery
 import sys
 
+from ..backend.printing import set_printoptions
+from ..base import config
+
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
 _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
@@ -22,16 +25,20 @@ def _lazy(names):
 # PyTorch's path -> our module, if it is the very same; else "our module: names; another module: its_name=our_name *",
 # where * stands for all of its layers. All are below `mytorch`.
 PATHS = {
+    "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "backends": "compat.backends",
+    "compiler": "compat.compiler",
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
     "functional": "compat.functional",
+    "hub": "compat.hub",
     "jit": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
+    "multiprocessing": "compat.multiprocessing",
     "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
     "nn.modules.adaptive": "nn.adaptive",
@@ -62,8 +69,11 @@ PATHS = {
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
     "optim.adamw": "optim.adam",
+    "testing": "compat.testing",
+    "types": "compat.types",
     "utils._pytree": "base.pytree",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+    "utils.hooks": "tensor: RemovableHandle",
 }
 _TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
 
@@ -161,7 +171,8 @@ def install_paths():
 def install_as_torch():
     """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
 
-    `import torchvision` finds `mytorch.vision`.
+    `import torchvision` finds `mytorch.vision`. From now on the library shows PyTorch's face throughout: tensors print as there,
+    `.grad` and `.data` are Tensors, and inputs of mixed dtypes are refused where PyTorch refuses them (products, targets of losses).
 
     Raises:
         RuntimeError: PyTorch was imported already.
@@ -172,3 +183,5 @@ def install_as_torch():
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Torch())
     sys.modules["torch"] = mine
+    config.torch_face = True
+    set_printoptions(layout="torch")

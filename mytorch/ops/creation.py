@@ -24,7 +24,7 @@ from ..backend import (
     pinned,
     to_device,
 )
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..graph.mode import get_mode
 from ..tensor import Tensor
@@ -449,7 +449,7 @@ def type(self, dtype=None):
             dtype = next((name for name, known in words.items() if known == word), dtype)
         return cast(self, dtypes.as_dtype(dtype))
     prefix = "" if self.device.type == "cpu" else "cuda."
-    return f"mytorch.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
+    return f"{config.torch_name()}.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
 
 
 @public(function=False, inplace=False)

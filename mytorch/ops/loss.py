@@ -7,6 +7,7 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from ..backend import ndarray, xp_of
+from ..base import config, dtypes
 from ..base.errors import warn
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
@@ -81,8 +82,13 @@ def class_indices(target, name):
 
     Raises:
         ValueError: a float target with a fraction.
+        RuntimeError: under `install_as_torch`, any dtype but int64 and uint8.
     """
     raw = raw_of(target)
+    if config.torch_face and isinstance(target, Tensor) and target.dtype not in (dtypes.int64, dtypes.uint8):
+        raise RuntimeError(
+            f"expected target dtype to be Long or Byte, but got {dtypes.TYPE_WORDS.get(target.dtype.name)}"
+        )
     if raw.dtype.kind in "fV":
         whole = raw.astype(np.int64)
         if isinstance(raw, ndarray) and (whole != raw).any():
@@ -382,6 +388,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(
             f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size."
         )
+    if config.torch_face and target.dtype is not input.dtype:
+        words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
+        raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
     raw = raw_of(input)
     if isinstance(raw, ndarray) and raw.size and not ((raw >= 0) & (raw <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
@@ -401,6 +410,9 @@ def binary_cross_entropy_with_logits(
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
+    if config.torch_face and target.dtype.category < input.dtype.category:
+        words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
+        raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
     positive = logsigmoid(input) if pos_weight is None else ((pos_weight - 1) * target + 1) * logsigmoid(input)
     losses = (1 - target) * input - positive
     return _reduce(losses, reduction, size_average, reduce, weight)

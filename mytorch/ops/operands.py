@@ -4,10 +4,11 @@ import numpy as np
 
 from .._array import Array, as_raw
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
 from ..tensor import Tensor, refresh
 
+_ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 NUMBERS = (float, int, bool, complex)
 asarray = np.asarray
 
@@ -125,6 +126,8 @@ def _same_device(op, raws, arrays, edges):
 
 def _promote(op, inputs, raws, edges, arrays):
     """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
+    if config.torch_face and op.name in _ONE_DTYPE:
+        dtypes.refuse_mixed(op.name, [dtypes.from_numpy(raw.dtype) for raw in raws if is_raw(raw)])
     which = op.promoted if op.promoted is not None else range(len(raws))
     ranks = ([], [], [])
     for i in which:

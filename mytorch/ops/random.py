@@ -637,7 +637,7 @@ def random_(self, from_=None, to=None, *, generator=None):
 @on_input_device
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
-    if not isinstance(p, Tensor):
+    if not isinstance(p, (Tensor, Array)):
         return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
     raw, source = _drawn(self, generator)
     chance = source.xp.broadcast_to(raw_of(p), raw.shape)
@@ -687,7 +687,11 @@ def bernoulli(input, p=None, *, generator=None):
         [0.0, 1.0, 1.0]
     """
     raw, source = _drawn(input, generator)
-    drawn = source.uniform(raw.shape, _unit_dtype(raw)) < raw if p is None else source.bernoulli(raw.shape, p)
+    chance = raw if p is None else raw_of(p) if isinstance(p, (Tensor, Array)) else None
+    if chance is None:
+        drawn = source.bernoulli(raw.shape, p)
+    else:
+        drawn = source.uniform(raw.shape, _unit_dtype(chance)) < chance
     return Tensor._wrap(drawn.astype(raw.dtype))
 
 

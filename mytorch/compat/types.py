@@ -1,0 +1,17 @@
+"""`torch.types`: names for annotations."""
+
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import int as _int
+from collections.abc import Sequence
+from os import PathLike
+
+from .._array import Size
+from ..backend import device as _device
+from ..tensor import Face as Tensor
+
+Number = _int | _float | _bool
+Device = _device | str | _int | None
+FileLike = str | PathLike
+_size = Size | Sequence[_int]
+_TensorOrTensors = Tensor | Sequence[Tensor]

@@ -1,0 +1,365 @@
+"""The library's own face (`import mytorch`) and PyTorch's (`install_as_torch`, `python -m mytorch`)."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch._array import Array
+from mytorch.tensor import Tensor as CoreTensor
+
+pytestmark = pytest.mark.cpu_only
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(*args, cwd=None):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=env, cwd=cwd)
+
+
+def as_torch(code):
+    """What a program prints with mytorch as torch."""
+    done = run_python("-m", "mytorch", "-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -- an Array is a tensor, for users ------------------------------------------------------------------------------
+
+
+def gradient():
+    x = mytorch.ones(2, 2, requires_grad=True)
+    (x * 2).sum().backward()
+    return x.grad
+
+
+def test_gradient_is_a_tensor():
+    grad = gradient()
+    assert type(grad) is Array
+    assert isinstance(grad, mytorch.Tensor)
+    assert issubclass(Array, mytorch.Tensor)
+    assert not isinstance(grad, CoreTensor)  # which is what the library's code asks
+    assert not isinstance(np.ones(2), mytorch.Tensor)
+    assert not isinstance(grad, mytorch.nn.Parameter)
+
+
+def test_users_class_of_tensors():
+    x = mytorch.ones(2)
+    assert type(x) is type(x + x) is type(x.detach()) is type(CoreTensor([1.0])) is mytorch.Tensor
+    assert repr(mytorch.Tensor) == "<class 'mytorch.Tensor'>"
+    assert isinstance(mytorch.nn.Parameter(x), mytorch.Tensor)
+    assert issubclass(mytorch.nn.Parameter, mytorch.Tensor)
+    assert pickle.loads(pickle.dumps(mytorch.Tensor)) is mytorch.Tensor
+    assert type(pickle.loads(pickle.dumps(x))) is mytorch.Tensor
+
+    class Mine(mytorch.Tensor):
+        pass
+
+    assert not isinstance(x, Mine)
+    assert not isinstance(gradient(), Mine)
+    assert type(Mine([1.0])) is Mine
+
+
+def test_methods_set_on_the_users_class_reach_parameters():
+    mytorch.Tensor.twice = lambda self: self + self
+    try:
+        assert mytorch.nn.Parameter(mytorch.ones(1)).twice().item() == 2
+    finally:
+        del mytorch.Tensor.twice
+    assert not hasattr(mytorch.ones(1), "twice")
+
+
+INNER = {"__array_wrap__", "__dict__", "_as_tensor", "_data", "_edge", "_extra_state", "_of", "_view", "edge"}
+ARGUMENTS = ((), (1,), (0, 1), ("cpu",), (mytorch.float64,), (1.0, 2.0), ((0,),), ((4,),))
+
+
+def test_array_has_what_tensors_have():
+    assert set(dir(mytorch.Tensor)) - set(dir(Array)) == INNER
+
+
+@pytest.mark.parametrize("name", [n for n in dir(mytorch.Tensor) if n[0] != "_" and n not in INNER])
+@pytest.mark.filterwarnings("ignore")
+def test_array_does_what_tensors_do(name):
+    values = np.array([[0.5, 0.25], [0.125, 0.75]], "f4")
+
+    def asked(x, args):
+        if name == "set_" and args in (("cpu",), (mytorch.float64,)):
+            raise TypeError
+        value = getattr(x, name)
+        return value(*args) if callable(value) else value
+
+    def told(value):
+        if isinstance(value, (mytorch.Tensor, Array)):
+            return np.asarray(value.detach()).tolist(), value.dtype
+        return [told(v) for v in value] if isinstance(value, (tuple, list)) else type(value)
+
+    matrix, ints = mytorch.tensor(values), mytorch.tensor([[0, 1], [1, 0]])
+    for args in (*ARGUMENTS, (matrix,), (ints,), (0, ints), (0, ints, matrix), (matrix, matrix)):
+        mytorch.manual_seed(0)
+        try:
+            expected = asked(mytorch.tensor(values), args)
+        except Exception:
+            continue
+        mytorch.manual_seed(0)
+        got = asked(mytorch.tensor(values).data, args)
+        if name not in ("data", "new", "new_empty", "empty_like", "data_ptr"):
+            assert str(told(got)).replace("Array", "Tensor") == str(told(expected)), (name, args)
+
+
+def test_array_takes_requires_grad_false():
+    array = gradient()
+    array.requires_grad = False
+    with pytest.raises(RuntimeError, match="records nothing"):
+        array.requires_grad = True
+
+
+def test_own_layout_names_dtype_and_size():
+    assert repr(mytorch.tensor([1.5], dtype=mytorch.float64)) == "tensor([1.50000], dtype=float64)"
+    assert repr(mytorch.tensor([1], dtype=mytorch.int32)) == "tensor([1], dtype=int32)"
+    assert repr(mytorch.tensor([1.5], dtype=mytorch.bfloat16)) == "tensor([1.50000], dtype=bfloat16)"
+    assert repr(mytorch.tensor([1])) == "tensor([1])"
+    assert repr(mytorch.tensor([True])) == "tensor([ True])"
+    assert repr(mytorch.tensor([])) == "tensor([], size=(0,))"
+    assert repr(mytorch.zeros(0, 3).data) == "Array([], size=(0, 3), dtype=float32)"
+    x = mytorch.ones(1, dtype=mytorch.float64, requires_grad=True)
+    assert repr(x) == "tensor([1.00000], dtype=float64, requires_grad=True)"
+
+
+# -- PyTorch's face --------------------------------------------------------------------------------------------------
+
+
+PROGRAM = """
+import sys
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.backends.cudnn as cudnn
+from torch.types import Device
+from torch.testing import assert_close
+from torch.utils.hooks import RemovableHandle
+
+cudnn.benchmark = True
+torch.manual_seed(0)
+x = torch.randn(4, 3)
+print(sys.argv[1:], __name__, x, x.double(), x.shape, x.dtype, x.type())
+print(torch.tensor([]), torch.zeros(0, 3), torch.arange(3), torch.arange(3, dtype=torch.int32))
+layer = nn.Linear(3, 2)
+layer.weight.data.fill_(0.5)
+layer.bias.data.zero_()
+loss = F.cross_entropy(layer(x), torch.tensor([0, 1, 0, 1]))
+loss.backward()
+p = layer.bias
+print(loss.item(), x.exp(), loss.detach(), p, p.grad, p.data)
+print(isinstance(p.grad, torch.Tensor), p.grad is p.grad, type(p.grad) is torch.Tensor, type(p.data) is type(x))
+p.grad.zero_()
+p.grad += 1
+print(p.grad, p.grad.norm())
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+optimizer.step()
+print(p.data)
+optimizer.zero_grad()
+print(p.grad)
+held = p.grad = torch.ones(2)
+print(p.grad is held)
+assert_close(p.data, p.data.clone())
+print(isinstance(p.register_hook(lambda g: None), RemovableHandle))
+
+d, f = torch.ones(2, 3, dtype=torch.float64), torch.ones(3, 4)
+z = torch.zeros(2)
+for refused in (
+    lambda: d @ f,
+    lambda: torch.mm(torch.ones(2, 3, dtype=torch.int64), f),
+    lambda: layer(d),
+    lambda: F.linear(d, torch.ones(4, 3)),
+    lambda: torch.einsum("ij,jk->ik", d, f),
+    lambda: F.conv2d(torch.ones(1, 1, 3, 3).double(), torch.ones(1, 1, 2, 2), torch.ones(1)),
+    lambda: F.binary_cross_entropy_with_logits(z, torch.tensor([0, 1])),
+    lambda: F.binary_cross_entropy(z + 0.5, torch.tensor([0, 1])),
+    lambda: nn.BCELoss()(z + 0.5, torch.tensor([0.0, 1.0], dtype=torch.float64)),
+    lambda: F.cross_entropy(torch.zeros(2, 3), torch.tensor([0.0, 1.0])),
+    lambda: F.nll_loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0])),
+    lambda: F.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 1], dtype=torch.int32)),
+    lambda: assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5])),
+    lambda: assert_close(torch.tensor([1, 2]), torch.tensor([1, 4])),
+    lambda: assert_close(torch.tensor([1.0]), torch.tensor([1.0], dtype=torch.float64)),
+    lambda: assert_close([torch.ones(2, 2)], [torch.zeros(2, 2)]),
+    lambda: assert_close(1.0, 1.5),
+):
+    try:
+        print(refused())
+    except (RuntimeError, AssertionError) as error:
+        print(type(error).__name__, error)
+sys.exit(3)
+"""
+
+
+def test_program_prints_what_pytorch_prints(tmp_path, torch):
+    """One program, under `python -m mytorch` and under PyTorch."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    theirs, ours = run_python(str(path), "a", "-b"), run_python("-m", "mytorch", str(path), "a", "-b")
+    assert theirs.returncode == ours.returncode == 3, ours.stderr
+    assert ours.stdout == theirs.stdout
+
+
+def test_mixed_dtypes_promote_in_our_own_face():
+    d, f = mytorch.ones(2, 3, dtype=mytorch.float64), mytorch.ones(3, 4)
+    assert (d @ f).dtype is mytorch.float64
+    F = mytorch.nn.functional
+    assert F.cross_entropy(mytorch.zeros(2, 2), mytorch.tensor([0.0, 1.0])).item() == pytest.approx(np.log(2))
+
+
+def test_gradients_are_freed_with_zero_grad():
+    """The Tensor that shows a gradient does not keep it."""
+    code = (
+        "import torch, weakref\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum().backward()\nx.grad\n"
+        "w = weakref.ref(x._edge.grad)\nx.grad = None\nprint(w() is None)"
+    )
+    assert as_torch(code) == "True\n"
+
+
+def test_copies_of_shown_gradients():
+    code = (
+        "import torch, copy, pickle\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum().backward()\ng = x.grad\n"
+        "print(copy.deepcopy(x).grad, pickle.loads(pickle.dumps(x)))"
+    )
+    assert as_torch(code) == "tensor([2., 2.]) tensor([1., 1.], requires_grad=True)\n"
+
+
+# -- python -m mytorch ---------------------------------------------------------------------------------------------
+
+
+def test_module_runs_as_main(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").touch()
+    (tmp_path / "pack" / "tool.py").write_text(
+        "import sys, torch\nfrom . import other\nprint(__name__, sys.argv[1:], torch.ones(1), other.SIZE)\n"
+    )
+    (tmp_path / "pack" / "other.py").write_text("SIZE = 5\n")
+    done = run_python("-m", "mytorch", "-m", "pack.tool", "--n", "1", cwd=tmp_path)
+    assert done.stdout == "__main__ ['--n', '1'] tensor([1.]) 5\n", done.stderr
+
+
+def test_code_runs_as_main():
+    done = run_python("-m", "mytorch", "-c", "import sys, torch; print(sys.argv, __name__, torch.__name__)", "a")
+    assert done.stdout == "['-c', 'a'] __main__ mytorch\n"
+
+
+def test_script_finds_its_neighbours(tmp_path):
+    (tmp_path / "neighbour.py").write_text("import torch\nvalue = torch.ones(1).item()\n")
+    (tmp_path / "script.py").write_text("from neighbour import value\nimport sys\nprint(value, sys.argv[0])\n")
+    done = run_python("-m", "mytorch", str(tmp_path / "script.py"), cwd="/")
+    assert done.stdout == f"1.0 {tmp_path / 'script.py'}\n"
+
+
+def test_traceback_is_the_programs_own(tmp_path):
+    path = tmp_path / "fails.py"
+    path.write_text("import torch\n\n\ndef f():\n    torch.ones(2) + torch.ones(3)\n\n\nf()\n")
+    ours = run_python("-m", "mytorch", str(path))
+    assert ours.returncode == 1
+    lines = ours.stderr.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[1].strip() == f'File "{path}", line 8, in <module>'
+    assert "runpy" not in ours.stderr
+    assert "__main__.py" not in ours.stderr
+
+
+@pytest.mark.parametrize("end", ["sys.exit(7)", "sys.exit('sorry')", "raise KeyboardInterrupt", "pass"])
+def test_exit_codes_are_pythons(end):
+    code = f"import sys; {end}"
+    assert run_python("-m", "mytorch", "-c", code).returncode == run_python("-c", code).returncode
+
+
+def test_missing_script_and_missing_arguments():
+    done = run_python("-m", "mytorch", "/nowhere/x.py")
+    assert done.returncode == 2
+    assert "can't open file '/nowhere/x.py'" in done.stderr
+    assert run_python("-m", "mytorch").returncode == 2
+    assert "script.py" in run_python("-m", "mytorch", "--help").stdout
+
+
+# -- import paths ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    "backends.cudnn backends.cuda backends.mps types compiler hub testing multiprocessing __config__ utils.hooks".split(),
+)
+def test_import_path(path):
+    code = f"import torch.{path} as by_path\nimport torch, mytorch\nprint(torch.{path} is by_path, mytorch.{path} is by_path)"
+    assert as_torch(code) == "True True\n"
+
+
+def test_compiler_changes_nothing():
+    from mytorch import compiler
+
+    @compiler.disable
+    def f(x):
+        return x
+
+    assert f(1) == 1
+    assert compiler.is_compiling() is False
+
+
+def test_config_names_what_stands_below():
+    assert f"NumPy {np.__version__}" in mytorch.__config__.show()
+    assert str(mytorch.get_num_threads()) in mytorch.__config__.parallel_info()
+
+
+def test_hub_loads_local_code_and_files(tmp_path):
+    (tmp_path / "hubconf.py").write_text(
+        "def entry(n, twice=False):\n    'An entry.'\n    return n * (2 if twice else 1)\n"
+    )
+    hub = mytorch.hub
+    assert hub.load(str(tmp_path), "entry", 3, source="local", twice=True) == 6
+    assert hub.list(str(tmp_path), source="local") == ["entry"]
+    assert hub.help(str(tmp_path), "entry", source="local") == "An entry."
+    with pytest.raises(NotImplementedError, match="source='local'"):
+        hub.load("pytorch/vision", "resnet18")
+    mytorch.save({"w": mytorch.ones(2)}, tmp_path / "w.pt")
+    state = hub.load_state_dict_from_url((tmp_path / "w.pt").as_uri(), model_dir=str(tmp_path / "kept"))
+    assert state["w"].tolist() == [1, 1]
+    assert (tmp_path / "kept" / "w.pt").exists()
+    with pytest.raises(RuntimeError, match="invalid hash"):
+        hub.download_url_to_file((tmp_path / "w.pt").as_uri(), str(tmp_path / "new.pt"), "nothash")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["hubconf.py", "w.pt"]
+
+
+SPAWN = """
+import torch, torch.multiprocessing as mp
+
+def work(i, queue):
+    if i == 2:
+        raise ValueError("this one")
+    queue.put(torch.ones(2) * i)
+
+if __name__ == "__main__":
+    queue = mp.get_context("fork").SimpleQueue()
+    mp.spawn(work, (queue,), nprocs=2)
+    print(sorted(queue.get().sum().item() for _ in range(2)))
+    try:
+        mp.spawn(work, (queue,), nprocs=3)
+    except mp.ProcessRaisedException as error:
+        print(error.error_index, "ValueError: this one" in str(error))
+"""
+
+
+def test_multiprocessing_spawn(tmp_path):
+    (tmp_path / "program.py").write_text(SPAWN)
+    done = run_python("-m", "mytorch", str(tmp_path / "program.py"))
+    assert done.stdout == "[0.0, 2.0]\n2 True\n", done.stderr
+
+
+def test_make_tensor_stays_in_its_range():
+    make = mytorch.testing.make_tensor
+    x = make(50, dtype=mytorch.float32, low=2, high=3, requires_grad=True)
+    assert x.requires_grad
+    assert 2 <= x.min().item() <= x.max().item() < 3
+    assert make((2, 2), dtype=mytorch.uint8).dtype is mytorch.uint8
+    assert make(2, dtype=mytorch.complex64).is_complex()
+    assert make(2, dtype=mytorch.bool).dtype is mytorch.bool
