@@ -177,17 +177,17 @@ def _numeric(func, inputs, i, number, weights, eps, rng):
         double = np.complex128 if weights.dtype.kind == "c" else np.float64
         return float(np.sum(_numpy(out).astype(double) * weights.conj()).real)
 
-    def value_at(place, moved):
+    def value_at(place, step, sign):
         with device_guard(x):
             before = x[place].copy()
-            x[place] = before + moved
+            x[place] = before + sign * step
         out = value()
         with device_guard(x):
             x[place] = before
         return out
 
     def slope(place, step):
-        return (value_at(place, step) - value_at(place, -step)) / (2 * eps)
+        return (value_at(place, step, 1) - value_at(place, step, -1)) / (2 * eps)
 
     if rng is not None:
         direction = _normal(rng, x.shape, x.dtype)

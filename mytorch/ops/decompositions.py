@@ -356,13 +356,15 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 
 @op(dtype="float", name="pinv", holomorphic=False, autocast_cpu="float32")
 def _pinv(xp, input, *, cut=None, hermitian=False):
-    """The pseudo-inverse; singular values up to `cut` (of the batch's shape, or a number) count as 0."""
+    """The pseudo-inverse; singular values up to `cut(the largest)` count as 0. The largest is of the same decomposition: another
+    one's can differ in the last bit."""
     if hermitian:
         L, V = xp.linalg.eigh(input)
         S, U, Vh = abs(L), V * xp.sign(L)[..., None, :], xp.conj(_T(xp, V))
     else:
         U, S, Vh = xp.linalg.svd(input, full_matrices=False)
-    keep = S > xp.asarray(cut)[..., None]
+    largest = to_cpu(S.max(-1)) if S.shape[-1] else np.zeros(S.shape[:-1], S.dtype)
+    keep = S > xp.asarray(cut(largest))[..., None]
     inverse_s = xp.where(keep, 1 / xp.where(keep, S, 1), 0).astype(S.dtype)
     return xp.matmul(xp.conj(_T(xp, Vh)) * inverse_s[..., None, :], xp.conj(_T(xp, U)))
 

@@ -32,7 +32,7 @@ MADE = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_grad_fn_is_named(name):
-    assert repr(MADE[name]).endswith(f"grad_fn=<{name}Backward>)")
+    assert f"grad_fn=<{name}Backward>" in repr(MADE[name])
 
 
 def test_in_place_operators_are_named():
@@ -90,7 +90,7 @@ def test_tensor_with_a_grad_fn_of_ones_own():
     for made in (sigmoid, lambda t: t.sigmoid()):
         a = mytorch.tensor([1.0, -2.0], requires_grad=True)
         out = made(a * 3)
-        assert repr(out).endswith("grad_fn=<SigmoidBackward>)")
+        assert "grad_fn=<SigmoidBackward>" in repr(out)
         (out * out + a).sum().backward()  # the result is used twice, and so is the leaf
         grads.append(a.grad.numpy())
     np.testing.assert_allclose(*grads, rtol=1e-5)

@@ -34,6 +34,7 @@ def test_banner():
     assert mytorch.__version__ in mytorch.banner
 
 
+@pytest.mark.cpu_only
 def test_printing_in_either_layout():
     weight = nn.Parameter(mytorch.ones(2))
     assert repr(nn.Dropout(0.1)) == "Dropout(p=0.1)"

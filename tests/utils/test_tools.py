@@ -142,7 +142,7 @@ def test_dlpack():
     assert torch.utils.dlpack.from_dlpack(utils.dlpack.to_dlpack(x)).tolist() == x.tolist()
 
 
-@pytest.mark.parametrize("name", ["hub", "onnx", "quantization", "utils.cpp_extension", "package"])
+@pytest.mark.parametrize("name", ["onnx", "quantization", "utils.cpp_extension", "package"])
 def test_what_is_not_here_raises_attribute_error(name):
     parent, _, last = name.rpartition(".")
     owner = getattr(mytorch, parent) if parent else mytorch
