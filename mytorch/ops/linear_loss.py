@@ -2,6 +2,7 @@
 
 from ..backend import is_raw
 from ..graph.mode import get_mode
+from ..kernels.registry import UNFIT
 from .core import op
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices
@@ -53,7 +54,7 @@ def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, igno
         weight, reduction, ignore_index, label_smoothing: as cross_entropy.
     """
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
-    problem = None if plain and reduction != "none" else "the kernel does not take these shapes, dtypes or options"
+    problem = None if plain and reduction != "none" else UNFIT
     if _linear_cross_entropy.kernels.allowed(input.device.type, fused, problem) is None:
         return None
     return _linear_cross_entropy(
