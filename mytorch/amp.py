@@ -178,7 +178,13 @@ def is_autocast_available(device_type: str) -> bool:
 def custom_fwd(
     fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: dtypes.dtype | None = None
 ) -> Callable:
-    """Decorate the forward of an autograd.Function: run it in `cast_inputs` with autocast off, if given."""
+    """Decorate the forward of an autograd.Function: run it in `cast_inputs` with autocast off, if given.
+
+    Args:
+        fwd: the function to decorate.
+        device_type: "cuda" or "cpu".
+        cast_inputs: dtype of the floating inputs; None leaves them and autocast as they are.
+    """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 

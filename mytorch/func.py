@@ -182,6 +182,11 @@ def grad_and_value(func, argnums=0, has_aux=False):
 def grad(func, argnums=0, has_aux=False):
     """A function that returns the gradient of func by its argument; see `grad_and_value`.
 
+    Args:
+        func: a function of tensors, returning tensors.
+        argnums: which argument, or a tuple of several.
+        has_aux: func returns (output, aux).
+
     Returns:
         A function giving the gradient, or (gradient, aux) if has_aux.
 
@@ -311,7 +316,14 @@ def _units(out):
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """The Jacobian, as `jacrev`'s: there is no forward mode here, so this is that."""
+    """The Jacobian, as `jacrev`'s: there is no forward mode here, so this is that.
+
+    Args:
+        func: a function of tensors, returning tensors.
+        argnums: which argument, or a tuple of several.
+        has_aux: func returns (output, aux).
+        randomness: accepted; func is called once.
+    """
     return jacrev(func, argnums, has_aux=has_aux)
 
 

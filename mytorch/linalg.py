@@ -62,6 +62,13 @@ def _no_errors(A):
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     """The ord-norm of all elements or along `dim`; ord is any number, inf and -inf among them.
 
+    Args:
+        x: the tensor.
+        ord: the order.
+        dim: the axes; all if None.
+        keepdim: keep the reduced axes with size 1.
+        dtype: dtype of the result.
+
     Raises:
         RuntimeError: integers, or no element to take the largest of.
     """
@@ -75,6 +82,13 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
+
+    Args:
+        A: (…, M, N).
+        ord: which norm.
+        dim: the two axes of the matrices.
+        keepdim: keep the reduced axes with size 1.
+        dtype: dtype of the result.
 
     Raises:
         RuntimeError: another order, or fewer than two axes.
@@ -103,6 +117,13 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
 
 def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A vector norm, or a matrix norm where two axes or a matrix order are given.
+
+    Args:
+        A: the tensor.
+        ord: the order; 2, or "fro" of a matrix, by default.
+        dim: one axis for vectors, two for matrices.
+        keepdim: keep the reduced axes with size 1.
+        dtype: dtype of the result.
 
     Example:
         >>> mytorch.linalg.norm(tensor([[3.0, 0.0], [0.0, 4.0]])).item()
@@ -163,6 +184,11 @@ def eigvals(A):
 def svd(A, full_matrices=True, *, driver=None):
     """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd.
 
+    Args:
+        A: (…, M, N).
+        full_matrices: square U and Vh.
+        driver: accepted; a choice for CUDA in PyTorch.
+
     Example:
         >>> U, S, Vh = mytorch.linalg.svd(tensor([[3.0, 0.0], [0.0, 4.0]]))
         >>> S.tolist()
@@ -196,7 +222,15 @@ def _cut(largest, shape, atol, rtol, kind):
 
 
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
-    """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * largest) count as 0."""
+    """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * largest) count as 0.
+
+    Args:
+        A: (…, M, N).
+        rcond: older name of rtol.
+        hermitian: A is Hermitian.
+        atol: absolute cut.
+        rtol: cut by the largest singular value; max(M, N) * eps by default.
+    """
     rtol = rcond if rtol is None else rtol
 
     def cut(largest):
@@ -206,7 +240,15 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
-    """How many singular values are above max(atol, rtol * largest)."""
+    """How many singular values are above max(atol, rtol * largest).
+
+    Args:
+        A: (…, M, N).
+        tol: absolute cut.
+        hermitian: A is Hermitian.
+        atol: absolute cut.
+        rtol: cut by the largest singular value; max(M, N) * eps by default.
+    """
     raw = to_cpu(A)
     if 0 in raw.shape[-2:]:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
@@ -306,7 +348,13 @@ def lu_factor(A, *, pivot=True):
 
 
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
-    """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0."""
+    """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0.
+
+    Args:
+        A: (…, M, N).
+        pivot: exchange rows for stability.
+        check_errors: raise where a pivot is 0.
+    """
     LU, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(to_cpu(LU), axis1=-2, axis2=-1) == 0
     info = np.zeros(zero.shape[:-1], np.int32)
@@ -320,7 +368,14 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
 
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    """(P, L, U) of what lu_factor returned."""
+    """(P, L, U) of what lu_factor returned.
+
+    Args:
+        LU_data: (…, M, N).
+        LU_pivots: (…, min(M, N)).
+        unpack_data: False leaves L and U empty.
+        unpack_pivots: False leaves P empty.
+    """
     rows, columns = LU_data.shape[-2:]
     k = min(rows, columns)
     P = L = U = _empty(LU_data)
@@ -334,7 +389,15 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
 
 
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
-    """X with A X = B (X A = B if not left; Aᴴ instead of A if adjoint), given lu_factor's result for A."""
+    """X with A X = B (X A = B if not left; Aᴴ instead of A if adjoint), given lu_factor's result for A.
+
+    Args:
+        LU: (…, N, N).
+        pivots: (…, N).
+        B: (…, N, K).
+        left: False solves X A = B.
+        adjoint: solve with Aᴴ.
+    """
     P, L, U = lu_unpack(LU, pivots)
     A = P @ L @ U
     return solve(A.mH if adjoint else A, B, left=left)
@@ -390,7 +453,15 @@ def matrix_exp(A):
 
 
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
-    """X with A X = B for triangular A (or X A = B)."""
+    """X with A X = B for triangular A (or X A = B).
+
+    Args:
+        A: (…, N, N).
+        B: (…, N, K).
+        upper: whether A is upper triangular.
+        left: False solves X A = B.
+        unitriangular: take A's diagonal as ones.
+    """
     A = A.triu() if upper else A.tril()
     if unitriangular:
         one = _eye_like(A, A.shape[-1])
@@ -400,7 +471,14 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
 
 
 def solve_ex(A, B, *, left=True, check_errors=False):
-    """(solve, zeros): a singular matrix raises here too."""
+    """(solve, zeros): a singular matrix raises here too.
+
+    Args:
+        A: (…, N, N).
+        B: (…, N) or (…, N, K).
+        left: False solves X A = B.
+        check_errors: accepted.
+    """
     return _SolveEx(solve(A, B, left=left), _no_errors(A))
 
 
@@ -411,6 +489,11 @@ def inv_ex(A, *, check_errors=False):
 
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """(cholesky, info). Where a matrix is not positive definite, its `info` is 1 and its factor NaN.
+
+    Args:
+        A: (…, N, N), Hermitian.
+        upper: return the upper factor.
+        check_errors: raise instead of telling by `info`.
 
     Raises:
         LinAlgError: with check_errors, for such a matrix.
@@ -459,7 +542,13 @@ def multi_dot(tensors):
 
 @in_precision("half")
 def vecdot(x, y, *, dim=-1):
-    """Inner products along an axis, the first conjugated."""
+    """Inner products along an axis, the first conjugated.
+
+    Args:
+        x: the first tensor, conjugated.
+        y: the second.
+        dim: the axis that is summed.
+    """
     return (x.conj() * y).sum(dim)
 
 
@@ -484,7 +573,13 @@ def tensorinv(A, ind=2):
 
 
 def tensorsolve(A, B, dims=None):
-    """X with tensordot(A, X, X.ndim) = B; `dims` names axes of A that are moved to its end first."""
+    """X with tensordot(A, X, X.ndim) = B; `dims` names axes of A that are moved to its end first.
+
+    Args:
+        A: its first axes are B's, the others the result's.
+        B: the right-hand side.
+        dims: axes of A to move to its end first.
+    """
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])

@@ -199,7 +199,13 @@ def _with_aliases(tensors, metadata):
 def save_state_dict(
     state: Mapping[str, Tensor], path: str | os.PathLike, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a state dict as safetensors, every name with its numbers; the metadata says which names are tied to which."""
+    """Write a state dict as safetensors, every name with its numbers; the metadata says which names are tied to which.
+
+    Args:
+        state: tensors by name.
+        path: the file, replaced in one step.
+        metadata: words to keep with them.
+    """
     aliases, names = {}, {}
     for name, tensor in state.items():
         first = names.setdefault(id(getattr(tensor, "_data", tensor)), name)

@@ -542,7 +542,13 @@ Face = _face()
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes it away; also a context manager."""
+    """What registering a hook returns: `remove()` takes it away; also a context manager.
+
+    Args:
+        hooks: the dict that the hook joins.
+        hook: the function.
+        prepend: put it before the others.
+    """
 
     _next = 0
 

@@ -398,6 +398,11 @@ class Accelerator:
         `clip_grad_norm_(max_norm)` takes the parameters of all prepared models, and
         `clip_grad_norm_(parameters, max_norm)` the given ones.
 
+        Args:
+            parameters: the tensors whose gradients count; those of all prepared models if left out.
+            max_norm: largest norm allowed.
+            norm_type: order of the norm, inf for the largest element.
+
         Returns:
             The norm before (0-d Tensor), also kept as `grad_norm`; while accumulating, that of the last step.
         """
@@ -444,7 +449,13 @@ class Accelerator:
         return min(n, loader.remainder) if loader is not None and loader.end_of_dataloader and loader.remainder else n
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
-        """The sum or mean of the processes' tensors, times scale, through nested containers."""
+        """The sum or mean of the processes' tensors, times scale, through nested containers.
+
+        Args:
+            tensor: a tensor, or lists, tuples and dicts of them.
+            reduction: "sum", "mean", or "none".
+            scale: factor of the result.
+        """
 
         def one(t):
             out = Tensor._of(self.state.all_reduce(_data(t).__deepcopy__({}), reduction))
@@ -453,7 +464,14 @@ class Accelerator:
         return map_tensors(one, tensor)
 
     def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Any:
-        """The tensor padded along `dim` to the largest size among processes; alone, itself."""
+        """The tensor padded along `dim` to the largest size among processes; alone, itself.
+
+        Args:
+            tensor: a tensor, or a container of them.
+            dim: the axis whose sizes may differ.
+            pad_index: what to fill with.
+            pad_first: fill before instead of after.
+        """
         if self.num_processes == 1:
             return tensor
 
@@ -544,7 +562,13 @@ class Accelerator:
             builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
 
     def init_tracker(self, project_name: str, run_name: str | None = None, config: dict | None = None) -> None:
-        """Begin a run in Weights & Biases, or a file where that is not installed; nothing without log_wandb."""
+        """Begin a run in Weights & Biases, or a file where that is not installed; nothing without log_wandb.
+
+        Args:
+            project_name: the project.
+            run_name: the run's name in it.
+            config: options to keep with the run.
+        """
         if not self.log_wandb or not self.is_main_process:
             return
         self._tracker, sentence = open_tracker(project_name, run_name, config, self.project_dir or ".")
@@ -552,7 +576,13 @@ class Accelerator:
             self.print(sentence)
 
     def init_trackers(self, project_name: str, config: dict | None = None, init_kwargs: dict | None = None) -> None:
-        """As `init_tracker`, with Hugging Face's arguments."""
+        """As `init_tracker`, with Hugging Face's arguments.
+
+        Args:
+            project_name: the project.
+            config: options to keep with the run.
+            init_kwargs: {"wandb": {"name": …}}, the run's name.
+        """
         self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
 
     def get_tracker(self, name=None):

@@ -128,7 +128,15 @@ def _grads(outputs, inputs, vectors=None, create_graph=True):
 def vjp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensors, Tensors]:
-    """(func(inputs), vᵀ J): the product of a vector with the Jacobian."""
+    """(func(inputs), vᵀ J): the product of a vector with the Jacobian.
+
+    Args:
+        func: a function of tensors, returning tensors.
+        inputs: its argument, or a tuple of several.
+        v: the vector, of the shape of func's result; may be left out for one number.
+        create_graph: whether the result can be differentiated again.
+        strict: raise where an input does not influence an output.
+    """
     inputs, many = _tensors(inputs, "inputs", "given to vjp")
     with enable_grad():
         given = _fresh(inputs, create_graph)
@@ -142,6 +150,13 @@ def jvp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensors, Tensors]:
     """(func(inputs), J v): the product of the Jacobian with a vector, by differentiating vjp twice.
+
+    Args:
+        func: a function of tensors, returning tensors.
+        inputs: its argument, or a tuple of several.
+        v: the vector, of the shape of the inputs; may be left out for one number.
+        create_graph: whether the result can be differentiated again.
+        strict: raise where an input does not influence an output.
 
     Example:
         >>> x, v = tensor([1.0, 2.0]), tensor([1.0, 10.0])
@@ -211,6 +226,14 @@ def hessian(
 ) -> Tensors | tuple[Tensors, ...]:
     """The second derivatives of a function with one number as output.
 
+    Args:
+        func: a function of tensors, returning tensors.
+        inputs: its argument, or a tuple of several.
+        create_graph: whether the result can be differentiated again.
+        strict: raise where an input does not influence an output.
+        vectorize: accepted; there is one way.
+        outer_jacobian_strategy: "reverse-mode".
+
     Example:
         >>> mytorch.autograd.functional.hessian(lambda x: x.prod(), tensor([2.0, 3.0])).tolist()
         [[0.0, 1.0], [1.0, 0.0]]
@@ -230,14 +253,30 @@ def _gradient(out, inputs, strict):
 def vhp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensor, Tensors]:
-    """(func(inputs), vᵀ H): the product of a vector with the Hessian."""
+    """(func(inputs), vᵀ H): the product of a vector with the Hessian.
+
+    Args:
+        func: a function of tensors, returning tensors.
+        inputs: its argument, or a tuple of several.
+        v: the vector, of the shape of the inputs; may be left out for one number.
+        create_graph: whether the result can be differentiated again.
+        strict: raise where an input does not influence an output.
+    """
     return _with_hessian(func, inputs, v, create_graph, strict, "vhp")
 
 
 def hvp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensor, Tensors]:
-    """(func(inputs), H v): the Hessian is symmetric, so this is vhp."""
+    """(func(inputs), H v): the Hessian is symmetric, so this is vhp.
+
+    Args:
+        func: a function of tensors, returning tensors.
+        inputs: its argument, or a tuple of several.
+        v: the vector, of the shape of the inputs; may be left out for one number.
+        create_graph: whether the result can be differentiated again.
+        strict: raise where an input does not influence an output.
+    """
     return _with_hessian(func, inputs, v, create_graph, strict, "hvp")
 
 

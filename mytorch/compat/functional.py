@@ -27,7 +27,13 @@ _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "
 
 
 def svd(input, some=True, compute_uv=True):
-    """(U, S, V) with input = U diag(S) Vᴴ; the reduced form if `some`. Prefer `linalg.svd`."""
+    """(U, S, V) with input = U diag(S) Vᴴ; the reduced form if `some`. Prefer `linalg.svd`.
+
+    Args:
+        input: (…, M, N).
+        some: only the first min(M, N) vectors.
+        compute_uv: False gives zeros instead of U and V.
+    """
     U, S, Vh = linalg.svd(input, full_matrices=not some)
     if not compute_uv:
         rows, columns = input.shape[-2:]
@@ -48,18 +54,38 @@ def pinverse(input, rcond=1e-15):
 
 
 def lu(A, pivot=True, get_infos=False):
-    """(LU, pivots) of `linalg.lu_factor`, and the infos if `get_infos`."""
+    """(LU, pivots) of `linalg.lu_factor`, and the infos if `get_infos`.
+
+    Args:
+        A: (…, M, N).
+        pivot: exchange rows for stability.
+        get_infos: return what failed as well.
+    """
     LU, pivots, info = linalg.lu_factor_ex(A, pivot=pivot)
     return (LU, pivots, info) if get_infos else (LU, pivots)
 
 
 def lu_solve(b, LU_data, LU_pivots):
-    """X with A X = b, given lu_factor's result for A."""
+    """X with A X = b, given lu_factor's result for A.
+
+    Args:
+        b: (…, N, K).
+        LU_data: the factors, (…, N, N).
+        LU_pivots: the rows exchanged, (…, N).
+    """
     return linalg.lu_solve(LU_data, LU_pivots, b)
 
 
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
-    """(X, A) with A X = b for triangular A (or Aᵀ X = b)."""
+    """(X, A) with A X = b for triangular A (or Aᵀ X = b).
+
+    Args:
+        b: (…, N, K).
+        A: (…, N, N).
+        upper: whether A is upper triangular.
+        transpose: solve with Aᵀ.
+        unitriangular: take A's diagonal as ones.
+    """
     triangle = A.triu() if upper else A.tril()
     triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
     return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), A.clone())
@@ -67,6 +93,12 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
 
 def svd_lowrank(A, q=6, niter=2, M=None):
     """(U, S, V) of an approximation of rank q, by random projections.
+
+    Args:
+        A: (…, M, N).
+        q: the rank.
+        niter: power iterations, which sharpen the subspace.
+        M: matrix taken off A first.
 
     Source: N. Halko, P. Martinsson, J. Tropp, "Finding structure with randomness" (2009), algorithm 5.1.
     """
@@ -82,7 +114,14 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """(U, S, V) of the first q principal components of the rows of A."""
+    """(U, S, V) of the first q principal components of the rows of A.
+
+    Args:
+        A: (…, M, N), a sample in each row.
+        q: the rank; min(6, M, N) by default.
+        center: take the columns' means off first.
+        niter: power iterations.
+    """
     q = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
@@ -153,6 +192,18 @@ def istft(
     return_complex=False,
 ):  # fmt: skip
     """The signal whose `stft` is closest to the given one (least squares over overlapping frames).
+
+    Args:
+        input: complex (…, F, T).
+        n_fft: length of a frame.
+        hop_length: distance of frames; n_fft // 4 by default.
+        win_length: length of the window; n_fft by default.
+        window: (win_length,); ones by default.
+        center: frames were centred on their time.
+        normalized: the transform was divided by sqrt(n_fft).
+        onesided: F is n_fft // 2 + 1.
+        length: samples of the result.
+        return_complex: the signal was complex.
 
     Raises:
         RuntimeError: input that is not complex, or windows that leave a sample uncovered.

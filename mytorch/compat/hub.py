@@ -24,6 +24,12 @@ def set_dir(d):
 def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     """Download `url` to the path `dst`, which is there only once it is complete.
 
+    Args:
+        url: where it is.
+        dst: the path to write.
+        hash_prefix: first hexadecimal digits of its SHA-256.
+        progress: show a bar.
+
     Raises:
         RuntimeError: its SHA-256 does not begin with hash_prefix.
     """
@@ -49,7 +55,17 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
 def load_state_dict_from_url(
     url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None, weights_only=True
 ):
-    """What `load` finds in the file at `url`, which is downloaded unless it lies in `model_dir` (`get_dir()/checkpoints`)."""
+    """What `load` finds in the file at `url`, which is downloaded unless it lies in `model_dir` (`get_dir()/checkpoints`).
+
+    Args:
+        url: where it is.
+        model_dir: folder to keep it in.
+        map_location: as in `load`.
+        progress: show a bar while downloading.
+        check_hash: the file's name ends in -HASH, which must fit.
+        file_name: name to keep it under.
+        weights_only: as in `load`.
+    """
     from ..serialization import load as load_file  # what few programs use is imported when it is asked for
 
     folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))

@@ -107,31 +107,63 @@ def result_type(tensor1, tensor2):
 
 
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
-    """base to the powers of `steps` evenly spaced numbers from start to end."""
+    """base to the powers of `steps` evenly spaced numbers from start to end.
+
+    Args:
+        start: exponent of the first.
+        end: exponent of the last.
+        steps: how many.
+        base: of the powers.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     out = (base ** linspace(start, end, steps, dtype=dtypes.float64)).to(dtype or dtypes.default_dtype())
     return out.requires_grad_() if requires_grad else out
 
 
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-    """A 0-d tensor of a number, of the default dtype if none is given."""
+    """A 0-d tensor of a number, of the default dtype if none is given.
+
+    Args:
+        s: the number.
+        dtype, layout, device, pin_memory, requires_grad: as for `mytorch.tensor`.
+    """
     return full((), s, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def empty_permuted(size, physical_layout, *, dtype=None, device=None, requires_grad=False, **named):
-    """An uninitialised tensor of a size, whose axes lie in memory in the given order."""
+    """An uninitialised tensor of a size, whose axes lie in memory in the given order.
+
+    Args:
+        size: shape of the result.
+        physical_layout: the axes, outermost in memory first.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     inner = empty([size[d] for d in physical_layout], dtype=dtype, device=device)
     back = sorted(builtins.range(len(size)), key=lambda d: physical_layout[d])
     return inner.permute(back).requires_grad_(requires_grad)
 
 
 def from_file(filename, shared=False, size=0, *, dtype=None, device=None, requires_grad=False, **named):
-    """A vector over a file's bytes; `shared` writes go to the file."""
+    """A vector over a file's bytes; `shared` writes go to the file.
+
+    Args:
+        filename: the path.
+        shared: write changes back.
+        size: number of elements.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     raw = np.memmap(filename, dtypes.as_numpy(dtype or dtypes.default_dtype()), "r+" if shared else "c", shape=(size,))
     return Tensor._wrap(np.asarray(raw)).requires_grad_(requires_grad)
 
 
 def vander(x, N=None, increasing=False):
-    """The powers of a vector's elements, N columns, falling (or rising)."""
+    """The powers of a vector's elements, N columns, falling (or rising).
+
+    Args:
+        x: a vector.
+        N: columns; len(x) by default.
+        increasing: powers rise from left to right.
+    """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     out = linalg.vander(x, N=len(x) if N is None else N)
@@ -149,7 +181,15 @@ def frobenius_norm(input, dim=None, keepdim=False):
 
 
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """`nn.functional.grid_sample` with modes as numbers."""
+    """`nn.functional.grid_sample` with modes as numbers.
+
+    Args:
+        input: as in `grid_sample`.
+        grid: as in `grid_sample`.
+        interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
+        padding_mode: 0 zeros, 1 border, 2 reflection.
+        align_corners: as in `grid_sample`.
+    """
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
 
@@ -158,12 +198,25 @@ grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
 def cond(pred, true_fn, false_fn, operands=()):
-    """true_fn(*operands) or false_fn(*operands), as `pred`, a bool or a tensor of one, says."""
+    """true_fn(*operands) or false_fn(*operands), as `pred`, a bool or a tensor of one, says.
+
+    Args:
+        pred: which one.
+        true_fn: called if pred holds.
+        false_fn: called if not.
+        operands: the arguments of either.
+    """
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
-    """body_fn again and again on what it returned, while cond_fn holds."""
+    """body_fn again and again on what it returned, while cond_fn holds.
+
+    Args:
+        cond_fn: of the carried values, a bool.
+        body_fn: of the carried values, their next ones.
+        carried_inputs: the first ones, a tuple.
+    """
     while bool(cond_fn(*carried_inputs)):
         carried_inputs = body_fn(*carried_inputs)
     return tuple(carried_inputs)
@@ -214,20 +267,40 @@ def set_num_interop_threads(n):
 
 
 def range(start=0, end=None, step=1, **options):
-    """The numbers from start to end, end included, as floats."""
+    """The numbers from start to end, end included, as floats.
+
+    Args:
+        start: the first.
+        end: the last that may come; start if it is alone.
+        step: their distance.
+    """
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
     return linspace(start, start + step * (n - 1), n, **options)
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A tensor over a buffer's memory."""
+    """A tensor over a buffer's memory.
+
+    Args:
+        buffer: bytes, a bytearray, an array, ….
+        dtype: of the elements.
+        count: elements to take; -1 for all.
+        offset: bytes to skip.
+        requires_grad: as for `mytorch.tensor`.
+    """
     out = Tensor._wrap(np.frombuffer(buffer, dtypes.as_numpy(dtype), count, offset))
     return out.requires_grad_() if requires_grad else out
 
 
 def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False):
-    """An uninitialised tensor of a size and strides (in elements)."""
+    """An uninitialised tensor of a size and strides (in elements).
+
+    Args:
+        size: shape of the result.
+        stride: elements from one index to the next, for each axis.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     return empty(length, dtype=dtype, device=device, requires_grad=requires_grad).as_strided(size, stride)
 
@@ -266,7 +339,15 @@ bartlett_window = _window("bartlett_window", np.bartlett)
 def hamming_window(
     window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, requires_grad=False
 ):
-    """The Hamming window alpha - beta * cos(2 pi t / (n - 1))."""
+    """The Hamming window alpha - beta * cos(2 pi t / (n - 1)).
+
+    Args:
+        window_length: n.
+        periodic: leave out the last point of a window of n + 1.
+        alpha: the constant part.
+        beta: height of the cosine.
+        dtype, layout, device, requires_grad: as for `mytorch.tensor`.
+    """
 
     def make(n):
         return alpha - beta * np.cos(2 * math.pi * np.arange(n) / (n - 1)) if n > 1 else np.ones(n)
@@ -277,7 +358,14 @@ def hamming_window(
 def kaiser_window(
     window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False
 ):
-    """The Kaiser window of shape beta."""
+    """The Kaiser window of shape beta.
+
+    Args:
+        window_length: n.
+        periodic: leave out the last point of a window of n + 1.
+        beta: larger is narrower.
+        dtype, layout, device, requires_grad: as for `mytorch.tensor`.
+    """
     return _sampled(lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad)
 
 

@@ -97,7 +97,13 @@ def _root(group, rank, group_rank, what, default=None):
 
 @_in_group
 def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until all processes of the group are here."""
+    """Wait until all processes of the group are here.
+
+    Args:
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+        device_ids: accepted; each process has one device.
+    """
     return _finish(group, group.engine.barrier(group.enter("barrier")), [], async_op)
 
 
@@ -105,7 +111,13 @@ def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None)
 def monitored_barrier(
     group: Group = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier that names the ranks that did not come in time; as all collectives here do."""
+    """A barrier that names the ranks that did not come in time; as all collectives here do.
+
+    Args:
+        group: the processes taking part; all by default.
+        timeout: seconds, or a timedelta.
+        wait_all_ranks: name every missing rank rather than the first.
+    """
     group.engine.barrier(group.enter("monitored_barrier")).wait(timeout)
 
 
@@ -113,7 +125,15 @@ def monitored_barrier(
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Group = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Give the tensor of process `src` to all, in place."""
+    """Give the tensor of process `src` to all, in place.
+
+    Args:
+        tensor: what `src` gives and the others get.
+        src: rank of the source among all processes.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+        group_src: the same, as a rank within the group.
+    """
     root = _root(group, src, group_src, "broadcast")
     sent = _Sent(tensor, group.engine, "broadcast")
     label = group.enter(f"broadcast({_describe(sent.raw)}, src={group.ranks[root]})")
@@ -125,6 +145,12 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None,
     """Reduce the tensors of all processes; all get the result, in place.
 
     16-bit floats are added up in float32 over MPI, and as NCCL does it there.
+
+    Args:
+        tensor: the contribution, and the result.
+        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
     """
     op = ReduceOp.of(op)
     sent = _Sent(tensor, group.engine, "all_reduce")
@@ -141,7 +167,16 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Reduce the tensors of all processes; `dst` gets the result, in place, and the others keep theirs."""
+    """Reduce the tensors of all processes; `dst` gets the result, in place, and the others keep theirs.
+
+    Args:
+        tensor: the contribution, and on `dst` the result.
+        dst: rank of the destination among all processes.
+        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+        group_dst: the same, as a rank within the group.
+    """
     op = ReduceOp.of(op)
     root = _root(group, dst, group_dst, "reduce")
     sent = _Sent(tensor, group.engine, "reduce")
@@ -195,7 +230,14 @@ def _hand_out(flat, tensors):
 
 @_in_group
 def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_op: bool = False) -> Work | None:
-    """Fill `tensor_list`, one tensor for each process, with the tensors of all."""
+    """Fill `tensor_list`, one tensor for each process, with the tensors of all.
+
+    Args:
+        tensor_list: where to write, a tensor for each process.
+        tensor: the contribution.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+    """
     tensor_list = _same(tensor_list, tensor, group, "all_gather")
     sent = _Sent(tensor, group.engine, "all_gather")
     out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
@@ -210,6 +252,12 @@ def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Fill `output_tensor` with the tensors of all processes, joined or stacked along the first axis.
+
+    Args:
+        output_tensor: where to write.
+        input_tensor: the contribution.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: it has not as many elements as they have together, or another dtype.
@@ -237,6 +285,14 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Fill `gather_list`, on process `dst` (0 by default), with the tensors of all.
+
+    Args:
+        tensor: the contribution.
+        gather_list: where to write, on `dst` only.
+        dst: rank of the destination among all processes.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+        group_dst: the same, as a rank within the group.
 
     Raises:
         ValueError: dst has no list, or another process has one.
@@ -267,6 +323,14 @@ def scatter(
 ) -> Work | None:
     """Fill `tensor` with this process's item of process `src`'s (0 by default) `scatter_list`.
 
+    Args:
+        tensor: where to write.
+        scatter_list: a tensor for each process, on `src` only.
+        src: rank of the source among all processes.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+        group_src: the same, as a rank within the group.
+
     Raises:
         ValueError: src has no list, or another process has one.
     """
@@ -287,7 +351,15 @@ def scatter(
 def reduce_scatter(
     output: Tensor, input_list: Tensors, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce the lists of all processes item by item; each process gets its item in `output`."""
+    """Reduce the lists of all processes item by item; each process gets its item in `output`.
+
+    Args:
+        output: where to write.
+        input_list: a tensor for each process.
+        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
+    """
     joined = _joined(_same(input_list, output, group, "reduce_scatter"), group.engine, "reduce_scatter")
     return _reduce_scatter(group, output, joined, op, async_op, "reduce_scatter")
 
@@ -297,6 +369,13 @@ def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Reduce the tensors of all processes; each gets its part, in order of ranks, in `output`.
+
+    Args:
+        output: where to write.
+        input: the parts for all processes, joined.
+        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: the input has not as many elements as all outputs together, or another dtype.
@@ -326,6 +405,12 @@ def all_to_all(
     output_tensor_list: Tensors, input_tensor_list: Tensors, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Send item i of the input list to process i; item i of the output list is what process i sent.
+
+    Args:
+        output_tensor_list: where to write, a tensor for each process.
+        input_tensor_list: a tensor for each process.
+        group: the processes taking part; all by default.
+        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: lists of other lengths than the number of processes.
@@ -391,7 +476,15 @@ def all_to_all_single(
 def isend(
     tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
-    """Begin to send a tensor to process `dst`; returns the Work."""
+    """Begin to send a tensor to process `dst`; returns the Work.
+
+    Args:
+        tensor: what to send; not to be changed before the Work is done.
+        dst: rank of the destination among all processes.
+        group: the processes taking part; all by default.
+        tag: what a receive must match, beside the rank.
+        group_dst: the same, as a rank within the group.
+    """
     to = _root(group, dst, group_dst, "send")
     sent = _Sent(tensor, group.engine, "send")
     label = f"send({_describe(sent.raw)}) from rank {group.ranks[group.rank()]} to rank {group.ranks[to]}"
@@ -404,7 +497,15 @@ def isend(
 def irecv(
     tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:
-    """Begin to receive into `tensor` from process `src`, any if None; returns the Work."""
+    """Begin to receive into `tensor` from process `src`, any if None; returns the Work.
+
+    Args:
+        tensor: where to write.
+        src: rank of the source among all processes.
+        group: the processes taking part; all by default.
+        tag: what a receive must match, beside the rank.
+        group_src: the same, as a rank within the group.
+    """
     source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
     out = _Sent(tensor, group.engine, "recv")
     who = "any rank" if source is None else f"rank {group.ranks[source]}"
@@ -417,7 +518,15 @@ def irecv(
 def send(
     tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
 ) -> None:
-    """Send a tensor to process `dst`; returns when its memory may be used again."""
+    """Send a tensor to process `dst`; returns when its memory may be used again.
+
+    Args:
+        tensor: what to send.
+        dst: rank of the destination among all processes.
+        group: the processes taking part; all by default.
+        tag: what a receive must match, beside the rank.
+        group_dst: the same, as a rank within the group.
+    """
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         work.wait()
@@ -426,7 +535,15 @@ def send(
 def recv(
     tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
 ) -> int:
-    """Receive into `tensor` from process `src`, any if None; returns the sender's rank."""
+    """Receive into `tensor` from process `src`, any if None; returns the sender's rank.
+
+    Args:
+        tensor: where to write.
+        src: rank of the source; any if None.
+        group: the processes taking part; all by default.
+        tag: what a receive must match, beside the rank.
+        group_src: the same, as a rank within the group.
+    """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1
@@ -435,7 +552,16 @@ def recv(
 
 
 class P2POp:
-    """A send or receive for `batch_isend_irecv`: op is `isend` or `irecv`."""
+    """A send or receive for `batch_isend_irecv`: op is `isend` or `irecv`.
+
+    Args:
+        op: `isend` or `irecv`.
+        tensor: what to send, or where to write.
+        peer: rank of the other process.
+        group: the processes taking part; all by default.
+        tag: what a receive must match, beside the rank.
+        group_peer: the same, as a rank within the group.
+    """
 
     def __init__(
         self,
@@ -464,6 +590,11 @@ def batch_isend_irecv(p2p_op_list: Iterable[P2POp]) -> list[Work | None]:
 def all_gather_object(object_list: list, obj: Any, group: Group = None) -> None:
     """Fill `object_list`, one item for each process, with the objects of all: plain data and tensors.
 
+    Args:
+        object_list: where to write, an item for each process.
+        obj: the contribution.
+        group: the processes taking part; all by default.
+
     Raises:
         TypeError: an object that is neither; nothing is pickled.
     """
@@ -481,7 +612,15 @@ def gather_object(
     group: Group = None,
     group_dst: int | None = None,
 ) -> None:
-    """Fill `object_gather_list`, on process `dst` (0 by default), with the objects of all."""
+    """Fill `object_gather_list`, on process `dst` (0 by default), with the objects of all.
+
+    Args:
+        obj: the contribution.
+        object_gather_list: where to write, on `dst` only.
+        dst: rank of the destination among all processes.
+        group: the processes taking part; all by default.
+        group_dst: the same, as a rank within the group.
+    """
     root = _root(group, dst, group_dst, "gather_object", default=0)
     if group.rank() == root and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
@@ -497,6 +636,13 @@ def broadcast_object_list(
     object_list: list, src: int | None = None, group: Group = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Give the objects of process `src`'s (0 by default) list to all, in place: plain data and tensors.
+
+    Args:
+        object_list: the objects, and where to write them.
+        src: rank of the source among all processes.
+        group: the processes taking part; all by default.
+        device: accepted; objects travel through the CPU.
+        group_src: the same, as a rank within the group.
 
     Raises:
         TypeError: an object that is neither; nothing is pickled.
@@ -517,7 +663,15 @@ def scatter_object_list(
     group: Group = None,
     group_src: int | None = None,
 ) -> None:
-    """Put this process's item of process `src`'s (0 by default) list in the first place of the output list."""
+    """Put this process's item of process `src`'s (0 by default) list in the first place of the output list.
+
+    Args:
+        scatter_object_output_list: where to write, a list of one or more.
+        scatter_object_input_list: an object for each process, on `src` only.
+        src: rank of the source among all processes.
+        group: the processes taking part; all by default.
+        group_src: the same, as a rank within the group.
+    """
     root = _root(group, src, group_src, "scatter_object_list", default=0)
     items = list(scatter_object_input_list) if group.rank() == root else [None] * group.size()
     if len(items) != group.size():

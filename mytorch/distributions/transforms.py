@@ -306,6 +306,11 @@ def _need_dims(shape, n):
 class ReshapeTransform(Transform):
     """The last axes of shape in_shape given the shape out_shape.
 
+    Args:
+        in_shape: shape of the last axes.
+        out_shape: their new shape.
+        cache_size: 1 remembers the last pair of x and y.
+
     Raises:
         ValueError: the shapes hold different numbers of elements.
     """

@@ -225,6 +225,11 @@ def stream(
 def generate(model: Module, input: Tensor, max_new_tokens: int, **options: Any) -> Tensor:
     """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`.
 
+    Args:
+        model: a language model, (B, T) to logits (B, T, V).
+        input: int64 (B, T).
+        max_new_tokens: at most so many are added.
+
     Example:
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8)
         >>> mytorch.models.generate(model, tensor([[1, 2]]), 3, temperature=0).shape

@@ -188,7 +188,14 @@ class RReLU(Layer, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
 
 
 class PReLU(Module):
-    """A leaky relu whose slope is learnt: one for all channels, or `num_parameters`. Source: He et al., 2015."""
+    """A leaky relu whose slope is learnt: one for all channels, or `num_parameters`. Source: He et al., 2015.
+
+    Args:
+        num_parameters: 1, or the channels.
+        init: the slopes to begin with.
+        device: of the parameters.
+        dtype: of the parameters.
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Device = None, dtype: DType = None) -> None:
         super().__init__()

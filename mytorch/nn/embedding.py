@@ -81,7 +81,17 @@ class Embedding(_Table):
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
     ) -> "Embedding":  # fmt: skip
-        """An Embedding over a given 2-d table; `freeze` keeps it from being trained."""
+        """An Embedding over a given 2-d table; `freeze` keeps it from being trained.
+
+        Args:
+            embeddings: (rows, features).
+            freeze: no gradient.
+            padding_idx: row that gets no gradient.
+            max_norm: rows longer than this are scaled down when used.
+            norm_type: order of that norm.
+            scale_grad_by_freq: divide a row's gradient by its uses in the batch.
+            sparse: sparse gradients.
+        """
         if embeddings.ndim != 2:
             raise ValueError(f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.ndim}-d.")
         rows, columns = embeddings.shape
@@ -138,7 +148,19 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> "EmbeddingBag":  # fmt: skip
-        """An EmbeddingBag over a given 2-d table; `freeze` keeps it from being trained."""
+        """An EmbeddingBag over a given 2-d table; `freeze` keeps it from being trained.
+
+        Args:
+            embeddings: (rows, features).
+            freeze: no gradient.
+            max_norm: rows longer than this are scaled down when used.
+            norm_type: order of that norm.
+            scale_grad_by_freq: divide a row's gradient by its uses in the batch.
+            mode: "sum", "mean" or "max".
+            sparse: sparse gradients.
+            include_last_offset: the last offset is the end of the last bag.
+            padding_idx: row that does not count.
+        """
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx)

@@ -61,19 +61,42 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Uniform in [a, b).
+
+    Args:
+        tensor: the tensor to fill in place.
+        a: lower bound.
+        b: upper bound.
+        generator: where the random numbers come from; the default generator if None.
+    """
     return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal."""
+    """Normal.
+
+    Args:
+        tensor: the tensor to fill in place.
+        mean: of the distribution.
+        std: of the distribution.
+        generator: where the random numbers come from; the default generator if None.
+    """
     return _filled(tensor, lambda: tensor.normal_(mean, std, generator=generator))
 
 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal, but within [a, b], by drawing again what falls outside."""
+    """Normal, but within [a, b], by drawing again what falls outside.
+
+    Args:
+        tensor: the tensor to fill in place.
+        mean: of the normal distribution.
+        std: of the normal distribution.
+        a: lower bound.
+        b: upper bound.
+        generator: where the random numbers come from; the default generator if None.
+    """
 
     def cdf(x):
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
@@ -183,6 +206,11 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform with variance gain² * 2 / (fan in + fan out), so within ±gain sqrt(6 / (fan in + fan out)).
 
+    Args:
+        tensor: the tensor to fill in place.
+        gain: factor of the standard deviation; see `calculate_gain`.
+        generator: where the random numbers come from; the default generator if None.
+
     Source: Glorot and Bengio, 2010.
 
     Example:
@@ -195,7 +223,13 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with variance gain² * 2 / (fan in + fan out)."""
+    """Normal with variance gain² * 2 / (fan in + fan out).
+
+    Args:
+        tensor: the tensor to fill in place.
+        gain: factor of the standard deviation; see `calculate_gain`.
+        generator: where the random numbers come from; the default generator if None.
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -203,7 +237,15 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform with variance gain² / fan; the arguments are kaiming_normal_'s. Source: He et al., 2015."""
+    """Uniform with variance gain² / fan; the arguments are kaiming_normal_'s. Source: He et al., 2015.
+
+    Args:
+        tensor: the tensor to fill in place.
+        a: slope of the leaky relu after it.
+        mode: "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity: which one comes after it.
+        generator: where the random numbers come from; the default generator if None.
+    """
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
@@ -236,7 +278,13 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
+    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013.
+
+    Args:
+        tensor: the tensor to fill in place.
+        gain: factor of the standard deviation; see `calculate_gain`.
+        generator: where the random numbers come from; the default generator if None.
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0 or _skipping[0]:
@@ -258,7 +306,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, with a share of each column set to zero. Source: Martens, 2010."""
+    """Normal, with a share of each column set to zero. Source: Martens, 2010.
+
+    Args:
+        tensor: the tensor to fill in place.
+        sparsity: share of each column that is zero.
+        std: of the others.
+        generator: where the random numbers come from; the default generator if None.
+    """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

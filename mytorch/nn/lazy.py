@@ -87,7 +87,14 @@ class _LazyLayer(LazyModuleMixin):
 
 
 class LazyLinear(_LazyLayer, Linear, becomes=Linear):
-    """A Linear whose in_features are those of its first input."""
+    """A Linear whose in_features are those of its first input.
+
+    Args:
+        out_features: C of the output (…, C).
+        bias: whether to add a learnt bias.
+        device: of the parameters.
+        dtype: of the parameters.
+    """
 
     _size = "in_features"
 

@@ -263,7 +263,13 @@ class CosineSimilarity(Layer, shown="", dim=1, eps=1e-8):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of differences along the last axis."""
+    """The p-norm of differences along the last axis.
+
+    Args:
+        p: the order of the norm.
+        eps: added to the differences.
+        keepdim: keep the reduced axes with size 1.
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()

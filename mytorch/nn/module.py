@@ -252,7 +252,13 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before forward; a result replaces the arguments. Returns a handle."""
+        """Call `hook(module, args)` before forward; a result replaces the arguments. Returns a handle.
+
+        Args:
+            hook: the function.
+            prepend: call it before the other hooks.
+            with_kwargs: call `hook(module, args, kwargs)`.
+        """
         return self._register(self._forward_pre_hooks, hook, prepend, with_kwargs)
 
     def register_forward_hook(
@@ -370,7 +376,13 @@ class Module:
         self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is state but not learnt; not persistent ones stay out of the state dict."""
+        """Add a tensor that is state but not learnt; not persistent ones stay out of the state dict.
+
+        Args:
+            name: the attribute.
+            tensor: what it holds, or None.
+            persistent: whether the state dict has it.
+        """
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             given = f"'{_typename(tensor)}' object to buffer '{name}'"
@@ -517,7 +529,13 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (dotted name, buffer)."""
+        """Yield (dotted name, buffer).
+
+        Args:
+            prefix: put before the names.
+            recurse: those of submodules as well.
+            remove_duplicate: yield a shared buffer once.
+        """
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:

@@ -69,7 +69,13 @@ class LayerNorm(_Affine):
         self._add_affine(self.normalized_shape, self.elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
-        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`."""
+        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`.
+
+        Args:
+            input: (…, *normalized_shape).
+            residual: of input's shape.
+            dtype: of the norm.
+        """
         own = self.normalized_shape, self.weight, self.bias, self.eps
         options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         return (
@@ -115,7 +121,13 @@ class RMSNorm(_Affine):
         self.register_parameter("weight", None if own is None else Parameter(own))
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
-        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`."""
+        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`.
+
+        Args:
+            input: (…, *normalized_shape).
+            residual: of input's shape.
+            dtype: of the norm.
+        """
         own = self.normalized_shape, self.weight, self.eps
         options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         return (

@@ -82,7 +82,13 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A parameter whose shape is known only at the first forward."""
+    """A parameter whose shape is known only at the first forward.
+
+    Args:
+        requires_grad: whether it will be learnt.
+        device: where it will lie.
+        dtype: what it will hold.
+    """
 
     __slots__ = ()
     _becomes = Parameter
@@ -92,7 +98,14 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):
-    """A buffer whose shape is known only at the first forward."""
+    """A buffer whose shape is known only at the first forward.
+
+    Args:
+        requires_grad: whether it will have a gradient.
+        device: where it will lie.
+        dtype: what it will hold.
+        persistent: whether the state dict has it.
+    """
 
     __slots__ = ()
     _becomes = Buffer

@@ -268,7 +268,15 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """One step of a recurrent layer."""
+    """One step of a recurrent layer.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the state.
+        bias: whether to add a learnt bias.
+        device: of the parameters.
+        dtype: of the parameters.
+    """
 
     gates = 1
 

@@ -362,5 +362,11 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: DType = None) -> Tensor:
-        """A (sz, sz) mask of -inf above the diagonal and 0 elsewhere."""
+        """A (sz, sz) mask of -inf above the diagonal and 0 elsewhere.
+
+        Args:
+            sz: length of the sequence.
+            device: where the result lies.
+            dtype: dtype of the result.
+        """
         return full((sz, sz), -math.inf, dtype=dtype or dtypes.default_dtype(), device=device).triu(1)

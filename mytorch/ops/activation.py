@@ -91,6 +91,11 @@ _gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activa
 def gelu(input, approximate="none", *, fused=None):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
 
+    Args:
+        input: the tensor.
+        approximate: "none" or "tanh".
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+
     Raises:
         RuntimeError: another approximation.
     Source: Hendrycks and Gimpel, 2016.
@@ -116,6 +121,11 @@ _silu.fuse(cuda="mytorch.kernels.triton.activation:silu")
 @takes_auto
 def silu(input, inplace=False, *, fused=None):
     """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
 
     Example:
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
@@ -231,6 +241,13 @@ _log_softmax.fuse(cuda="mytorch.kernels.triton.softmax:log_softmax")
 @takes_auto
 def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
     """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
+
+    Args:
+        input: the tensor.
+        dim: the axis whose probabilities add up to 1.
+        dtype: cast input to it first.
+        axis: NumPy's name of dim.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
 
     Example:
         >>> F.log_softmax(tensor([0.0, -np.inf]), 0).tolist()
@@ -359,6 +376,12 @@ _softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast=
 def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None):
     """input where positive, else negative_slope * input.
 
+    Args:
+        input: the tensor.
+        negative_slope: slope below 0.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
         [-1.0, 2.0]
@@ -370,6 +393,12 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None):
 def elu(input, alpha=1.0, inplace=False, *, fused=None):
     """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
 
+    Args:
+        input: the tensor.
+        alpha: -alpha is the limit far below 0.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+
     Example:
         >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
         [-0.6321, 2.0]
@@ -379,13 +408,26 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None):
 
 @takes_auto
 def celu(input, alpha=1.0, inplace=False, *, fused=None):
-    """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017."""
+    """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017.
+
+    Args:
+        input: the tensor.
+        alpha: -alpha is the limit far below 0.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused), inplace)
 
 
 @takes_auto
 def selu(input, inplace=False, *, fused=None):
-    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
+    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017.
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused), inplace)
 
 
@@ -403,7 +445,15 @@ def prelu(input, weight):
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
-    """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise."""
+    """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise.
+
+    Args:
+        input: the tensor.
+        lower: smallest slope.
+        upper: largest slope.
+        training: draw slopes rather than take their mean.
+        inplace: write the result into input.
+    """
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slopes = rrelu_slopes(input, lower, upper)
@@ -414,6 +464,13 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None):
     """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
 
+    Args:
+        input: the tensor.
+        min_val: lower bound.
+        max_val: upper bound.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+
     Example:
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
         [-1.0, 0.5, 1.0]
@@ -423,32 +480,62 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None):
 
 @takes_auto
 def relu6(input, inplace=False, *, fused=None):
-    """input limited to [0, 6]."""
+    """input limited to [0, 6].
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return hardtanh(input, 0.0, 6.0, inplace, fused=fused)
 
 
 @takes_auto
 def hardsigmoid(input, inplace=False, *, fused=None):
-    """input / 6 + 1 / 2, limited to [0, 1]."""
+    """input / 6 + 1 / 2, limited to [0, 1].
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, _hardsigmoid(input, fused=fused), inplace)
 
 
 @takes_auto
 def hardswish(input, inplace=False, *, fused=None):
-    """input * hardsigmoid(input). Source: Howard et al., 2019."""
+    """input * hardsigmoid(input). Source: Howard et al., 2019.
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, _hardswish(input, fused=fused), inplace)
 
 
 @public(method=False, inplace=False)
 @takes_auto
 def hardshrink(input, lambd=0.5, *, fused=None):
-    """input where its magnitude is above lambd, else 0."""
+    """input where its magnitude is above lambd, else 0.
+
+    Args:
+        input: the tensor.
+        lambd: largest magnitude that becomes 0.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _hardshrink(input, lambd=lambd, fused=fused)
 
 
 @takes_auto
 def softshrink(input, lambd=0.5, *, fused=None):
-    """input drawn towards 0 by lambd."""
+    """input drawn towards 0 by lambd.
+
+    Args:
+        input: the tensor.
+        lambd: by how much.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _softshrink(input, lambd=lambd, fused=fused)
@@ -463,13 +550,27 @@ def tanhshrink(input, *, fused=None):
 @public(method=False, inplace=False)
 @takes_auto
 def threshold(input, threshold, value, inplace=False, *, fused=None):
-    """input where it is above the threshold, else value."""
+    """input where it is above the threshold, else value.
+
+    Args:
+        input: the tensor.
+        threshold: the bound.
+        value: what stands for the others.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused), inplace)
 
 
 @takes_auto
 def softplus(input, beta=1.0, threshold=20.0, *, fused=None):
     """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
+
+    Args:
+        input: the tensor.
+        beta: larger is sharper.
+        threshold: beta * input above which the function is linear, for stability.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
@@ -493,13 +594,24 @@ def logsigmoid(input, *, fused=None):
 @takes_auto
 @in_precision(None)
 def mish(input, inplace=False, *, fused=None):
-    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019."""
+    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019.
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _maybe_inplace(input, input * tanh(softplus(input, fused=fused)), inplace)
 
 
 @takes_auto
 def glu(input, dim=-1, *, fused=None):
     """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
+
+    Args:
+        input: the tensor.
+        dim: the axis, of an even size.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
 
     Example:
         >>> F.glu(tensor([3.0, 0.0])).tolist()
@@ -515,7 +627,14 @@ def glu(input, dim=-1, *, fused=None):
 
 @takes_auto
 def softmin(input, dim=None, dtype=None, *, fused=None):
-    """softmax(-input)."""
+    """softmax(-input).
+
+    Args:
+        input: the tensor.
+        dim: the axis whose probabilities add up to 1.
+        dtype: cast input to it first.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return softmax(-input, dim, dtype, fused=fused)
 
 

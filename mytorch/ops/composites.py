@@ -89,7 +89,14 @@ def activation_named(name: str, fused: bool | None = None) -> Callable[[Tensor],
 
 @in_precision("widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """y_k = input1ᵀ weight_k input2 + bias_k: (…, in1) and (…, in2) to (…, out), weight (out, in1, in2)."""
+    """y_k = input1ᵀ weight_k input2 + bias_k: (…, in1) and (…, in2) to (…, out), weight (out, in1, in2).
+
+    Args:
+        input1: (…, in1).
+        input2: (…, in2).
+        weight: (out, in1, in2).
+        bias: (out,).
+    """
     left = (input1.unsqueeze(-2).unsqueeze(-2) @ weight).squeeze(-2)  # (…, out, in2)
     out = (left @ input2.unsqueeze(-1)).squeeze(-1)
     return out if bias is None else out + bias
@@ -137,7 +144,14 @@ def dropout(
 
 
 def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
-    """max(input, 0); `inplace` writes it into the input."""
+    """max(input, 0); `inplace` writes it into the input.
+
+    Args:
+        input: the tensor.
+        inplace: write the result into input.
+        auto: derive the gradient from the formula instead of the written one.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     if auto:
         out = _relu(input, auto=True, fused=fused)
         return overwrite(input, out, "inplace=True") if inplace else out
@@ -173,12 +187,26 @@ def _alpha(input, p, training, shape):
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout for selu networks. Source: Klambauer et al., 2017."""
+    """Dropout for selu networks. Source: Klambauer et al., 2017.
+
+    Args:
+        input: the tensor.
+        p: share of elements that are dropped.
+        training: False returns input.
+        inplace: write the result into input.
+    """
     return _alpha(input, p, training, tuple(input.shape))
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels."""
+    """`alpha_dropout` of whole channels.
+
+    Args:
+        input: the tensor.
+        p: share of channels that are dropped.
+        training: False returns input.
+        inplace: write the result into input.
+    """
     return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
 
 
@@ -187,7 +215,15 @@ def rmsnorm(
     input: Tensor, weight: Tensor | None = None, eps: float | None = None, training: bool = True, *,
     fused: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """RMS norm over the last axis."""
+    """RMS norm over the last axis.
+
+    Args:
+        input: the tensor.
+        weight: factors of the last axis.
+        eps: added to the mean square.
+        training: accepted.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused)
 
 
@@ -215,7 +251,16 @@ def _rotate_half(x):
 def apply_rotary_pos_embed(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1, *, fused: bool | None = None
 ) -> tuple[Tensor, Tensor]:
-    """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`."""
+    """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`.
+
+    Args:
+        q: (B, H, T, D).
+        k: (B, H, T, D).
+        cos: (B, T, D), or what broadcasts.
+        sin: as cos.
+        unsqueeze_dim: where cos and sin lack the heads' axis.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
     if (q.device.type != "cpu" or fused is True) and not (cos.requires_grad or sin.requires_grad):
@@ -241,12 +286,24 @@ for _name, _twin in _IN_PLACE.items():
 
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
-    """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`."""
+    """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`.
+
+    Args:
+        input: the tensor.
+        pad: widths (before, after), the last axis first.
+        value: what to fill with.
+    """
     return _pad(input, list(pad), "constant", value)
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time of (T, N, C) with weight (K, C, out): a tensor (T', N, out).
+
+    Args:
+        input: (T, N, C).
+        weight: (K, C, out).
+        bias: (out,).
+        pad: zeros at both ends.
 
     Raises:
         RuntimeError: other than three axes.
@@ -264,13 +321,25 @@ def _warn_of_upsample(name: str) -> None:
 
 
 def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """The older name of `interpolate(mode="nearest")`."""
+    """The older name of `interpolate(mode="nearest")`.
+
+    Args:
+        input: the tensor.
+        size: of the spatial axes.
+        scale_factor: factor of their sizes.
+    """
     _warn_of_upsample("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """The older name of `interpolate(mode="bilinear", align_corners=True)`."""
+    """The older name of `interpolate(mode="bilinear", align_corners=True)`.
+
+    Args:
+        input: the tensor.
+        size: (H, W).
+        scale_factor: factor of both.
+    """
     _warn_of_upsample("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 

@@ -254,6 +254,11 @@ def full_like(
 ):
     """A tensor of input's size, dtype and device filled with one value.
 
+    Args:
+        input: the tensor.
+        fill_value: the number.
+        dtype, layout, device, requires_grad, memory_format, pin_memory: as for `mytorch.tensor`.
+
     Example:
         >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
         [3.0, 3.0]
@@ -332,6 +337,12 @@ def linspace(
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """An (n, m) matrix with ones on the diagonal; m is n if not given.
 
+    Args:
+        n: rows.
+        m: columns; n by default.
+        out: tensor to write the result into.
+        dtype, layout, device, requires_grad, pin_memory: as for `mytorch.tensor`.
+
     Example:
         >>> mytorch.eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
@@ -358,7 +369,14 @@ for _make in (zeros, ones, empty, full):
 
 @public(function=False, inplace=False)
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """As `mytorch.tensor`, with self's dtype and device by default."""
+    """As `mytorch.tensor`, with self's dtype and device by default.
+
+    Args:
+        data: numbers, nested lists, an array.
+        dtype: self's by default.
+        device: self's by default.
+        requires_grad: as for `mytorch.tensor`.
+    """
     return tensor(data, requires_grad=requires_grad, **like(self, dtype, device))
 
 
@@ -460,7 +478,13 @@ def cpu(self, memory_format=None):
 
 @public(function=False, inplace=False)
 def cuda(self, device=None, non_blocking=False, memory_format=None):
-    """self on a GPU, the current one by default."""
+    """self on a GPU, the current one by default.
+
+    Args:
+        device: a GPU's number or "cuda:0"; the current one by default.
+        non_blocking: do not wait for a copy from page-locked memory.
+        memory_format: order of the axes in memory.
+    """
     return to(self, "cuda" if device is None else device, non_blocking=non_blocking)
 
 

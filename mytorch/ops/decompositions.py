@@ -235,7 +235,13 @@ def cholesky(input, upper=False):
 
 @public(inplace=False)
 def cholesky_solve(input, L, upper=False):
-    """X with A X = input, given the Cholesky factor L of A = L Lᴴ (or Lᴴ L if upper)."""
+    """X with A X = input, given the Cholesky factor L of A = L Lᴴ (or Lᴴ L if upper).
+
+    Args:
+        input: (…, N, K).
+        L: (…, N, N).
+        upper: whether the factor is upper triangular.
+    """
     lower = tril(L.mH if upper else L)
     return solve(lower.mH, solve(lower, input))
 

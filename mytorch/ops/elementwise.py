@@ -194,13 +194,24 @@ def _scaled(input, other, alpha):
 
 @public()
 def rsub(input, other, *, alpha=1):
-    """other - alpha * input."""
+    """other - alpha * input.
+
+    Args:
+        input: what is subtracted.
+        other: what it is subtracted from.
+        alpha: factor of input.
+    """
     return _sub.caller(other, input if alpha == 1 else mul.caller(input, alpha))
 
 
 @public(names=("divide", "true_divide"))
 def div(input, other, *, rounding_mode=None):
     """input / other; `rounding_mode` "trunc" rounds the quotient towards zero, "floor" down.
+
+    Args:
+        input: the dividend.
+        other: the divisor, which broadcasts.
+        rounding_mode: None, "trunc" or "floor".
 
     Raises:
         RuntimeError: another rounding mode.
@@ -367,6 +378,11 @@ _where.grad(
 def where(condition, input=None, other=None):
     """input where condition holds, else other; with condition alone, its nonzero indices.
 
+    Args:
+        condition: bool, which broadcasts with the others.
+        input: a tensor or number.
+        other: a tensor or number.
+
     Example:
         >>> x = tensor([-1.0, 2.0])
         >>> mytorch.where(x > 0, x, 0.0).tolist()
@@ -429,6 +445,11 @@ _clamp.grad(
 def clamp(input, min=None, max=None):
     """input limited to [min, max]; either bound may be a number, a tensor, or left out.
 
+    Args:
+        input: the tensor.
+        min: lower bound.
+        max: upper bound.
+
     Raises:
         ValueError: both bounds are missing.
 
@@ -456,6 +477,11 @@ def clamp_max(input, max):
 @public()
 def lerp(input, end, weight):
     """input + weight * (end - input).
+
+    Args:
+        input: where weight is 0.
+        end: where weight is 1.
+        weight: a number or a tensor.
 
     Example:
         >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
@@ -552,6 +578,13 @@ isfinite = _test("isfinite", "True where input is neither infinite nor NaN.", "T
 @public(inplace=False)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """True where |input - other| <= atol + rtol * |other|.
+
+    Args:
+        input: the tensor.
+        other: the second tensor, which broadcasts with input.
+        rtol: tolerance relative to other.
+        atol: absolute tolerance.
+        equal_nan: count NaN as equal to NaN.
 
     Example:
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()

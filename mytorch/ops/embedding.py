@@ -115,7 +115,14 @@ def _renorm(weight, index, max_norm, norm_type):
 
 
 def embedding_renorm_(weight, indices, max_norm, norm_type=2.0):
-    """Scale the rows of `weight` at `indices` down to max_norm, in place; returns weight."""
+    """Scale the rows of `weight` at `indices` down to max_norm, in place; returns weight.
+
+    Args:
+        weight: (rows, features).
+        indices: int64 rows.
+        max_norm: largest norm allowed.
+        norm_type: order of the norm.
+    """
     _renorm(weight, raw_of(indices), max_norm, norm_type)
     return weight
 

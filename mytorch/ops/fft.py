@@ -76,6 +76,12 @@ def fft(input, n=None, dim=-1, norm=None):
 def ifft(input, n=None, dim=-1, norm=None):
     """The inverse of `fft` along an axis; "backward" scales by 1 / n here.
 
+    Args:
+        input: the tensor.
+        n: length to which the axis is cut or padded first.
+        dim: the axis.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+
     Example:
         >>> x = tensor([1.0, 2.0, 3.0])
         >>> mytorch.allclose(mytorch.fft.ifft(mytorch.fft.fft(x)).real, x)
@@ -85,14 +91,28 @@ def ifft(input, n=None, dim=-1, norm=None):
 
 
 def rfft(input, n=None, dim=-1, norm=None):
-    """The first half of the transform of real numbers, n // 2 + 1 elements."""
+    """The first half of the transform of real numbers, n // 2 + 1 elements.
+
+    Args:
+        input: real.
+        n: length to which the axis is cut or padded first.
+        dim: the axis.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     d = normalize_dim(dim, input.ndim)
     full = _transform(input, n, d, norm, False)
     return full.narrow(d, 0, full.shape[d] // 2 + 1)
 
 
 def irfft(input, n=None, dim=-1, norm=None):
-    """Real numbers from the first half of their transform; n is 2 * (size - 1) if not given."""
+    """Real numbers from the first half of their transform; n is 2 * (size - 1) if not given.
+
+    Args:
+        input: complex, n // 2 + 1 elements along the axis.
+        n: length of the result.
+        dim: the axis.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
     x = _sized(_complex(input), n // 2 + 1, d)
@@ -114,13 +134,27 @@ _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward"}
 
 
 def hfft(input, n=None, dim=-1, norm=None):
-    """The transform of a signal with conjugate symmetry, of which the first half is given; real."""
+    """The transform of a signal with conjugate symmetry, of which the first half is given; real.
+
+    Args:
+        input: complex, n // 2 + 1 elements along the axis.
+        n: length of the result.
+        dim: the axis.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     n = 2 * (input.shape[normalize_dim(dim, input.ndim)] - 1) if n is None else n
     return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
 
 
 def ihfft(input, n=None, dim=-1, norm=None):
-    """The inverse of hfft: the first half of the inverse transform of real numbers."""
+    """The inverse of hfft: the first half of the inverse transform of real numbers.
+
+    Args:
+        input: real.
+        n: length to which the axis is cut or padded first.
+        dim: the axis.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     return rfft(input, n, dim, _OPPOSITE.get(norm, norm)).conj()
 
 
@@ -145,12 +179,26 @@ def _over(transform, input, sizes, dims, norm):
 
 
 def fftn(input, s=None, dim=None, norm=None):
-    """The transform over several axes (all by default), each cut or padded to its size in `s`."""
+    """The transform over several axes (all by default), each cut or padded to its size in `s`.
+
+    Args:
+        input: the tensor.
+        s: a length for each axis, to which it is cut or padded first.
+        dim: the axes.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     return _over(fft, _complex(input), *_axes(input, s, dim), norm)
 
 
 def ifftn(input, s=None, dim=None, norm=None):
-    """The inverse of fftn."""
+    """The inverse of fftn.
+
+    Args:
+        input: the tensor.
+        s: a length for each axis, to which it is cut or padded first.
+        dim: the axes.
+        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
+    """
     return _over(ifft, _complex(input), *_axes(input, s, dim), norm)
 
 
@@ -189,13 +237,25 @@ hfft2, ihfft2 = _two(hfftn), _two(ihfftn)
 
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
-    """The frequencies of fft's elements, in cycles per unit of d."""
+    """The frequencies of fft's elements, in cycles per unit of d.
+
+    Args:
+        n: length of the transform.
+        d: distance of samples.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     raw = np.fft.fftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
 def rfftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
-    """The frequencies of rfft's elements."""
+    """The frequencies of rfft's elements.
+
+    Args:
+        n: length of the transform.
+        d: distance of samples.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     raw = np.fft.rfftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 

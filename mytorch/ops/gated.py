@@ -52,6 +52,11 @@ def _apply(name, gate, activation, input, other, fused):
 def swiglu(input, other=None, *, fused=None):
     """silu(input) * other, elementwise; of the halves of input's last axis, (…, 2C) to (…, C), if there is no other.
 
+    Args:
+        input: the gate, or both halves.
+        other: of input's shape.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+
     Raises:
         RuntimeError: shapes that differ, or an odd last axis.
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
@@ -60,7 +65,14 @@ def swiglu(input, other=None, *, fused=None):
 
 
 def geglu(input, other=None, approximate="none", *, fused=None):
-    """gelu(input) * other, as swiglu; `approximate` as in gelu."""
+    """gelu(input) * other, as swiglu; `approximate` as in gelu.
+
+    Args:
+        input: the gate, or both halves.
+        other: of input's shape.
+        approximate: "none" or "tanh".
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
     gate = "gelu_tanh" if approximate == "tanh" else "gelu"
@@ -68,5 +80,11 @@ def geglu(input, other=None, approximate="none", *, fused=None):
 
 
 def reglu(input, other=None, *, fused=None):
-    """relu(input) * other, as swiglu."""
+    """relu(input) * other, as swiglu.
+
+    Args:
+        input: the gate, or both halves.
+        other: of input's shape.
+        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+    """
     return _apply("reglu", "relu", lambda x: relu(x, fused=fused), input, other, fused)

@@ -365,6 +365,11 @@ def gather(input, dim, index, *, sparse_grad=False):
 def index_select(input, dim, index):
     """The slices of input along `dim` at the positions in `index`, a 1-d tensor.
 
+    Args:
+        input: the tensor.
+        dim: the axis.
+        index: int64 (n,).
+
     Example:
         >>> mytorch.index_select(tensor([[1, 2], [3, 4]]), 1, tensor([1, 1])).tolist()
         [[2, 2], [4, 4]]
@@ -384,6 +389,11 @@ def index_select(input, dim, index):
 @public()
 def masked_fill(input, mask, value):
     """input with `value` (a number or a 0-d tensor) where the bool `mask`, which may broadcast, is True.
+
+    Args:
+        input: the tensor.
+        mask: bool, which broadcasts to input.
+        value: a number or a 0-d tensor.
 
     Raises:
         RuntimeError: the mask is not bool, or value has dimensions.
@@ -426,6 +436,11 @@ def masked_select(input, mask):
 def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis.
 
+    Args:
+        input: the tensor.
+        out: tensor to write the result into.
+        as_tuple: return a tensor for each axis, fit for indexing.
+
     Example:
         >>> mytorch.nonzero(tensor([[0, 5], [6, 0]])).tolist()
         [[0, 1], [1, 0]]
@@ -458,6 +473,11 @@ def _on(input, device):
 def tril(input, diagonal=0, *, requires_grad=False, device=None):
     """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere.
 
+    Args:
+        input: (…, M, N).
+        diagonal: the last that is kept: above the main one if positive.
+        requires_grad, device: as for `mytorch.tensor`.
+
     Example:
         >>> mytorch.tril(mytorch.ones(2, 3)).tolist()
         [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
@@ -469,6 +489,11 @@ def tril(input, diagonal=0, *, requires_grad=False, device=None):
 @public(spellings={"k": "diagonal"})
 def triu(input, diagonal=0, *, requires_grad=False, device=None):
     """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere.
+
+    Args:
+        input: (…, M, N).
+        diagonal: the first that is kept: above the main one if positive.
+        requires_grad, device: as for `mytorch.tensor`.
 
     Example:
         >>> mytorch.triu(mytorch.ones(2, 3), diagonal=1).tolist()
@@ -533,6 +558,12 @@ def sort(input, dim=-1, descending=False, stable=False):
 @public(inplace=False)
 def argsort(input, dim=-1, descending=False, stable=False):
     """The positions that sort the elements along an axis.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        descending: the largest first.
+        stable: keep the order of equal elements.
 
     Example:
         >>> mytorch.argsort(tensor([3, 1, 2]), descending=True).tolist()

@@ -157,14 +157,30 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 @public()
 @in_precision("half")
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    Args:
+        input: what broadcasts to (M,).
+        mat: (M, N).
+        vec: (N,).
+        beta: factor of input.
+        alpha: factor of the product.
+    """
     return _blend(input, mv(mat, vec), beta, alpha)
 
 
 @public()
 @in_precision("half")
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), batch by batch."""
+    """beta * input + alpha * (batch1 @ batch2), batch by batch.
+
+    Args:
+        input: what broadcasts to (B, M, N).
+        batch1: (B, M, K).
+        batch2: (B, K, N).
+        beta: factor of input.
+        alpha: factor of the product.
+    """
     return _blend(input, bmm(batch1, batch2), beta, alpha)
 
 
@@ -353,14 +369,30 @@ def vdot(input, other):
 @public()
 @in_precision("half")
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """beta * input + alpha * outer(vec1, vec2).
+
+    Args:
+        input: what broadcasts to (M, N).
+        vec1: (M,).
+        vec2: (N,).
+        beta: factor of input.
+        alpha: factor of the product.
+    """
     return _blend(input, outer(vec1, vec2), beta, alpha)
 
 
 @public()
 @in_precision("half")
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * the sum of batch1 @ batch2 over the batch."""
+    """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
+
+    Args:
+        input: what broadcasts to (M, N).
+        batch1: (B, M, K).
+        batch2: (B, K, N).
+        beta: factor of input.
+        alpha: factor of the product.
+    """
     return _blend(input, bmm(batch1, batch2).sum(0), beta, alpha)
 
 
@@ -377,6 +409,11 @@ def kron(input, other):
 @public(inplace=False)
 def cross(input, other, dim=None):
     """The cross product of vectors of three along `dim` (the first axis of length 3 by default).
+
+    Args:
+        input: the tensor.
+        other: the second tensor, which broadcasts with input.
+        dim: the axis, of size 3.
 
     Example:
         >>> mytorch.cross(tensor([1, 0, 0]), tensor([0, 1, 0])).tolist()

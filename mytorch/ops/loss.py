@@ -315,6 +315,14 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)^2.
 
+    Args:
+        input: predictions.
+        target: what input should be.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+        weight: factors of the elements.
+
     Example:
         >>> F.mse_loss(tensor([1.0, 2.0]), tensor([3.0, 2.0])).item()
         2.0
@@ -327,6 +335,14 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|.
 
+    Args:
+        input: predictions.
+        target: what input should be.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+        weight: factors of the elements.
+
     Example:
         >>> F.l1_loss(tensor([1.0, 2.0]), tensor([3.0, 1.0]), reduction="sum").item()
         3.0
@@ -338,6 +354,14 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
+
+    Args:
+        input: predictions.
+        target: what input should be.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+        beta: where the square ends.
 
     Example:
         >>> F.smooth_l1_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
@@ -355,6 +379,13 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 @_loss
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964.
+
+    Args:
+        input: predictions.
+        target: what input should be.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+        delta: where the square ends.
+        weight: factors of the elements.
 
     Example:
         >>> F.huber_loss(tensor([1.0, 4.0]), tensor([0.0, 0.0]), reduction="none", delta=2.0).tolist()
@@ -404,6 +435,15 @@ def binary_cross_entropy_with_logits(
 ):
     """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term.
 
+    Args:
+        input: logits.
+        target: probabilities, of input's shape.
+        weight: factors of the elements.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+        pos_weight: factors of the positive terms.
+
     Example:
         >>> round(F.binary_cross_entropy_with_logits(tensor([0.0, 0.0]), tensor([1.0, 0.0])).item(), 4)
         0.6931
@@ -421,6 +461,14 @@ def binary_cross_entropy_with_logits(
 @_loss
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size.
+
+    Args:
+        input: log-probabilities.
+        target: probabilities.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", "none", or "batchmean", the divergence as defined.
+        log_target: target holds log-probabilities.
 
     Example:
         >>> p = tensor([[0.5, 0.5]])
@@ -441,6 +489,16 @@ def poisson_nll_loss(
 
     With log_input=False input holds the rates themselves, and eps is added before their logarithm; `full` adds Stirling's
     approximation of log(target!).
+
+    Args:
+        input: logarithms of rates.
+        target: counts.
+        log_input: False if input holds rates.
+        full: add the approximation of log(target!).
+        size_average: deprecated; use `reduction`.
+        eps: keeps the logarithm of a rate of 0 finite.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
     """
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -470,20 +528,47 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 @_loss
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
-    """input where target is 1; max(0, margin - input) where it is -1."""
+    """input where target is 1; max(0, margin - input) where it is -1.
+
+    Args:
+        input: distances.
+        target: 1 or -1.
+        margin: distance from which pairs cost nothing.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, reduction, size_average, reduce)
 
 
 @_loss
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    Args:
+        input: scores.
+        target: 1 or -1.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     return _reduce((-target * input).exp().log1p(), reduction, size_average, reduce)
 
 
 @_loss
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    Args:
+        input1: scores.
+        input2: scores.
+        target: 1 where input1 should be larger, else -1.
+        margin: by how much.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction, size_average, reduce)
 
 
@@ -507,7 +592,17 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 @_loss
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """1 - cos where target is 1; max(0, cos - margin) where it is -1."""
+    """1 - cos where target is 1; max(0, cos - margin) where it is -1.
+
+    Args:
+        input1: (N, D) or (D,).
+        input2: likewise.
+        target: 1 or -1.
+        margin: distance from which pairs cost nothing.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     dim = input1.ndim - 1
     dots = (input1 * input2).sum(dim)
     tiny = 1e-12
@@ -547,7 +642,20 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Source: Balntas et al., 2016."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Source: Balntas et al., 2016.
+
+    Args:
+        anchor: (…, D).
+        positive: what should be near.
+        negative: what should be far.
+        margin: distance from which pairs cost nothing.
+        p: order of the distance.
+        eps: added to the differences.
+        swap: take the nearer of anchor and positive to negative.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
 
     def distance(a, b):
         return pairwise_distance(a, b, p, eps)
@@ -561,7 +669,17 @@ def triplet_margin_loss(
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
-    """`triplet_margin_loss` with a distance of one's own."""
+    """`triplet_margin_loss` with a distance of one's own.
+
+    Args:
+        anchor: (…, D).
+        positive: what should be near.
+        negative: what should be far.
+        distance_function: of two tensors; `pairwise_distance` by default.
+        margin: distance from which pairs cost nothing.
+        swap: take the nearer of anchor and positive to negative.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -572,7 +690,18 @@ def triplet_margin_with_distance_loss(
 @_loss
 @on_input_device
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """Mean over the other classes of max(0, margin - x[target] + x[class])^p."""
+    """Mean over the other classes of max(0, margin - x[target] + x[class])^p.
+
+    Args:
+        input: scores (N, C).
+        target: int64 classes (N,).
+        p: 1 or 2.
+        margin: distance from which pairs cost nothing.
+        weight: factors of the classes.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
     margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
@@ -587,7 +716,16 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 @_loss
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """The mean over classes of the binary cross-entropies with logits."""
+    """The mean over classes of the binary cross-entropies with logits.
+
+    Args:
+        input: logits (N, C).
+        target: 0 or 1, (N, C).
+        weight: factors of the classes.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     losses = (losses if weight is None else losses * weight).mean(-1)
     return _reduce(losses, reduction, size_average, reduce)
@@ -596,7 +734,15 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 @_loss
 @on_input_device
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """Hinges between every target class (listed up to the first -1) and every other class."""
+    """Hinges between every target class (listed up to the first -1) and every other class.
+
+    Args:
+        input: scores (N, C).
+        target: int64 classes (N, C), -1 after the last.
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean", "sum", or "none" for a loss for each element.
+    """
     rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
     index = raw_of(target).reshape(rows.shape[0], -1)
     xp = xp_of(index)

@@ -79,7 +79,13 @@ def map_(self, tensor, callable):
 
 @public(function=False, inplace=False)
 def map2_(self, x, y, callable):
-    """Replace every element by callable(own element, x's element, y's element); slow."""
+    """Replace every element by callable(own element, x's element, y's element); slow.
+
+    Args:
+        x: what broadcasts to self.
+        y: what broadcasts to self.
+        callable: of three numbers.
+    """
     return _map(self, "map2_", callable, x, y)
 
 
@@ -165,7 +171,13 @@ def dense_dim(self):
 
 @public(inplace=False)
 def split_with_sizes(input, split_sizes, dim=0):
-    """`split` into chunks of the given sizes."""
+    """`split` into chunks of the given sizes.
+
+    Args:
+        input: the tensor.
+        split_sizes: lengths that add up to the axis.
+        dim: the axis.
+    """
     return split(input, list(split_sizes), dim)
 
 
@@ -175,7 +187,14 @@ METHODS["unsafe_split"] = METHODS["split"]
 
 @public(inplace=False)
 def narrow_copy(input, dim, start, length):
-    """A copy of `narrow`."""
+    """A copy of `narrow`.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        start: the first index.
+        length: how many.
+    """
     return input.narrow(dim, start, length).clone()
 
 
@@ -202,7 +221,13 @@ def is_set_to(self, tensor):
 
 @public(function=False, inplace=False)
 def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad=False, **named):
-    """An uninitialised tensor of self's dtype, of the given size and strides (in elements)."""
+    """An uninitialised tensor of self's dtype, of the given size and strides (in elements).
+
+    Args:
+        size: shape of the result.
+        stride: elements from one index to the next, for each axis.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     out = self.new_empty((length,), dtype=dtype, device=device).as_strided(size, stride, 0)
     return out.requires_grad_(requires_grad)

@@ -159,6 +159,11 @@ def permute(input, *dims, **named):
 def transpose(input, dim0, dim1):
     """Two axes exchanged.
 
+    Args:
+        input: the tensor.
+        dim0: an axis.
+        dim1: another.
+
     Example:
         >>> mytorch.transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
         [[1, 3], [2, 4]]
@@ -190,6 +195,11 @@ def t(input):
 def movedim(input, source, destination):
     """Axes moved from the places `source` to the places `destination`.
 
+    Args:
+        input: the tensor.
+        source: an axis or several.
+        destination: their places in the result.
+
     Example:
         >>> mytorch.movedim(mytorch.zeros(2, 3, 4), 0, -1).shape
         mytorch.Size([3, 4, 2])
@@ -218,6 +228,11 @@ def adjoint(input):
 def flatten(input, start_dim=0, end_dim=-1):
     """The axes from start_dim to end_dim as one.
 
+    Args:
+        input: the tensor.
+        start_dim: first axis.
+        end_dim: last axis.
+
     Raises:
         RuntimeError: start_dim comes after end_dim.
 
@@ -237,6 +252,11 @@ def flatten(input, start_dim=0, end_dim=-1):
 @public(inplace=False)
 def unflatten(input, dim, sizes):
     """The axis `dim` split into several of the given sizes, one of which may be -1.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        sizes: the new axes; their product is the axis's size.
 
     Example:
         >>> mytorch.zeros(2, 12).unflatten(1, (3, -1)).shape
@@ -517,6 +537,11 @@ _split.grad(input=lambda g, dim, xp: _rejoined(xp, g, dim))
 def split(tensor, split_size_or_sections=None, dim=0, **named):
     """Chunks along an axis, as views: of one size (the last may be smaller), or of the sizes in a list.
 
+    Args:
+        tensor: the tensor.
+        split_size_or_sections: a length, or a list of them.
+        dim: the axis.
+
     Raises:
         RuntimeError: the sizes don't add up to the axis.
 
@@ -545,6 +570,11 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
 @public(inplace=False)
 def chunk(input, chunks, dim=0):
     """At most `chunks` chunks of equal size along an axis (the last may be smaller), as views.
+
+    Args:
+        input: the tensor.
+        chunks: how many at most.
+        dim: the axis.
 
     Raises:
         RuntimeError: chunks is not positive.

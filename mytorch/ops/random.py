@@ -548,6 +548,13 @@ def randperm(
 ):
     """The numbers 0 … n-1 in random order, int64 unless a dtype is given.
 
+    Args:
+        n: how many.
+        generator: where the random numbers come from; the default generator if None.
+        out: tensor to write the result into.
+        dtype: int64 by default.
+        layout, device, requires_grad, pin_memory: as for `mytorch.tensor`.
+
     Example:
         >>> _ = mytorch.manual_seed(0)
         >>> mytorch.randperm(4).tolist()
@@ -561,7 +568,14 @@ def randperm(
 
 @public(method=False)
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
-    """As `randint`, with the size, dtype and device of input."""
+    """As `randint`, with the size, dtype and device of input.
+
+    Args:
+        input: the tensor.
+        low: smallest; 0 if only one bound is given.
+        high: above the largest.
+        dtype, device, requires_grad: as for `mytorch.tensor`.
+    """
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.shape), requires_grad=requires_grad, **like(input, dtype, device), **named)
 
@@ -599,21 +613,39 @@ def _filled(self, generator, name, draw):
 
 @public(function=False, inplace=False)
 def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
-    """Fill in place with uniform numbers in [from, to)."""
+    """Fill in place with uniform numbers in [from, to).
+
+    Args:
+        from_: lower bound.
+        to: upper bound.
+        generator: where the random numbers come from; the default generator if None.
+    """
     low = named.get("from", named.get("a", from_))
     return _filled(self, generator, "uniform_", lambda source, shape, dtype: source.uniform(shape, dtype, low, to))
 
 
 @public(function=False, inplace=False)
 def normal_(self, mean=0.0, std=1.0, *, generator=None):
-    """Fill in place with normal numbers."""
+    """Fill in place with normal numbers.
+
+    Args:
+        mean: of the distribution.
+        std: of the distribution.
+        generator: where the random numbers come from; the default generator if None.
+    """
     serial = not self.is_contiguous()
     return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
 
 
 @public(function=False, inplace=False, spellings={"from": "from_"})
 def random_(self, from_=None, to=None, *, generator=None):
-    """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly."""
+    """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly.
+
+    Args:
+        from_: smallest; 0 if only one bound is given.
+        to: above the largest.
+        generator: where the random numbers come from; the default generator if None.
+    """
     raw, source = _drawn(self, generator)
     if to is None and from_ is not None:
         from_, to = 0, from_
@@ -681,6 +713,11 @@ def rrelu_slopes(input, lower, upper):
 @on_input_device
 def bernoulli(input, p=None, *, generator=None):
     """1 with the probability that input holds (or p, if given), else 0, in input's dtype.
+
+    Args:
+        input: probabilities.
+        p: one probability instead of input's.
+        generator: where the random numbers come from; the default generator if None.
 
     Example:
         >>> mytorch.bernoulli(tensor([0.0, 1.0, 1.0])).tolist()
@@ -801,7 +838,13 @@ def geometric_(self, p, *, generator=None):
 @public(function=False, inplace=False)
 @on_input_device
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
-    """Fill in place with Cauchy numbers."""
+    """Fill in place with Cauchy numbers.
+
+    Args:
+        median: of the distribution.
+        sigma: half the width at half height.
+        generator: where the random numbers come from; the default generator if None.
+    """
 
     def draw(source, shape, _):
         return median + sigma * source.xp.tan(math.pi * (source.uniform(shape, np.float64) - 0.5))
@@ -812,7 +855,13 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
 @public(function=False, inplace=False)
 @on_input_device
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
-    """Fill in place with exp of normal numbers."""
+    """Fill in place with exp of normal numbers.
+
+    Args:
+        mean: of the logarithm.
+        std: of the logarithm.
+        generator: where the random numbers come from; the default generator if None.
+    """
 
     def draw(source, shape, dtype):
         if source.device is CPU:
@@ -861,7 +910,13 @@ def poisson(input, generator=None):
 @public(inplace=False, method=False)
 @on_input_device
 def binomial(count, prob, generator=None):
-    """The number of successes in `count` trials of probability `prob`, for each pair."""
+    """The number of successes in `count` trials of probability `prob`, for each pair.
+
+    Args:
+        count: trials.
+        prob: probability of success, of count's shape.
+        generator: where the random numbers come from; the default generator if None.
+    """
     raw, source = _drawn(count, generator)
     if source.device is not CPU:
         drawn = source.library().binomial(raw.astype(np.int64), raw_of(prob).astype(np.float64))

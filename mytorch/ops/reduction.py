@@ -226,14 +226,30 @@ _root.grad(input=lambda g, out, xp: xp.where(out == 0, 0.0, g / (out * 2)))
 
 @public(inplace=False)
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(variance, mean) over `dim`."""
+    """(variance, mean) over `dim`.
+
+    Args:
+        input: the tensor.
+        dim: the axes; all if None.
+        unbiased: correction=1 if True, 0 if False.
+        keepdim: keep the reduced axes with size 1.
+        correction: what is taken off the number of elements; 1 by default.
+    """
     fixed, axes = _correction(unbiased, correction, dim)
     return var(input, axes, keepdim=keepdim, correction=fixed), mean(input, axes, keepdim)
 
 
 @public(inplace=False)
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(standard deviation, mean) over `dim`."""
+    """(standard deviation, mean) over `dim`.
+
+    Args:
+        input: the tensor.
+        dim: the axes; all if None.
+        unbiased: correction=1 if True, 0 if False.
+        keepdim: keep the reduced axes with size 1.
+        correction: what is taken off the number of elements; 1 by default.
+    """
     fixed, axes = _correction(unbiased, correction, dim)
     return std(input, axes, keepdim=keepdim, correction=fixed), mean(input, axes, keepdim)
 
@@ -463,6 +479,11 @@ _logsumexp.grad(
 @public(inplace=False)
 def logsumexp(input, dim, keepdim=False):
     """log(sum(exp(input))) over the axes `dim`, without overflow.
+
+    Args:
+        input: the tensor.
+        dim: the axes.
+        keepdim: keep the reduced axes with size 1.
 
     Example:
         >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()

@@ -169,7 +169,15 @@ def _resized(input, out, scales, mode, align_corners, antialias):
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """The older name of `interpolate`."""
+    """The older name of `interpolate`.
+
+    Args:
+        input: (N, C, *spatial).
+        size: of the spatial axes.
+        scale_factor: factor of their sizes.
+        mode: as in `interpolate`.
+        align_corners: as in `interpolate`.
+    """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 

@@ -249,7 +249,14 @@ def index_add(input, dim, index, source, *, alpha=1):
 @public()
 @on_numbers_too
 def index_copy(input, dim, index, source):
-    """input with its slices at `index` along `dim` replaced by source's."""
+    """input with its slices at `index` along `dim` replaced by source's.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        index: int64 positions.
+        source: slices, as many as there are indices.
+    """
     d, raw, _ = _at(input, dim, index)
     return _scatter(input, source, index=_full_index(raw, source, d), dim=d)
 
@@ -257,7 +264,14 @@ def index_copy(input, dim, index, source):
 @public()
 @on_numbers_too
 def index_fill(input, dim, index, value):
-    """input with its slices at `index` along `dim` filled with one value."""
+    """input with its slices at `index` along `dim` filled with one value.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        index: int64 positions.
+        value: a number or a 0-d tensor.
+    """
     d, raw, _ = _at(input, dim, index)
     mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
@@ -266,7 +280,13 @@ def index_fill(input, dim, index, value):
 
 @on_input_device
 def index_put_(self, indices, values, accumulate=False):
-    """self[indices] = values in place, or += with every repetition counted."""
+    """self[indices] = values in place, or += with every repetition counted.
+
+    Args:
+        indices: a tuple of index or mask tensors.
+        values: what broadcasts to the places.
+        accumulate: add instead of write.
+    """
     where_ = tuple(i if i is not None else slice(None) for i in indices)
     if not accumulate:
         self[where_] = values
@@ -284,7 +304,14 @@ METHODS["index_put_"] = index_put_
 @public(inplace=False)
 @in_precision("widest")
 def index_put(input, indices, values, accumulate=False):
-    """A copy of input with values written (or added) at the given index tensors."""
+    """A copy of input with values written (or added) at the given index tensors.
+
+    Args:
+        input: the tensor.
+        indices: a tuple of index or mask tensors.
+        values: what broadcasts to the places.
+        accumulate: add instead of write.
+    """
     return index_put_(input.clone(), indices, values, accumulate)
 
 
@@ -301,12 +328,25 @@ def take(input, index):
 
 @public(inplace=False)
 def put(input, index, source, accumulate=False):
-    """input with source written (or added) at positions in the flattened input."""
+    """input with source written (or added) at positions in the flattened input.
+
+    Args:
+        input: the tensor.
+        index: int64 positions in the flattened input.
+        source: of index's shape.
+        accumulate: add instead of write.
+    """
     return put_(input.clone(), index, source, accumulate)
 
 
 def put_(self, index, source, accumulate=False):
-    """In-place version of `put`."""
+    """In-place version of `put`.
+
+    Args:
+        index: int64 positions in the flattened tensor.
+        source: of index's shape.
+        accumulate: add instead of write.
+    """
     if index.numel() != source.numel():
         raise RuntimeError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
@@ -325,6 +365,11 @@ METHODS["put_"] = put_
 def take_along_dim(input, indices, dim=None):
     """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast.
 
+    Args:
+        input: the tensor.
+        indices: int64, which broadcasts with input except along dim.
+        dim: the axis.
+
     Example:
         >>> x = tensor([[30, 10], [20, 40]])
         >>> mytorch.take_along_dim(x, x.argsort(1), 1).tolist()
@@ -342,7 +387,13 @@ def take_along_dim(input, indices, dim=None):
 @public()
 @on_input_device
 def masked_scatter(input, mask, source):
-    """input with the elements of source, in order, where the mask is True."""
+    """input with the elements of source, in order, where the mask is True.
+
+    Args:
+        input: the tensor.
+        mask: bool, which broadcasts to input.
+        source: at least as many elements as are True.
+    """
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     input, mask = input.expand(*shape), mask.expand(*shape)
     raw = raw_of(mask)
@@ -360,7 +411,16 @@ def masked_scatter(input, mask, source):
 @public()
 @on_numbers_too
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
-    """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin"."""
+    """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin".
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        index: int64 positions.
+        source: slices, as many as there are indices.
+        reduce: how.
+        include_self: count input's own elements too.
+    """
     d, raw, _ = _at(input, dim, index)
     index = Tensor._wrap(_full_index(raw, source, d))
     return scatter_reduce(input, d, index, source, reduce, include_self=include_self)
@@ -375,24 +435,56 @@ def _written(input, src, view, *where_):
 
 @public(inplace=False)
 def select_scatter(input, src, dim, index):
-    """A copy of input with the slice at `index` along `dim` replaced by src."""
+    """A copy of input with the slice at `index` along `dim` replaced by src.
+
+    Args:
+        input: the tensor.
+        src: of the slice's shape.
+        dim: the axis.
+        index: which slice.
+    """
     return _written(input, src, select, dim, index)
 
 
 @public(inplace=False)
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """A copy of input with the slice start:end:step along `dim` replaced by src."""
+    """A copy of input with the slice start:end:step along `dim` replaced by src.
+
+    Args:
+        input: the tensor.
+        src: of the slice's shape.
+        dim: the axis.
+        start: first index; 0 by default.
+        end: after the last; the size by default.
+        step: distance of indices.
+    """
     place = (slice(None),) * normalize_dim(dim, input.ndim) + (slice(start, end, step),)
     return _written(input, src, operator.getitem, place)
 
 
 @public(inplace=False)
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    """A copy of input with a diagonal replaced by src."""
+    """A copy of input with a diagonal replaced by src.
+
+    Args:
+        input: the tensor.
+        src: of the diagonal's shape.
+        offset: which diagonal: above the main one if positive, below if negative.
+        dim1: first of the two axes.
+        dim2: second of the two axes.
+    """
     return _written(input, src, diagonal, offset, dim1, dim2)
 
 
 @public(inplace=False)
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    """A copy of input with src written where `as_strided` would look."""
+    """A copy of input with src written where `as_strided` would look.
+
+    Args:
+        input: the tensor.
+        src: of shape size.
+        size: shape of the view.
+        stride: elements from one index to the next, for each axis.
+        storage_offset: elements before the first.
+    """
     return _written(input, src, as_strided, size, stride, storage_offset)

@@ -70,7 +70,13 @@ def column_stack(tensors):
 
 @public(inplace=False, spellings={"sections": "indices_or_sections", "indices": "indices_or_sections"})
 def tensor_split(input, indices_or_sections, dim=0):
-    """Chunks along an axis: nearly equal ones, or cut at the given indices."""
+    """Chunks along an axis: nearly equal ones, or cut at the given indices.
+
+    Args:
+        input: the tensor.
+        indices_or_sections: how many chunks, or where to cut.
+        dim: the axis.
+    """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     if isinstance(indices_or_sections, (Tensor, Array)):
@@ -120,6 +126,11 @@ def narrow(input, dim, start, length):
 def select(input, dim, index):
     """The slice at `index` along `dim`, without that axis, as a view.
 
+    Args:
+        input: the tensor.
+        dim: the axis.
+        index: which slice.
+
     Example:
         >>> mytorch.select(tensor([[1, 2], [3, 4]]), 1, 0).tolist()
         [1, 3]
@@ -158,7 +169,13 @@ _unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, s
 
 @public(function=False, inplace=False)
 def unfold(self, dimension, size, step):
-    """All windows of `size` along an axis, `step` apart, as a new last axis; a view."""
+    """All windows of `size` along an axis, `step` apart, as a new last axis; a view.
+
+    Args:
+        dimension: the axis.
+        size: of a window.
+        step: distance of windows.
+    """
     d = normalize_dim(dimension, self.ndim)
     if self.ndim == 0:
         return self.reshape(1).narrow(0, 0, size)
@@ -227,6 +244,12 @@ _as_strided.grad(input=_as_strided_grad)
 def as_strided(input, size, stride, storage_offset=None):
     """A view of the elements of input's memory at the given strides, in elements, from an offset (input's own by default).
 
+    Args:
+        input: the tensor.
+        size: shape of the view.
+        stride: elements from one index to the next, for each axis.
+        storage_offset: elements before the first.
+
     Raises:
         RuntimeError: places outside the memory, or negative strides.
     """
@@ -239,6 +262,11 @@ def as_strided(input, size, stride, storage_offset=None):
 @public(inplace=False)
 def roll(input, shifts, dims=None):
     """The elements moved along axes, those that leave at the end coming in at the beginning.
+
+    Args:
+        input: the tensor.
+        shifts: by how much, for each axis.
+        dims: the axes; None rolls the flattened tensor.
 
     Example:
         >>> mytorch.roll(mytorch.arange(4), 1).tolist()
@@ -265,7 +293,13 @@ def _rolled(input, shift, dim):
 
 @public(inplace=False)
 def rot90(input, k=1, dims=(0, 1)):
-    """Turned by 90 degrees k times, from the first of two axes towards the second."""
+    """Turned by 90 degrees k times, from the first of two axes towards the second.
+
+    Args:
+        input: the tensor.
+        k: how many times.
+        dims: the two axes.
+    """
     a, b = (normalize_dim(d, input.ndim) for d in dims)
     k %= 4
     if k == 0:
@@ -352,6 +386,11 @@ def cartesian_prod(*tensors):
 def combinations(input, r=2, with_replacement=False):
     """All combinations of r elements of a vector, as rows.
 
+    Args:
+        input: a vector.
+        r: how many of them.
+        with_replacement: an element may come again.
+
     Example:
         >>> mytorch.combinations(tensor([1, 2, 3])).tolist()
         [[1, 2], [1, 3], [2, 3]]
@@ -394,6 +433,12 @@ _diagonal_zeros.grad(g=lambda g, offset, dim1, dim2, xp: xp.call(_diagonal, g, o
 def diagonal(input, offset=0, dim1=0, dim2=1):
     """A diagonal of two axes, as a new last axis; a view.
 
+    Args:
+        input: the tensor.
+        offset: which diagonal: above the main one if positive, below if negative.
+        dim1: first of the two axes.
+        dim2: second of the two axes.
+
     Example:
         >>> mytorch.diagonal(tensor([[1, 2], [3, 4]])).tolist()
         [1, 4]
@@ -406,7 +451,14 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 @public(inplace=False)
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """The last axis as the diagonal of two new axes, zeros elsewhere."""
+    """The last axis as the diagonal of two new axes, zeros elsewhere.
+
+    Args:
+        input: the tensor.
+        offset: which diagonal: above the main one if positive, below if negative.
+        dim1: place of the first new axis.
+        dim2: place of the second.
+    """
     n = input.shape[-1] + abs(offset)
     nd = input.ndim + 1
     a, b = normalize_dim(dim1, nd), normalize_dim(dim2, nd)

@@ -65,14 +65,27 @@ _prod.grad(input=_prod_grad)
 
 @public(inplace=False)
 def prod(input, dim=None, keepdim=False, *, dtype=None):
-    """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too."""
+    """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too.
+
+    Args:
+        input: the tensor.
+        dim: the axis; all elements if None.
+        keepdim: keep the reduced axes with size 1.
+        dtype: cast input to it first.
+    """
     input = _for_products(input, dtype)
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
 @public()
 def cumprod(input, dim, *, dtype=None):
-    """The running product along one axis."""
+    """The running product along one axis.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        dtype: cast input to it first.
+    """
     return _cumprod(_for_products(input, dtype), dim=normalize_dim(dim, input.ndim))
 
 
@@ -167,6 +180,11 @@ def _kth(name, input, dim, keepdim, place):
 def median(input, dim=None, keepdim=False):
     """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one.
 
+    Args:
+        input: the tensor.
+        dim: the axis; all elements if None.
+        keepdim: keep the reduced axes with size 1.
+
     Example:
         >>> mytorch.median(tensor([4, 1, 3, 2])).item()
         2
@@ -180,7 +198,13 @@ def median(input, dim=None, keepdim=False):
 
 @public(inplace=False)
 def nanmedian(input, dim=None, keepdim=False):
-    """As median, without the NaNs."""
+    """As median, without the NaNs.
+
+    Args:
+        input: the tensor.
+        dim: the axis; all elements if None.
+        keepdim: keep the reduced axes with size 1.
+    """
     if dim is None:
         flat = input.reshape(-1)
         return median(flat[~isnan.caller(flat)])
@@ -212,7 +236,13 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 @public(inplace=False)
 @on_input_device
 def mode(input, dim=-1, keepdim=False):
-    """The most frequent element along `dim` (the smallest of several) and the last place it has."""
+    """The most frequent element along `dim` (the smallest of several) and the last place it has.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        keepdim: keep the reduced axes with size 1.
+    """
     d = normalize_dim(dim, input.ndim)
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     flat = raw.reshape(-1, raw.shape[-1])
@@ -288,7 +318,15 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 
 @public(inplace=False)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """As quantile, without the NaNs; NaN for a row of nothing else."""
+    """As quantile, without the NaNs; NaN for a row of nothing else.
+
+    Args:
+        input: the tensor.
+        q: a share from 0 to 1, or a vector of them.
+        dim: the axis; all elements if None.
+        keepdim: keep the reduced axes with size 1.
+        interpolation: "linear", "lower", "higher", "nearest" or "midpoint".
+    """
     weights, raw_q = _quantiles(q, interpolation)
     x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
     ordered = x.sort(d).values  # NaNs come last
@@ -306,7 +344,13 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 
 @public(inplace=False)
 def aminmax(input, *, dim=None, keepdim=False):
-    """(smallest, largest) of all elements or along `dim`."""
+    """(smallest, largest) of all elements or along `dim`.
+
+    Args:
+        input: the tensor.
+        dim: the axis; all elements if None.
+        keepdim: keep the reduced axes with size 1.
+    """
     dims = () if dim is None else dim
     return _AMinMax(input.amin(dims, keepdim), input.amax(dims, keepdim))
 
@@ -314,7 +358,14 @@ def aminmax(input, *, dim=None, keepdim=False):
 @public(inplace=False)
 @in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    """The sum, NaNs counting as 0."""
+    """The sum, NaNs counting as 0.
+
+    Args:
+        input: the tensor.
+        dim: the axes; all if None.
+        keepdim: keep the reduced axes with size 1.
+        dtype: cast input to it first.
+    """
     x = where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input
     return sum_of(x, dim, keepdim, dtype=dtype)
 
@@ -322,7 +373,14 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 @public(inplace=False)
 @in_precision(None)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
-    """The mean of what is not NaN."""
+    """The mean of what is not NaN.
+
+    Args:
+        input: the tensor.
+        dim: the axes; all if None.
+        keepdim: keep the reduced axes with size 1.
+        dtype: cast input to it first.
+    """
     kept = ~isnan.caller(input)
     return nansum(input, dim, keepdim, dtype=dtype) / sum_of(kept, dim, keepdim)
 
@@ -334,6 +392,11 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 @on_input_device
 def bincount(input, weights=None, minlength=0):
     """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights.
+
+    Args:
+        input: int64 (n,).
+        weights: what each element counts.
+        minlength: length of the result at least.
 
     Example:
         >>> mytorch.bincount(tensor([0, 2, 2])).tolist()
@@ -368,7 +431,15 @@ def histc(input, bins=100, min=0, max=0):
 
 @public(inplace=False)
 def histogram(input, bins, *, range=None, weight=None, density=False):
-    """(counts, edges) of a histogram; bins is a number or the edges."""
+    """(counts, edges) of a histogram; bins is a number or the edges.
+
+    Args:
+        input: the tensor.
+        bins: how many, or the edges.
+        range: (lowest, highest).
+        weight: what each element counts.
+        density: divide so that the integral is 1.
+    """
     raw = to_cpu(input).reshape(-1)
     bins = to_cpu(bins) if hasattr(bins, "_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
@@ -409,7 +480,14 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
 
 @public(inplace=False)
 def bucketize(input, boundaries, *, out_int32=False, right=False):
-    """The number of the interval between boundaries that each element falls into."""
+    """The number of the interval between boundaries that each element falls into.
+
+    Args:
+        input: the tensor.
+        boundaries: rising (n,).
+        out_int32: int32 rather than int64.
+        right: an element equal to a boundary belongs to the next interval.
+    """
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
@@ -443,7 +521,14 @@ def _chosen(input, values, inverse, counts, return_inverse, return_counts):
 
 @public(inplace=False)
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """The elements (or slices) without those that equal the one before."""
+    """The elements (or slices) without those that equal the one before.
+
+    Args:
+        input: the tensor.
+        return_inverse: where each element went.
+        return_counts: how many were equal.
+        dim: the axis of the slices; elements of the flattened input if None.
+    """
     raw = to_cpu(input)
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), -1)
@@ -493,27 +578,54 @@ def _trapezoids(y, x, dx, dim):
 
 @public(inplace=False, names=("trapz",))
 def trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The integral along `dim` by the trapezoid rule."""
+    """The integral along `dim` by the trapezoid rule.
+
+    Args:
+        y: values.
+        x: where they lie.
+        dx: their distance, if x is not given; 1 by default.
+        dim: the axis.
+    """
     return _trapezoids(y, x, dx, dim).sum(dim)
 
 
 @public(inplace=False)
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The running integral along `dim` by the trapezoid rule."""
+    """The running integral along `dim` by the trapezoid rule.
+
+    Args:
+        y: values.
+        x: where they lie.
+        dx: their distance, if x is not given; 1 by default.
+        dim: the axis.
+    """
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
 
 @public(inplace=False)
 @in_precision("float32")
 def dist(input, other, p=2):
-    """The p-norm of input - other."""
+    """The p-norm of input - other.
+
+    Args:
+        input: the tensor.
+        other: of a shape that broadcasts.
+        p: the order of the norm.
+    """
     return vector_norm(input - other, ord=float(p))
 
 
 @public()
 @in_precision("float32")
 def renorm(input, p, dim, maxnorm):
-    """input with its slices along `dim` scaled down to p-norm maxnorm."""
+    """input with its slices along `dim` scaled down to p-norm maxnorm.
+
+    Args:
+        input: the tensor.
+        p: order of the norm.
+        dim: the axis.
+        maxnorm: largest norm allowed.
+    """
     others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))
     norms = input.norm(p, others, keepdim=True)
     return input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)

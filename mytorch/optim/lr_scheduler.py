@@ -445,6 +445,22 @@ class CosineLRScheduler:
 class OneCycleLR(LRScheduler):
     """From a low rate up to max_lr and down to a much lower one, over total_steps. Source: Smith and Topin, 2018.
 
+    Args:
+        optimizer: whose rates change.
+        max_lr: the highest rate, or one for each group.
+        total_steps: steps of the cycle, unless epochs and steps_per_epoch say so.
+        epochs: epochs of the cycle.
+        steps_per_epoch: steps of each.
+        pct_start: share of the steps in which the rate rises.
+        anneal_strategy: "cos" or "linear".
+        cycle_momentum: move the momentum the other way.
+        base_momentum: lowest momentum.
+        max_momentum: highest momentum.
+        div_factor: max_lr / first rate.
+        final_div_factor: first rate / last rate.
+        three_phase: fall as symmetrically as it rose, then to the last rate.
+        last_epoch: steps made before; -1 at the beginning.
+
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
@@ -523,7 +539,23 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Between base_lr and max_lr and back, again and again. Source: Smith, 2017."""
+    """Between base_lr and max_lr and back, again and again. Source: Smith, 2017.
+
+    Args:
+        optimizer: whose rates change.
+        base_lr: lowest rate, or one for each group.
+        max_lr: highest rate.
+        step_size_up: steps up.
+        step_size_down: steps down; as many by default.
+        mode: "triangular", "triangular2" (halved each cycle) or "exp_range" (by gamma each step).
+        gamma: of "exp_range".
+        scale_fn: a height of one's own, instead of mode.
+        scale_mode: scale_fn's argument: "cycle" or "iterations".
+        cycle_momentum: move the momentum the other way.
+        base_momentum: lowest momentum.
+        max_momentum: highest momentum.
+        last_epoch: steps made before; -1 at the beginning.
+    """
 
     def __init__(
         self, optimizer: Optimizer, base_lr: float | list[float], max_lr: float | list[float], step_size_up: int = 2000,

@@ -64,7 +64,14 @@ def _norm(raws, norm_type):
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of several tensors taken as one vector, a 0-d Tensor."""
+    """The norm of several tensors taken as one vector, a 0-d Tensor.
+
+    Args:
+        tensors: one tensor or several.
+        norm_type: order of the norm, inf for the largest element.
+        error_if_nonfinite: raise for NaN or inf.
+        foreach: accepted; there is one way.
+    """
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
     total = Tensor(0.0)
@@ -83,7 +90,14 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients in place by max_norm / total_norm, if that is below 1."""
+    """Scale gradients in place by max_norm / total_norm, if that is below 1.
+
+    Args:
+        parameters: one tensor or several.
+        max_norm: largest norm allowed.
+        total_norm: the norm they have, of `get_total_norm`.
+        foreach: accepted; there is one way.
+    """
     grads = _gradients(parameters)
     if not grads:
         return
@@ -167,6 +181,11 @@ clip_grad_norm = clip_grad_norm_
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limit every gradient element to [-clip_value, clip_value], in place.
+
+    Args:
+        parameters: one tensor or several.
+        clip_value: largest magnitude allowed.
+        foreach: accepted; there is one way.
 
     Example:
         >>> p = nn.Parameter(mytorch.zeros(2))

@@ -35,7 +35,18 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None,
     bn_b: Tensor | None, transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
-    """(weight, bias) of a convolution with the normalisation folded in, as Parameters."""
+    """(weight, bias) of a convolution with the normalisation folded in, as Parameters.
+
+    Args:
+        conv_w: the convolution's weight.
+        conv_b: its bias, or None.
+        bn_rm: running mean.
+        bn_rv: running variance.
+        bn_eps: added to the variance.
+        bn_w: weight of the norm; ones if None.
+        bn_b: bias of the norm; zeros if None.
+        transpose: a transposed convolution.
+    """
     weight_dtype = conv_w.dtype
     bias_dtype = weight_dtype if conv_b is None else conv_b.dtype
     conv_b = zeros_like(bn_rm) if conv_b is None else conv_b
@@ -73,5 +84,15 @@ def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
-    """(weight, bias) of a linear layer with the normalisation folded in, as Parameters."""
+    """(weight, bias) of a linear layer with the normalisation folded in, as Parameters.
+
+    Args:
+        linear_w: the layer's weight.
+        linear_b: its bias, or None.
+        bn_rm: running mean.
+        bn_rv: running variance.
+        bn_eps: added to the variance.
+        bn_w: weight of the norm.
+        bn_b: bias of the norm.
+    """
     return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)

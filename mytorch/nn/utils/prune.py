@@ -87,7 +87,13 @@ class BasePruningMethod(ABC):
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned copy of a tensor."""
+        """A pruned copy of a tensor.
+
+        Args:
+            t: the tensor.
+            default_mask: what is pruned already; ones if None.
+            importance_scores: scores that decide; t itself if None.
+        """
         scores = t if importance_scores is None else importance_scores
         if tuple(scores.shape) != tuple(t.shape):
             raise AssertionError(
@@ -224,7 +230,14 @@ class L1Unstructured(_ByAmount):
     def apply(
         cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prune `module.<name>`."""
+        """Prune `module.<name>`.
+
+        Args:
+            module: the layer that owns the parameter.
+            name: the parameter's name.
+            amount: a number of elements or channels if int, a share if float.
+            importance_scores: scores that decide instead of the magnitudes.
+        """
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
@@ -249,7 +262,13 @@ class RandomStructured(_ByAmount):
 
 
 class LnStructured(_ByAmount):
-    """The `amount` channels along `dim` of the smallest n-norm."""
+    """The `amount` channels along `dim` of the smallest n-norm.
+
+    Args:
+        amount: a number of elements or channels if int, a share if float.
+        n: order of the norm.
+        dim: the axis of the channels.
+    """
 
     PRUNING_TYPE = "structured"
 
@@ -272,7 +291,16 @@ class LnStructured(_ByAmount):
     def apply(
         cls, module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prune `module.<name>`."""
+        """Prune `module.<name>`.
+
+        Args:
+            module: the layer that owns the parameter.
+            name: the parameter's name.
+            amount: a number of elements or channels if int, a share if float.
+            n: order of the norm.
+            dim: the axis of the channels.
+            importance_scores: scores that decide instead of the magnitudes.
+        """
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 
@@ -300,13 +328,25 @@ def identity(module: Module, name: str) -> Module:
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module."""
+    """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module.
+
+    Args:
+        module: the layer that owns the parameter.
+        name: the parameter's name.
+        amount: a number of elements or channels if int, a share if float.
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
     """Prune the `amount` (a number or a share) of a parameter's smallest elements; returns the module.
+
+    Args:
+        module: the layer that owns the parameter.
+        name: the parameter's name.
+        amount: a number of elements or channels if int, a share if float.
+        importance_scores: scores that decide instead of the magnitudes.
 
     Example:
         >>> layer = nn.Linear(4, 2)
@@ -319,7 +359,14 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module."""
+    """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module.
+
+    Args:
+        module: the layer that owns the parameter.
+        name: the parameter's name.
+        amount: a number of elements or channels if int, a share if float.
+        dim: the axis of the channels.
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -327,13 +374,28 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module."""
+    """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module.
+
+    Args:
+        module: the layer that owns the parameter.
+        name: the parameter's name.
+        amount: a number of elements or channels if int, a share if float.
+        n: order of the norm.
+        dim: the axis of the channels.
+        importance_scores: scores that decide instead of the magnitudes.
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores)
     return module
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
-    """Prune a parameter where a mask is zero; returns the module."""
+    """Prune a parameter where a mask is zero; returns the module.
+
+    Args:
+        module: the layer that owns the parameter.
+        name: the parameter's name.
+        mask: 1 to keep an element, 0 to prune it.
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 

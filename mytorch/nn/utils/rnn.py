@@ -95,7 +95,14 @@ def _padded(data, counts, total, padding_value):
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(padded batch, lengths) of packed sequences."""
+    """(padded batch, lengths) of packed sequences.
+
+    Args:
+        sequence: what `pack_padded_sequence` made.
+        batch_first: give (B, T, …) instead of (T, B, …).
+        padding_value: what to fill with.
+        total_length: T, if it shall be more than the longest.
+    """
     counts = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(counts):
         raise ValueError(
@@ -138,7 +145,13 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch as a list."""
+    """The sequences of a padded batch as a list.
+
+    Args:
+        padded_sequences: (T, B, …).
+        lengths: of the sequences, (B,).
+        batch_first: they are (B, T, …).
+    """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[i, :n] for i, n in enumerate(lengths.tolist())]
 

@@ -81,7 +81,16 @@ def functional_call(
     module: Module, parameters_and_buffers: dict[str, Tensor], args: Any = None, kwargs: dict[str, Any] | None = None, *,
     tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """The older name of `mytorch.func.functional_call`."""
+    """The older name of `mytorch.func.functional_call`.
+
+    Args:
+        module: the layer.
+        parameters_and_buffers: tensors to use, by dotted name.
+        args: positional arguments of forward.
+        kwargs: its keyword arguments.
+        tie_weights: a tied tensor is replaced under all names.
+        strict: refuse missing and unknown names.
+    """
     warnings.warn(
         "`mytorch.nn.utils.stateless.functional_call` is deprecated. Please use `mytorch.func.functional_call` instead "
         "which is a drop-in replacement.",

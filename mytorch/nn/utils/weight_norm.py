@@ -10,7 +10,13 @@ from .parameter_hook import ParameterHook
 
 
 def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
-    """The norm of order `pow` over all axes but `dim`, which keeps its place; over all axes for dim=-1."""
+    """The norm of order `pow` over all axes but `dim`, which keeps its place; over all axes for dim=-1.
+
+    Args:
+        v: the tensor.
+        pow: order of the norm.
+        dim: the axis that stays.
+    """
     if dim == -1:
         return v.norm(pow)
     return v.norm(pow, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)

@@ -162,7 +162,13 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of another sampler; drop_last leaves out a shorter last one."""
+    """Lists of batch_size indices of another sampler; drop_last leaves out a shorter last one.
+
+    Args:
+        sampler: yields indices.
+        batch_size: how many in a list.
+        drop_last: leave out a shorter last one.
+    """
 
     def __init__(self, sampler: Iterable, batch_size: int, drop_last: bool):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:

@@ -70,7 +70,13 @@ class TokenWriter:
 
 
 def write_tokens(path: str | os.PathLike, tokens: Sequence[int] | np.ndarray, vocab_size: int) -> None:
-    """Write a whole token file at once."""
+    """Write a whole token file at once.
+
+    Args:
+        path: the file.
+        tokens: the numbers.
+        vocab_size: above the largest; decides between 16 and 32 bits.
+    """
     with TokenWriter(path, vocab_size) as writer:
         writer.write(tokens)
 

@@ -43,6 +43,11 @@ def download(urls: Iterable[str], path: str | os.PathLike, md5: str | None = Non
     It is written under a temporary name and renamed, so `path` holds a whole file or none. Nothing is
     done if it is there already with the right sum.
 
+    Args:
+        urls: where it may be, tried in turn.
+        path: the file to write.
+        md5: the sum it must have.
+
     Raises:
         RuntimeError: none did; the message has every reason.
     """

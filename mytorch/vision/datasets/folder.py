@@ -112,7 +112,16 @@ class DatasetFolder(VisionDataset):
 
 
 class ImageFolder(DatasetFolder):
-    """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow."""
+    """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow.
+
+    Args:
+        root: the folder.
+        transform: applied to a picture.
+        target_transform: applied to a class's number.
+        loader: reads a picture from a path.
+        is_valid_file: which files count; by suffix if None.
+        allow_empty: a class may have no picture.
+    """
 
     def __init__(
         self,

@@ -97,7 +97,14 @@ class MNIST(SplitInMemory):
         root: str | os.PathLike = "data",
         download: bool = True,
     ) -> "tuple[MNIST, MNIST]":
-        """The training and the test set, downloaded into `root` first if they are not there."""
+        """The training and the test set, downloaded into `root` first if they are not there.
+
+        Args:
+            transform: applied to a picture.
+            target_transform: applied to a label.
+            root: where the files lie.
+            download: fetch what is not there.
+        """
         return tuple(cls(root, train, transform, target_transform, download) for train in (True, False))
 
     @property

@@ -48,7 +48,14 @@ class ColorJitter(Transform):
 
     @staticmethod
     def get_params(brightness, contrast, saturation, hue):
-        """(order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each."""
+        """(order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each.
+
+        Args:
+            brightness: (lowest, highest) factor or None.
+            contrast: likewise.
+            saturation: likewise.
+            hue: (lowest, highest) turn or None.
+        """
         order = randperm(4, device="cpu")
         return order, *(None if r is None else uniform(*r) for r in (brightness, contrast, saturation, hue))
 

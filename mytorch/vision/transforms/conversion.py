@@ -53,6 +53,11 @@ class ConvertImageDtype(Transform):
 class Normalize(Transform):
     """(picture - mean) / std, with a number for each channel.
 
+    Args:
+        mean: for each channel.
+        std: for each channel.
+        inplace: write the result into the picture.
+
     Example:
         >>> mytorch.vision.transforms.Normalize([1.0, 2.0], [2.0, 4.0])(mytorch.ones(2, 1, 1)).tolist()
         [[[0.0]], [[-0.25]]]

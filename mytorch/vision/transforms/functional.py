@@ -172,6 +172,12 @@ def _of_channels(values, image, name):
 def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
     """(tensor - mean) / std, with a number for each channel.
 
+    Args:
+        tensor: (…, C, H, W).
+        mean: for each channel.
+        std: for each channel.
+        inplace: write the result into the picture.
+
     Raises:
         TypeError: not floats.
         ValueError: a std of 0, or fewer than three axes.
@@ -190,7 +196,17 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
 
 @on_tensors
 def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
-    """img with the h x w pixels from row i, column j on replaced by v, which broadcasts to them."""
+    """img with the h x w pixels from row i, column j on replaced by v, which broadcasts to them.
+
+    Args:
+        img: a picture (…, H, W).
+        i: first row.
+        j: first column.
+        h: height.
+        w: width.
+        v: what to write.
+        inplace: write into img.
+    """
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
     return img
@@ -256,7 +272,15 @@ def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "cons
 
 @on_tensors
 def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """The height x width pixels from row `top`, column `left` on; what lies outside is 0."""
+    """The height x width pixels from row `top`, column `left` on; what lies outside is 0.
+
+    Args:
+        img: a picture (…, H, W).
+        top: first row.
+        left: first column.
+        height: rows.
+        width: columns.
+    """
     h, w = img.shape[-2:]
     outside = [max(-left, 0), max(left + width - w, 0), max(-top, 0), max(top + height - h, 0)]
     if any(outside):
@@ -376,7 +400,18 @@ def resized_crop(
     interpolation: InterpolationMode = InterpolationMode.BILINEAR,
     antialias: bool = True,
 ) -> Tensor:
-    """`crop`, then `resize`."""
+    """`crop`, then `resize`.
+
+    Args:
+        img: a picture (…, H, W).
+        top: first row.
+        left: first column.
+        height: rows.
+        width: columns.
+        size: (H, W) of the result, or of the shorter side.
+        interpolation: how.
+        antialias: smooth when shrinking.
+    """
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
@@ -501,7 +536,13 @@ def adjust_saturation(img: Tensor, saturation_factor: float) -> Tensor:
 
 @on_tensors
 def adjust_gamma(img: Tensor, gamma: float, gain: float = 1) -> Tensor:
-    """gain * img ** gamma, in colours from 0 to 1."""
+    """gain * img ** gamma, in colours from 0 to 1.
+
+    Args:
+        img: a picture (…, H, W).
+        gamma: above 1 darkens.
+        gain: factor of the result.
+    """
     _factor(gamma, "gamma")
     out = convert_image_dtype(img, img.dtype if img.is_floating_point() else dtypes.float32)
     return convert_image_dtype((gain * out**gamma).clamp(0, 1), img.dtype)

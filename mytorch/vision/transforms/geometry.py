@@ -11,7 +11,14 @@ from .functional import Colour, InterpolationMode, Sizes
 
 
 class Resize(Transform):
-    """A picture in another size; the arguments are those of `functional.resize`."""
+    """A picture in another size; the arguments are those of `functional.resize`.
+
+    Args:
+        size: (H, W), or the length of the shorter side.
+        interpolation: how.
+        max_size: limit of the longer side.
+        antialias: smooth when shrinking.
+    """
 
     function = staticmethod(F.resize)
 
@@ -35,7 +42,13 @@ class CenterCrop(Transform):
 
 
 class Pad(Transform):
-    """A picture with borders; the arguments are those of `functional.pad`."""
+    """A picture with borders; the arguments are those of `functional.pad`.
+
+    Args:
+        padding: one width, (left and right, top and bottom), or all four.
+        fill: number or colour.
+        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    """
 
     function = staticmethod(F.pad)
 
@@ -118,7 +131,13 @@ class RandomResizedCrop(Transform):
 
     @staticmethod
     def get_params(img: Any, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of the part; the middle, as large as can be, if ten draws did not fit."""
+        """(top, left, height, width) of the part; the middle, as large as can be, if ten draws did not fit.
+
+        Args:
+            img: a picture (…, H, W).
+            scale: (smallest, largest) share of the area.
+            ratio: (smallest, largest) width / height.
+        """
         _, height, width = F.get_dimensions(img)
         for _ in range(10):
             area = height * width * uniform(*scale)

@@ -96,6 +96,11 @@ _OF_BYTES = {"L": 1, "LA": 2, "RGB": 3, "YCbCr": 3, "HSV": 3, "LAB": 3, "RGBA": 
 def pil_image(tensor, mode=None, like=None):
     """A tensor (C, H, W) as a PIL image of a mode, or of that of the image `like` if it fits, or of the usual one.
 
+    Args:
+        tensor: (C, H, W) or (H, W).
+        mode: PIL's name; guessed if None.
+        like: an image whose mode to take.
+
     Raises:
         ImportError: Pillow is not installed.
         ValueError: no mode, or not this one, has so many channels of that dtype.
