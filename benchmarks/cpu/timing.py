@@ -1,0 +1,90 @@
+"""Steps of two libraries timed in turn, each library in a process of its own.
+
+In one process their pools of threads would disturb each other; in turn, other load on the machine strikes both. Between two
+turns there is a pause, since the threads of a matrix product go on spinning for a while.
+"""
+
+import importlib
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+TURN, PAUSE = 0.15, 0.03  # seconds of steps, and of rest after them
+ENVIRONMENT = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # with them NumPy may do without the machine's widest vectors
+
+
+def sections():
+    """The names of the sections: the modules beside this one that hold workloads."""
+    files = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
+    return [name for name in files if name not in ("__main__", "timing")]
+
+
+def timed(step):
+    """Seconds of one step: the fastest of those that fit into a turn."""
+    fastest, end = float("inf"), time.perf_counter() + TURN
+    while (began := time.perf_counter()) < end:
+        step()
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest
+
+
+def serve(library, section, threads, pipe):
+    """Answer the name of a workload by making it, and None by its fastest step of a turn."""
+    lib = importlib.import_module(library)
+    lib.set_num_threads(threads)
+    workloads = importlib.import_module(f"benchmarks.cpu.{section}").WORKLOADS
+    step = None
+    while (name := pipe.recv()) != "end":
+        if name is None:
+            pipe.send(timed(step))
+        else:
+            lib.manual_seed(0)
+            step = workloads[name](lib)
+            for _ in range(3):  # kernels are compiled, memory is found
+                step()
+            pipe.send(None)
+
+
+def started(library, section, threads, numpy):
+    """(process, pipe) of a library whose number of threads was set before NumPy is loaded."""
+    kept = dict(os.environ)
+    for name in ENVIRONMENT:
+        os.environ.pop(name, None)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MYTORCH_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    if numpy:
+        os.environ["MYTORCH_FUSED"] = "0"
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(library, section, threads, theirs), daemon=True
+    )
+    process.start()
+    os.environ.clear()
+    os.environ.update(kept)
+    return process, ours
+
+
+def compared(section, names, threads, rounds, numpy=False):
+    """For each workload a row: its name, milliseconds of each library, and the ratio.
+
+    Args:
+        section, names: which. threads: of each library. rounds: turns of each. numpy: mytorch without compiled kernels.
+    """
+    running = {library: started(library, section, threads, numpy) for library in ("mytorch", "torch")}
+    for name in names:
+        for _, pipe in running.values():
+            pipe.send(name)
+            pipe.recv()
+            time.sleep(PAUSE)
+        times = {library: [] for library in running}
+        for _ in range(rounds):
+            for library, (_, pipe) in running.items():
+                pipe.send(None)
+                times[library].append(pipe.recv())
+                time.sleep(PAUSE)
+        row = {library: round(min(t) * 1e3, 4) for library, t in times.items()}
+        yield {"name": name, **row, "ratio": round(row["mytorch"] / row["torch"], 3)}
+    for process, pipe in running.values():
+        pipe.send("end")
+        process.join()
