@@ -10,7 +10,7 @@ import inspect
 
 from .._array import Array
 from ..tensor import Tensor
-from .callers import binary_operator
+from .callers import caller_of
 from .core import SPELLINGS, Op
 from .inplace import in_place
 from .operands import is_operand
@@ -75,7 +75,7 @@ def public(
                     METHODS[n + "_"] = in_place(caller, n + "_")
         if dunder:
             METHODS[dunder] = (
-                binary_operator(definition) if getattr(definition, "inputs", ()) == ("input", "other") else caller
+                caller_of(definition, True) if getattr(definition, "inputs", ()) == ("input", "other") else caller
             )
             if reflected:
                 METHODS["__r" + dunder[2:]] = _reflected(caller)

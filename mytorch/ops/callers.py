@@ -1,146 +1,267 @@
-"""The fast callers: each does what `Op.__call__` does, for float tensors of one dtype on the CPU; anything else goes there."""
+"""The callers: for each record a function that does what `Op.run` does, in no more steps than it takes, for tensors of one dtype
+on the CPU. Anything else (a number first, mixed dtypes, a GPU, autocast, `fused=True`, `out=`, …) it hands to `Op.run`.
+
+A caller is written for its record: `source_of` puts it together from the pieces of Python below, with the record's own arguments
+by name, and leaves out what this record never needs (a view's bookkeeping, a gradient, a search for kernels). That is why `a + b`
+and `x.sum(1)` cost a microsecond or two. `print(source_of(mytorch.ops.reduction._sum))` shows one, and so do tracebacks.
+
+Compiling takes half a millisecond, so it waits for the first call: until then the code of every caller is `_first`. It is the
+same function object before and after, since classes and modules are bound to it at import.
+"""
+
+import linecache
+from inspect import Parameter
+from types import FunctionType
 
 import numpy as np
 
-from ..backend import ndarray, numpy_ns
+from .._array import Array
+from ..backend import memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node
-from ..tensor import Tensor, refresh
+from ..tensor import Face, Tensor, refresh
 from .operands import explained, is_operand
+from .record import PSEUDO
 
-asarray = np.asarray
-wrap_tensor = Tensor._wrap
+_NAMES = {
+    "Array": Array, "Face": Face, "Node": Node, "Tensor": Tensor, "__name__": __name__, "asarray": np.asarray,
+    "explained": explained, "get_mode": get_mode, "memory_owner": memory_owner, "missing": Parameter.empty, "ndarray": ndarray,
+    "new": object.__new__, "refresh": refresh, "xp": numpy_ns,
+}  # fmt: skip
 
-
-def unary(op):
-    """The caller of an op of one input without attributes."""
-    forward = op.forward
-    implementation = op.reference
-    plan = None
-    general = op.__call__
-    accepts_ints = op.dtype != "float"
-
-    def caller(input, *args, **kwargs):
-        nonlocal plan
-        if args or kwargs or not isinstance(input, Tensor):
-            return general(input, *args, **kwargs)
-        array = input._data
-        x = array._array
-        mode = get_mode()
-        if type(x) is not ndarray or not mode.plain or op.fused_on or not (accepts_ints or x.dtype.kind == "f"):
-            return general(input)
-        try:
-            out = forward(numpy_ns, x)
-        except (TypeError, ValueError) as error:
-            raise explained(op, (x,), error) from None
-        if type(out) is not ndarray:
-            out = asarray(out)
-        result = wrap_tensor(out)
-        view = input._view
+_BEGIN = """\
+def {name}({parameters}, *args, **kwargs):
+    mode = get_mode()
+    if {unusual}:
+        return {general}
+"""
+_FIRST_INPUT = """\
+    if not isinstance({input}, Tensor):
+        return {general}
+    array{i} = {input}._data
+    x{i} = array{i}._array
+    if {unfit}:
+        return {general}
+    view = {input}._view
+    if view is not None and view[0]._edge is not view[1]:
+        refresh({input})
+    edge{i} = {input}._edge
+"""
+_INPUT = """\
+    if isinstance({input}, Tensor):
+        array{i} = {input}._data
+        x{i} = array{i}._array
+        if {unfit}:
+            return {general}
+        view = {input}._view
         if view is not None and view[0]._edge is not view[1]:
-            refresh(input)
-        edge = input._edge
-        if edge is not None and mode.grad:
-            if plan is None:
-                plan = implementation.plan(1)
-            if not plan.wanted:
-                return result
-            cells = []
-            if plan.inputs:
-                cell = array._cell
-                if cell is None:
-                    cell = array._cell = [0]
-                cells.append((cell, cell[0]))
-            if plan.out:
-                cells.append((result._data._shared_cell(), 0))
-            saved = plan.pick((x, out, numpy_ns, x.shape, None, None, None))
-            result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
-        return result
-
-    return named(caller, op)
-
-
-def binary(op, general=None):
-    """The caller of an op of two inputs without attributes."""
-    forward = op.forward
-    implementation = op.reference
-    plans = [None, None, None, None]
-    general = general or op.__call__
-    accepts_ints = op.dtype == "promote"
-
-    def caller(input, other, *args, **kwargs):
-        mode = get_mode()
-        if args or kwargs or not mode.plain or not isinstance(input, Tensor) or op.fused_on:
-            return general(input, other, *args, **kwargs)
-        a = input._data
-        x = a._array
-        if type(x) is not ndarray:
-            return general(input, other)
-        if isinstance(other, Tensor):
-            b = other._data
-            y = b._array
-            dtype = x.dtype
-            if y.dtype is not dtype or type(y) is not ndarray or not (accepts_ints or dtype.kind == "f"):
-                return general(input, other)
-            view = other._view
-            if view is not None and view[0]._edge is not view[1]:
-                refresh(other)
-            other_edge = other._edge
-        elif (type(other) is float or type(other) is int) and x.dtype.kind == "f":
-            b = other_edge = None
-            y = other
+            refresh({input})
+        edge{i} = {input}._edge
+    elif {number}:
+        x{i} = {input}
+        array{i} = edge{i} = None
+    else:
+        return {general}
+"""
+_KERNEL = """\
+    if fused is not False and find("cpu", None, ({raws}), {options}) is not None:
+        return {general}
+"""
+_RUN = """\
+    try:
+        {results} = forward(xp, {raws}{named})
+    except (TypeError, ValueError, MemoryError) as error:
+        raise explained(op, ({raws}), error) from None
+    if type(out) is not ndarray:
+        out = asarray(out)
+    data = new(Array)
+    data._array = out
+    data._cell = None
+    result = new(Face)
+    result._data = data
+    result._edge = None
+    result._view = None
+"""
+_VIEW = """\
+    base = out.base
+    if out is x0 or (base is not None and (base is x0 or base is x0.base or memory_owner(out) is memory_owner(x0))):
+        cell = array0._cell
+        if cell is None:
+            cell = array0._cell = [0]
+        data._cell = cell
+        view = {input}._view
+        if view is None:
+            result._view = ({input}, edge0, ((op, {options}),))
         else:
-            return general(input, other)
-        try:
-            out = forward(numpy_ns, x, y)
-        except (TypeError, ValueError) as error:
-            raise explained(op, (x, y), error) from None
-        if type(out) is not ndarray:
-            out = asarray(out)
-        result = wrap_tensor(out)
-        view = input._view
-        if view is not None and view[0]._edge is not view[1]:
-            refresh(input)
-        edge = input._edge
-        if (edge is not None or other_edge is not None) and mode.grad:
-            mask = (edge is not None) + 2 * (other_edge is not None)
-            plan = plans[mask]
-            if plan is None:
-                plan = plans[mask] = implementation.plan(mask)
-            if not plan.wanted:
-                return result
-            if plan.names:
-                cells = []
-                for i in plan.inputs:
-                    array = b if i else a
-                    if array is not None:
-                        cell = array._cell
-                        if cell is None:
-                            cell = array._cell = [0]
-                        cells.append((cell, cell[0]))
-                if plan.out:
-                    cells.append((result._data._shared_cell(), 0))
-                saved = plan.pick((x, y, out, numpy_ns, x.shape, None, None, plan.needs))
-                result._edge = Node(op, plan, (edge, other_edge), saved, cells, out.shape, out.dtype)
-            else:
-                result._edge = Node(op, plan, (edge, other_edge), (), (), out.shape, out.dtype)
-        return result
-
-    return named(caller, op)
-
-
-def binary_operator(op):
-    """The method behind an operator such as `+`."""
-
-    def general(input, other):
-        return op(input, other) if is_operand(other) else NotImplemented
-
-    return binary(op, general)
+            result._view = (view[0], view[0]._edge, view[2] and (*view[2], (op, {options})))
+"""
+_RECORD = """\
+    if {wanted} and mode.grad{floats}:
+"""
+_SAVE_INPUT = """\
+        cell0 = array0._cell
+        if cell0 is None:
+            cell0 = array0._cell = [0]
+"""
+_SAVE_OUT = """\
+        cell1 = data._cell
+        if cell1 is None:
+            cell1 = data._cell = [0]
+"""
+_NODE = """\
+        result._edge = Node(op, plan, (edge0,), ({values}), ({cells}), out.shape, out.dtype)
+"""
+_NODE_OF_SEVERAL = """\
+        wanting = {wanting}
+        plan = plans.get(wanting)
+        if plan is None:
+            plan = plans[wanting] = plan_of(wanting)
+        if plan.wanted:
+            versions = []
+            for i in plan.inputs:
+                array = ({arrays})[i]
+                if array is not None:
+                    cell = array._cell
+                    if cell is None:
+                        cell = array._cell = [0]
+                    versions.append((cell, cell[0]))
+            if plan.out:
+                data._cell = cell = [0]
+                versions.append((cell, 0))
+            saved = plan.pick(({values})) if plan.names else ()
+            result._edge = Node(op, plan, ({edges}), saved, versions, out.shape, out.dtype)
+"""
 
 
-def named(caller, op):
-    """The caller under its op's name, with its documentation."""
-    caller.__name__ = caller.__qualname__ = op.name
-    caller.__doc__ = op.__doc__
+def source_of(op):
+    """The text of a record's caller."""
+    fused = ("fused",) if op.fused_on else ()
+    own = [*(f"{n}=None" for n in op.inputs[op.required :]), *(f"{n}=default_{n}" for n in op.attrs)]
+    unusual = ["args", "kwargs", "not mode.plain", *(f"{n} is True" for n in fused)]
+    unusual += [f"{n} is missing" for n, value in op.defaults.items() if value is Parameter.empty]
+    fields = {
+        "name": op.name,
+        "input": op.inputs[0],
+        "parameters": ", ".join([*op.inputs[: op.required], *own, *(f"{n}=None" for n in fused)]),
+        "unusual": " or ".join(unusual),
+        "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *fused))}, args, kwargs)",
+        "raws": _each(op, "x{}, "),
+        "options": _options(op.attrs),
+        "named": ", ".join(f"{n}={n}" for n in op.attrs),
+        "results": ", ".join(("out", *op.residuals)),
+    }
+    text = _BEGIN.format(**fields)
+    for i, name in enumerate(op.inputs):
+        unfit, number = _conditions(op, i)
+        fields["input"] = name
+        text += (_INPUT if i else _FIRST_INPUT).format(i=i, unfit=unfit, number=number, **fields)
+    fields["input"] = op.inputs[0]
+    text += (_KERNEL if "cpu" in op.fused_on else "").format(**fields)
+    text += (_RUN + (_VIEW if op.view else "")).format(**fields)
+    return text + (_recorded(op) if op.is_differentiable else "") + "    return result\n"
+
+
+def _options(names):
+    return "{" + ", ".join(f"{n!r}: {n}" for n in names) + "}"
+
+
+def _each(op, piece):
+    """A piece of text for each input."""
+    return "".join(piece.format(i) for i in range(len(op.inputs)))
+
+
+def _conditions(op, i):
+    """When the raw array of a tensor at place i is not for a caller, and when something else than a tensor is."""
+    promoted = op.promoted or range(len(op.inputs))
+    numbers, unfit = [], [f"type(x{i}) is not ndarray"]
+    if op.dtype != "same" and i in promoted:
+        first = promoted[0]
+        if i != first:
+            unfit.append(f"x{i}.dtype is not x{first}.dtype")
+            numbers.append(f"(type({op.inputs[i]}) is float or type({op.inputs[i]}) is int) and x{first}.dtype.kind == 'f'")
+        elif op.dtype == "float":
+            unfit.append(f"x{i}.dtype.kind not in 'fc'")
+        elif op.attrs or op.fused_on or len(op.inputs) > 2:  # bfloat16, whose products with Python's numbers are float32
+            unfit.append(f"x{i}.dtype.kind == 'V'")
+    if i >= op.required:
+        numbers.append(f"{op.inputs[i]} is None")
+    return " or ".join(unfit), " or ".join(numbers) or "False"
+
+
+def _recorded(op):
+    """The text that attaches a Node to the result: what `Op.record` does."""
+    n = len(op.inputs)
+    plan = op.reference.plan((1 << n) - 1)
+    if not plan.wanted:
+        return ""
+    edges = _each(op, "edge{}, ")
+    values = {
+        **{name: f"x{i}" for i, name in enumerate(op.inputs)},
+        **{name: name for name in ("out", *op.residuals, *op.attrs, "xp")},
+        "shape": "x0.shape",
+        "shapes": "(" + _each(op, "getattr(x{}, 'shape', ()), ") + ")",
+        "dtypes": "(" + _each(op, "getattr(x{}, 'dtype', None), ") + ")",
+        "needs": "plan.needs",
+        "float32_accum": f"cast_from_float32(({edges})) if x0.itemsize == 2 else plan.no_accum",
+    }
+    if n == 1:
+        saves, node = (_SAVE_INPUT if plan.inputs else "") + (_SAVE_OUT if plan.out else ""), _NODE
+        places = plan.names
+    else:
+        saves, node, places = "", _NODE_OF_SEVERAL, op.reference.names
+        values.update({name: "None" for name in PSEUDO if name not in plan.names})
+    return (_RECORD + saves + node).format(
+        wanted="(" + " or ".join(f"edge{i} is not None" for i in range(n)) + ")",
+        floats=" and out.dtype.kind in 'fcV'" if op.attrs else "",
+        values=", ".join(f"({values[name]})" if " if " in values[name] else values[name] for name in places) + ("," if places else ""),
+        cells=("(cell0, cell0[0]), " if plan.inputs else "") + ("(cell1, cell1[0]), " if plan.out else ""),
+        wanting=" + ".join(f"{1 << i} * (edge{i} is not None)" for i in range(n)),
+        arrays=_each(op, "array{}, "),
+        edges=edges,
+    )
+
+
+def caller_of(op, operator=False):
+    """The caller of a record with one result.
+
+    Args:
+        operator: for the method behind an operator such as `+`, which answers NotImplemented to what is no operand.
+    """
+    names = {**_NAMES, "op": op, "operator": operator, "write": _write}
+    caller = names["caller"] = FunctionType(_first.__code__, names, op.name)
+    caller.__doc__, caller.__module__ = op.__doc__, op.__module__
     caller.op = caller.__wrapped__ = op  # inspect.signature follows __wrapped__
     return caller
+
+
+def _first(*args, **kwargs):
+    write(caller, op, operator)  # noqa: F821 - these are names in the caller's own namespace
+    return caller(*args, **kwargs)  # noqa: F821
+
+
+def _write(caller, op, operator):
+    """Give a caller its code."""
+    names = caller.__globals__
+    names.update({f"default_{n}": value for n, value in op.defaults.items()})
+    names.update(forward=op.forward, find=op.kernels.find, general=_general(op, operator), cast_from_float32=op.cast_from_float32)
+    names.update(plan_of=op.reference.plan, plan=op.reference.plan(1), plans={})
+    source, file = source_of(op), f"<caller of {op.name}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    written = {}
+    exec(compile(source, file, "exec"), names, written)
+    caller.__defaults__ = written[op.name].__defaults__
+    caller.__code__ = written[op.name].__code__  # at last, and at once: another thread may be calling
+
+
+def _general(op, operator):
+    """What a caller leaves to `Op.run`, with those attributes that were given."""
+
+    def general(inputs, attrs, args, kwargs):
+        if operator and not is_operand(inputs[1]):
+            return NotImplemented
+        if args:  # more than there are places
+            return op.run(*inputs, *attrs.values(), *args, **kwargs)
+        defaults = op.defaults
+        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults.get(n)}, **kwargs)
+
+    return general

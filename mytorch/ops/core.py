@@ -17,8 +17,8 @@ from ..backend import gpu, is_raw, memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node, Port
 from ..graph.saved import pack_node
-from ..tensor import Tensor, refresh
-from .callers import binary, unary
+from ..tensor import Tensor
+from .callers import caller_of
 from .composed import composed
 from .operands import back_to_bfloat16, explained, prepare
 from .out import write_out
@@ -34,10 +34,7 @@ class Op(Record):
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
-        self.caller = self
-        self.single = not (self.variadic or self.outputs or self.residuals) and self.required <= 1
-        if not (self.variadic or self.attrs or self.residuals or self.outputs or self.view) and len(self.inputs) <= 2:
-            self.caller = unary(self) if len(self.inputs) == 1 else binary(self)
+        self.caller = self.run if self.variadic or self.outputs else caller_of(self)
 
     def named(self, name):
         """This op with nodes that print under another name, as `x.flatten()`, a reshape, is FlattenBackward."""
@@ -45,21 +42,20 @@ class Op(Record):
         if name not in twins:
             twin = twins[name] = copy.copy(self)
             twin.grad_name = name + "Backward"
-            twin.caller = twin if self.caller is self else binary(twin) if len(self.inputs) == 2 else unary(twin)
+            twin.caller = twin.run if self.variadic or self.outputs else caller_of(twin)
         return twins[name]
 
-    def __call__(self, *inputs, fused=None, out=None, **attrs):
-        if self.single and len(inputs) == 1 and out is None and fused is not True and not self.fused_on:
-            result = self._run_single(inputs[0], attrs)
-            if result is not None:
-                return result
+    def __call__(self, *inputs, **attrs):
+        return self.caller(*inputs, **attrs)
+
+    def run(self, *inputs, fused=None, out=None, **attrs):
         if gpu.several_gpus:
             where = other_device(inputs)
             if where is not None:
                 with where:
-                    return self(*inputs, fused=fused, out=out, **attrs)
+                    return self.run(*inputs, fused=fused, out=out, **attrs)
         if out is not None:
-            return write_out(self(*inputs, fused=fused, **attrs), out, self.name)
+            return write_out(self.run(*inputs, fused=fused, **attrs), out, self.name)
         count = len(inputs)
         if (
             count < self.required
@@ -68,7 +64,7 @@ class Op(Record):
         ):
             if attrs.pop("auto", False):
                 with composed():
-                    return self(*inputs, fused=fused, **attrs)
+                    return self.run(*inputs, fused=fused, **attrs)
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
         if not mode.plain:
@@ -114,37 +110,6 @@ class Op(Record):
             self._note_views(inputs[0], outs, attrs)
         return wrapped
 
-    def _run_single(self, input, attrs):
-        """What `__call__` does, in short, for one float tensor on the CPU; None for anything else."""
-        mode = get_mode()
-        if not isinstance(input, Tensor) or not mode.plain or not attrs.keys() <= self.attr_names:
-            return None
-        array = input._data
-        raw = array._array
-        if type(raw) is not ndarray or (raw.dtype.kind != "f" and self.dtype != "same"):
-            return None
-        view = input._view
-        if view is not None and view[0]._edge is not view[1]:
-            refresh(input)
-        try:
-            result = self.forward(numpy_ns, raw, **attrs)
-        except (TypeError, ValueError, MemoryError) as error:
-            raise explained(self, (raw,), error) from None
-        if type(result) is not ndarray and not is_raw(result):
-            result = numpy_ns.asarray(result)
-        out = wrap_tensor(result)
-        shares = self.view and (
-            result is raw or (result.base is not None and memory_owner(result) is memory_owner(raw))
-        )
-        if shares:
-            out._data._cell = array._shared_cell()
-        if input._edge is not None and mode.grad:
-            operands = [raw], [input._edge], [array], 1, numpy_ns
-            self.record((out,), (result,), self.reference, (), operands, attrs, mode)
-        if shares:
-            self._note_views(input, (out,), attrs)
-        return out
-
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
         """Give the result tensors their edges: a Node, or Ports of one."""
         raws, edges, arrays, mask, xp = operands
@@ -167,7 +132,7 @@ class Op(Record):
                 tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None,
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
-                tuple([_was_float32(e) for e in edges]) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
+                self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
             )
             saved = plan.pick(values)
             for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
@@ -188,6 +153,11 @@ class Op(Record):
             _annotate(node, mode)
         if first.dtype.kind in "fcV":
             outs[0]._edge = node
+
+    @staticmethod
+    def cast_from_float32(edges):
+        """Which edges are those of casts to half precision from float32."""
+        return tuple([_was_float32(e) for e in edges])
 
     def _record_ports(self, outs, results, plan, edges, saved, cells, mode):
         """The Node of an op with several differentiable outputs, which knows the shape of each, and its Ports."""
