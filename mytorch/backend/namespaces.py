@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 
 from . import numeric
+from .einsum import einsum
 
 ndarray = np.ndarray
 
@@ -68,10 +69,13 @@ def _numpy_scatter_add(x, index, values):
 
 
 def _numpy_einsum(spec, *arrays):
-    """NumPy's einsum; half precision in float32, rounded once."""
+    """Einstein's sum: by products where they pay, by NumPy's loops for integers and few elements; half precision in
+    float32, rounded once."""
     kind = arrays[0].dtype
     if kind.itemsize == 2 and kind.kind in "fV":
-        return np.einsum(spec, *(a.astype(np.float32) for a in arrays), optimize=len(arrays) > 2).astype(kind)
+        return _numpy_einsum(spec, *(a.astype(np.float32) for a in arrays)).astype(kind)
+    if kind.kind in "fc" and sum(a.size for a in arrays) > 2048:
+        return einsum(numpy_ns, spec, *arrays)
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 
 

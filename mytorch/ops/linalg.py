@@ -424,15 +424,51 @@ def cross(input, other, dim=None):
     return stack([b * z - c * y, c * x - a * z, a * y - b * x], d)
 
 
+@op(dtype="float", name="euclidean_dist")
+def _euclidean_dist(xp, x1, x2):
+    norms = (xp.expand_dims(xp.sum(x * x, axis=-1), axis) for x, axis in ((x1, -1), (x2, -2)))
+    out = xp.matmul(x1 * -2.0, _swap(xp, x2))
+    for norm in norms:
+        out += norm
+    return xp.sqrt(xp.maximum(out, 0.0, out=out), out=out)
+
+
+def _away(xp, ratio, x, other):
+    """The sum of ratio * (x - other) over the rows of `other`."""
+    return x * xp.sum(ratio, axis=-1, keepdims=True) - xp.matmul(ratio, other)
+
+
+_euclidean_dist.grad(
+    x1=lambda g, x1, x2, out, xp: _away(xp, _per(xp, g, out), x1, x2),
+    x2=lambda g, x1, x2, out, xp: _away(xp, _swap(xp, _per(xp, g, out)), x2, x1),
+)
+
+
+def _per(xp, g, distance):
+    """g / distance; 0 between equal rows."""
+    return xp.where(distance == 0, 0.0, g / xp.where(distance == 0, 1.0, distance))
+
+
 @public(method=False, inplace=False)
 @in_precision("float32")
-def cdist(x1, x2, p=2.0, compute_mode=None):
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """The p-norm distances of all pairs of rows.
 
     Args:
-        x1, x2: (..., N, D) and (..., M, D), to (..., N, M). p: the order of the norm. compute_mode: accepted, without
-            effect.
+        x1, x2: (..., N, D) and (..., M, D), to (..., N, M). p: the order of the norm.
+        compute_mode: whether Euclidean distances come from a matrix product, which is quicker and less exact for rows
+            that are close: "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist", or by default from 26 rows on.
+
+    Raises:
+        ValueError: another mode.
     """
+    modes = "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+    mode = compute_mode or modes[0]
+    if mode not in modes:
+        raise ValueError(f"{mode} is not a valid value for compute_mode")
+    many = x1.shape[-2] > 25 or x2.shape[-2] > 25
+    if p == 2 and x1.dtype.itemsize > 2 and (mode == modes[1] or (mode == modes[0] and many)):
+        return _euclidean_dist(x1, x2)
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 

@@ -24,8 +24,8 @@ else:
 
 import mytorch
 from mytorch.backend import cupy_ns
+from mytorch.backend.einsum import einsum
 from mytorch.kernels import cublas
-from mytorch.kernels.products import einsum
 from mytorch.nn import functional as F
 
 xp = cupy_ns()

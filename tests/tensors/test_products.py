@@ -1,0 +1,60 @@
+"""Sums of products and distances that are computed by matrix products, beside PyTorch."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+
+def beside(torch, run, *arrays, rtol=1e-4, atol=1e-4):
+    """run(library, *tensors) under both libraries: the values, and all gradients for a random upstream one."""
+    found = []
+    for lib in (mytorch, torch):
+        xs = [lib.tensor(a, requires_grad=True) for a in arrays]
+        out = run(lib, *xs)
+        up = np.random.default_rng(7).standard_normal(tuple(out.shape)).astype(arrays[0].dtype)
+        out.backward(lib.tensor(up))
+        found.append([out.detach().numpy(), *(x.grad.numpy() for x in xs)])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=atol)
+
+
+MODES = "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "shapes", [((27, 5), (31, 5)), ((2, 1, 7, 3), (3, 29, 3)), ((0, 4), (30, 4)), ((30, 0), (3, 0))]
+)
+def test_cdist_by_a_product(torch, rng, mode, shapes):
+    x, y = (rng.standard_normal(shape) for shape in shapes)
+    beside(torch, lambda L, x, y: L.cdist(x, y, compute_mode=mode), x, y)
+
+
+def test_cdist_of_equal_rows_has_no_gradient_there(rng):
+    x = mytorch.tensor(rng.standard_normal((40, 6)).astype("float32"), requires_grad=True)
+    mytorch.cdist(x, x.detach()).diagonal().sum().backward()
+    assert np.isfinite(x.grad.numpy()).all()
+
+
+def test_cdist_refuses_other_modes(rng):
+    with pytest.raises(ValueError, match="is not a valid value for compute_mode"):
+        mytorch.cdist(mytorch.ones(2, 2), mytorch.ones(2, 2), compute_mode="fast")
+
+
+EQUATIONS = {
+    "bhid,bhjd->bhij": [(2, 3, 37, 8), (2, 3, 41, 8)],
+    "ijk,jl->ikl": [(7, 33, 9), (33, 11)],
+    "bi,bj->bij": [(33, 31), (33, 29)],
+    "bij,bjk,bkl->il": [(5, 17, 13), (5, 13, 11), (5, 11, 7)],
+    "ibk,bkj,l->bij": [(21, 4, 30), (4, 30, 5), (3,)],
+    "ij,ij->j": [(51, 43), (51, 43)],
+    "aij,bij->ab": [(9, 23, 11), (8, 23, 11)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_einsum_by_batched_products(torch, rng, equation, dtype):
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in EQUATIONS[equation]]
+    beside(torch, lambda L, *xs: L.einsum(equation, *xs), *arrays, rtol=2e-4, atol=2e-3 if dtype == "float32" else 1e-9)
