@@ -75,6 +75,8 @@ PATHS = {
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.hooks": "tensor: RemovableHandle",
 }
+# The public MyTorch's Accelerator was `miniddp.accelerate.Accelerator` at first.
+_OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
 _TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
 
 
@@ -95,17 +97,22 @@ def _contents(spec):
     return found
 
 
+def _home(name):
+    """What stands behind a path, or None."""
+    return PATHS.get(name[8:]) if name.startswith("mytorch.") else _OLDER.get(name)
+
+
 class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the paths of `PATHS`."""
+    """Finds the paths of `PATHS`, and those of `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
-        package, _, inner = name.partition(".")
-        if package != "mytorch" or inner not in PATHS:
+        if _home(name) is None:
             return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=any(p.startswith(inner + ".") for p in PATHS))
+        is_package = name in _OLDER or any(p.startswith(name[8:] + ".") for p in PATHS)
+        return importlib.machinery.ModuleSpec(name, self, is_package=is_package)
 
     def create_module(self, spec):
-        home = PATHS[spec.name.partition(".")[2]]
+        home = _home(spec.name)
         if ":" in home:
             return None  # an empty module, which `exec_module` fills
         module = importlib.import_module(f"mytorch.{home}")
@@ -113,7 +120,7 @@ class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
-        home = PATHS[module.__spec__.name.partition(".")[2]]
+        home = _home(module.__spec__.name)
         if ":" not in home:
             module.__spec__ = self._own  # which the import system has just replaced
             return

@@ -41,7 +41,7 @@ class LayerNorm(_Affine):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes.
 
     Args:
-        normalized_shape: the sizes of those axes, or one int.
+        normalized_shape: the sizes of those axes, or one int; also spelled `embed_dim`.
         eps: keeps the root from zero.
         elementwise_affine: have a weight (which `weight=` also says) and a bias.
         auto: compose it of other ops, for autograd to differentiate; the result is the same.
@@ -57,10 +57,14 @@ class LayerNorm(_Affine):
     """
 
     def __init__(
-        self, normalized_shape: int | Iterable[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+        self, normalized_shape: int | Iterable[int] | None = None, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
         device: Device = None, dtype: DType = None, *, weight: bool = True, auto: bool = False, fused: bool | None = None,
+        embed_dim: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        normalized_shape = embed_dim if normalized_shape is None else normalized_shape
+        if normalized_shape is None:
+            raise TypeError("LayerNorm.__init__() missing 1 required positional argument: 'normalized_shape'")
         self.normalized_shape = _sizes(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine and weight

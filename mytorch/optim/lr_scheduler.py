@@ -387,6 +387,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set(self.get_lr())
 
 
+class _Rates(list):
+    """The learning rate of each group; `f"{rates:.2e}"` writes the first, as a program with one rate does."""
+
+    def __format__(self, spec):
+        return format(self[0], spec) if spec else str(self)
+
+
 class CosineLRScheduler:
     """Linear warm-up from 0 to max_lr in warmup_steps, then half a cosine down to min_lr at total_steps.
 
@@ -430,7 +437,7 @@ class CosineLRScheduler:
 
     def get_last_lr(self) -> list[float]:
         """The current learning rate of each group."""
-        return self._last_lr
+        return _Rates(self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
         """The numbers that it works from."""

@@ -1,7 +1,10 @@
 """Tools around the layers: data loading, checkpointing, drawing the graph."""
 
+import os
 from importlib import import_module
+from typing import Any
 
+from ..tensor import Tensor
 from . import checkpoint, data, einops_hook
 
 _LATER = ("_pytree", "benchmark", "collect_env", "dlpack", "graph", "tensorboard", "tokenizer")
@@ -12,6 +15,13 @@ def __getattr__(name):
         raise AttributeError(f"module 'mytorch.utils' has no attribute {name!r}")
     return import_module(f"{__name__}.{name}")
 
+
+def render(self: Tensor, path: str | os.PathLike | None = None, **options: Any) -> Any:
+    """Draw the graph that leads to this tensor, as `mytorch.utils.graph.draw(self, path, **options)`, which says what there is."""
+    return import_module(f"{__name__}.graph").draw(self, path, **options)
+
+
+Tensor.render = render
 
 __all__ = ["checkpoint", "data"]
 

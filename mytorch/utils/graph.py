@@ -1,95 +1,313 @@
-"""Drawing of the computational graph, as text in Graphviz's DOT language: no package is needed to write it.
+"""Drawing of the computational graph, as SVG or in Graphviz's DOT language: no package is needed for either.
 
-    open("graph.dot", "w").write(draw(loss, model))        # then: dot -Tsvg graph.dot > graph.svg
+    draw(loss, "graph.svg", model)                  # the graph that leads to a tensor; names and folding by a module
+    draw(model, "graph.svg", inputs=(x,))           # of a module's outputs for these inputs
+    loss.render().show()                            # in the browser; a notebook shows it by itself
+
+A box is an operation: its name, the shape and dtype of its result, what it saved for backward and how large that is, and the
+norm of its gradient, where backward has left one. `dot`, if it is installed, places the boxes; otherwise utils/layout.py does.
 
 The language: https://graphviz.org/doc/info/lang.html
 """
 
-from collections.abc import Iterable
+import os
+import shutil
+import subprocess
+import tempfile
+import webbrowser
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from ..graph.node import Leaf
+from ..graph.saved import unpacked
 from ..tensor import Tensor
+from .layout import svg_of
+
+COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#b5e2b5", "more": "#ffffff"}
+
+
+class Drawing:
+    """What `draw` returns: boxes and arrows, to be written in either language.
+
+    Attributes:
+        boxes: key -> (kind, lines of text); kinds are those of `COLOURS`.
+        arrows: (from, to, label), in the direction of forward.
+    """
+
+    def __init__(self, direction, caption=""):
+        self.boxes, self.arrows = {}, []
+        self.direction, self.caption = direction, caption
+
+    def dot(self) -> str:
+        """The drawing in Graphviz's language."""
+        lines = ["digraph {", f'  rankdir="{self.direction}"', '  node [shape=box, style=filled, fontname="monospace"]']
+        numbers = {key: i for i, key in enumerate(self.boxes)}
+        for key, (kind, text) in self.boxes.items():
+            label = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in text)
+            lines.append(f'  n{numbers[key]} [label="{label}", fillcolor="{COLOURS[kind]}"]')
+        for start, end, label in self.arrows:
+            note = f' [label="{label}"]' if label else ""
+            lines.append(f"  n{numbers[start]} -> n{numbers[end]}{note}")
+        return "\n".join([*lines, "}", ""])
+
+    def svg(self, engine: str | None = None) -> str:
+        """The drawing as SVG; `engine` is "dot", "own", or None: dot if it is installed."""
+        if engine == "dot" or (engine is None and shutil.which("dot")):
+            return _by_dot(self.dot(), "svg").decode()
+        return svg_of(self.boxes, self.arrows, COLOURS, self.direction, self.caption)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it to a file: .svg, .dot or .gv; other formats (.png, .pdf) need Graphviz.
+
+        Raises:
+            RuntimeError: another format, without Graphviz.
+        """
+        kind = Path(path).suffix[1:].lower()
+        if kind in ("dot", "gv"):
+            Path(path).write_text(self.dot(), encoding="utf-8")
+        elif kind == "svg":
+            Path(path).write_text(self.svg(), encoding="utf-8")
+        else:
+            Path(path).write_bytes(_by_dot(self.dot(), kind))
+
+    def show(self) -> None:
+        """Open it in the browser."""
+        path = Path(tempfile.mkdtemp()) / "graph.svg"
+        self.save(path)
+        webbrowser.open(path.as_uri())
+
+    def _repr_svg_(self):
+        return self.svg()
+
+    def __str__(self):
+        return self.dot()
 
 
 def draw(
-    outputs: Tensor | Iterable[Tensor],
+    outputs: Any,
+    path: str | os.PathLike | None = None,
     params: Any = None,
     *,
+    inputs: Any = None,
     direction: str = "TB",
     show_shapes: bool = True,
     max_nodes: int | None = None,
-) -> str:
-    """The graph that leads to `outputs`, as DOT text.
+    fold: int | None = 60,
+) -> Drawing:
+    """Draw the graph that leads to `outputs`.
 
     Args:
-        outputs: a tensor, or several.
+        outputs: a tensor, or several; or a Module, which is called with `inputs`.
+        path: a file to write, see `Drawing.save`; None writes none.
         params: names for leaves: a Module, or a dict from names to tensors. Others are shown without a name.
+        inputs: a module's arguments: a tensor, or a tuple of them.
         direction: where the arrows of forward point: "TB" (down), "BT", "LR" or "RL".
-        show_shapes: write shapes and dtypes below the names.
+        show_shapes: write shapes, what is saved and gradients below the names.
         max_nodes: stop, and say so in the drawing, after that many.
+        fold: a graph of more boxes is folded by module, as little as it takes; None never folds. Parameters say which module
+            an operation belongs to, and an operation without any belongs to that around the one before it.
 
     Returns:
-        A string. Blue boxes are leaves, grey ones operations, green ones outputs; a number on an arrow says
-        which output of an operation it comes from.
+        A Drawing. Blue boxes are leaves, grey ones operations, amber ones folded modules, green ones outputs; a number on an
+        arrow says which output of an operation it comes from.
 
     Raises:
-        ValueError: an output that requires no grad, or another direction.
+        ValueError: an output that requires no grad, a module without inputs, or another direction.
 
     Example:
         >>> x = tensor(1.0, requires_grad=True)
-        >>> text = mytorch.utils.graph.draw(x.exp(), {"x": x}, show_shapes=False)
-        >>> text.splitlines()[-2]
-        '  n1 [label="x", fillcolor="#a8cdf0"]'
+        >>> print(mytorch.utils.graph.draw(x.exp(), params={"x": x}, show_shapes=False).dot().splitlines()[4])
+          n1 [label="Exp", fillcolor="#e4e4e4"]
     """
     if direction not in ("TB", "BT", "LR", "RL"):
         raise ValueError(f"draw: direction must be 'TB', 'BT', 'LR' or 'RL', got {direction!r}.")
+    if hasattr(outputs, "named_parameters"):
+        if inputs is None:
+            raise ValueError("draw: a module is drawn as what it does to inputs; give inputs=, its arguments.")
+        outputs, params = outputs(*(inputs if isinstance(inputs, tuple) else (inputs,))), params or outputs
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     for i, out in enumerate(outputs):
         if out.edge is None:
             raise ValueError(f"draw: output {i} does not require grad, so it has no graph.")
     named = dict(params.named_parameters()) if hasattr(params, "named_parameters") else dict(params or {})
     names = {t.edge: name for name, t in named.items() if t.edge is not None}
-    lines = ["digraph {", f'  rankdir="{direction}"', '  node [shape=box, style=filled, fontname="monospace"]']
-    numbers, waiting = {}, []
-
-    def number_of(node):
-        if node not in numbers:
-            numbers[node] = len(numbers)
-            waiting.append(node)
-        return numbers[node]
-
+    nodes, cut = _collect(outputs, max_nodes)
+    groups = _groups(nodes, names) if hasattr(params, "named_parameters") else {}
+    depth = _depth(nodes, groups, fold)
+    drawing = Drawing(direction, _caption(nodes))
+    _fill(drawing, nodes, cut, names, groups, depth, show_shapes)
     for i, out in enumerate(outputs):
-        label = _label("output" if len(outputs) == 1 else f"output {i}", tuple(out.shape), out.dtype.name, show_shapes)
-        lines.append(f'  out{i} [label="{label}", fillcolor="#b5e2b5"]')
+        text = ["output" if len(outputs) == 1 else f"output {i}"]
+        drawing.boxes[i] = ("output", text + [_shape_of(out)] * show_shapes)
         node = out.grad_fn or out.edge
-        lines.append(f"  n{number_of(node)} -> out{i}{_port(node, out.output_nr)}")
-    while waiting:
-        node = waiting.pop()
-        me = numbers[node]
+        drawing.arrows.append((_key(node, groups, depth), i, _port(node, out.output_nr)))
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+def _collect(outputs, limit):
+    """The nodes below the outputs, parents first, and those of them whose parents were left out."""
+    found, order, cut = {}, [], set()
+    stack = [(out.grad_fn or out.edge, False) for out in reversed(outputs)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif node not in found:
+            found[node] = True
+            stack.append((node, True))
+            for parent, _ in reversed(node.next_functions):
+                if parent is None or parent in found:
+                    continue
+                if limit is not None and len(found) + sum(not d for _, d in stack) >= limit:
+                    cut.add(node)
+                else:
+                    stack.append((parent, False))
+    return order, cut
+
+
+def _groups(nodes, names):
+    """Which module each node belongs to, as the parts of its path: its parameters' own, or the one around its last parent's."""
+    groups, number, taken, owners = {}, {node: i for i, node in enumerate(nodes)}, set(), set()
+    for node in nodes:
         if type(node) is Leaf:
-            label = _label(names.get(node, "leaf"), node.shape, node.dtype.name, show_shapes)
-            lines.append(f'  n{me} [label="{label}", fillcolor="#a8cdf0"]')
             continue
-        several = bool(node.plan.ports)
-        label = _label(
-            node.label, () if several else node.shape, "" if several else node.dtype.name, show_shapes and not several
-        )
-        lines.append(f'  n{me} [label="{label}", fillcolor="#dddddd"]')
+        parents = [parent for parent, _ in node.next_functions if parent in number]
+        own = [parent for parent in parents if parent in names and parent not in taken]
+        if own:
+            groups[node] = tuple(names[own[0]].split(".")[:-1])
+            groups.update((leaf, groups[node]) for leaf in own)
+            taken.update(own)  # where a parameter is used again, as a tied one is, it tells nothing
+            owners.add(node)
+        else:
+            last = max((p for p in parents if type(p) is not Leaf), key=number.get, default=None)
+            path = groups.get(last, ())
+            groups[node] = path[:-1] if last in owners else path
+    return groups
+
+
+def _depth(nodes, groups, fold):
+    """How many parts of a path are shown, at most: the most that leave no more than `fold` boxes, at least one."""
+    depths = range(max(map(len, groups.values()), default=0), 0, -1)
+    for depth in (None, *depths):
+        if fold is None or len({_key(node, groups, depth) for node in nodes}) <= fold:
+            return depth
+    return 1 if depths else None
+
+
+def _key(node, groups, depth):
+    """The box that a node is in: its own, or that of the module it is folded into."""
+    path = groups.get(node, ())
+    return node if depth is None or len(path) < depth else ".".join(path[:depth])
+
+
+def _fill(drawing, nodes, cut, names, groups, depth, show_shapes):
+    """Put the nodes' boxes and arrows into a drawing."""
+    members = {}
+    for node in nodes:
+        members.setdefault(_key(node, groups, depth), []).append(node)
+    for key, inside in members.items():
+        if type(key) is str:
+            drawing.boxes[key] = ("module", _module_text(key, inside, show_shapes))
+        elif type(key) is Leaf:
+            text = [names.get(key, "leaf")]
+            drawing.boxes[key] = ("leaf", text + (_facts(key) if show_shapes else []))
+        else:
+            text = [key.label.removesuffix("Backward")]
+            drawing.boxes[key] = ("op", text + (_facts(key) if show_shapes else []))
+    drawn = set()
+    for node in nodes:
+        mine = _key(node, groups, depth)
+        if node in cut:
+            drawing.boxes["more", node] = ("more", ["…"])
+            drawing.arrows.append((("more", node), mine, ""))
         for parent, i in node.next_functions:
             if parent is None:
                 continue
-            if max_nodes is not None and parent not in numbers and len(numbers) >= max_nodes:
-                lines.append(f'  more{me} [label="…", shape=plaintext, style=""]\n  more{me} -> n{me}')
-                continue
-            lines.append(f"  n{number_of(parent)} -> n{me}{_port(parent, i)}")
-    return "\n".join([*lines, "}", ""])
+            theirs, label = _key(parent, groups, depth), _port(parent, i)
+            folded = str in (type(mine), type(theirs))
+            if theirs in drawing.boxes and theirs != mine and not (folded and (theirs, mine) in drawn):
+                drawn.add((theirs, mine))
+                drawing.arrows.append((theirs, mine, label))
+
+
+def _facts(node):
+    """The lines below a node's name: its result, what it saved, its gradient."""
+    lines = [] if _port(node, "several") else [_shape_of(node)]
+    saved = [f"{name} {_size(sum(a.nbytes for a in arrays))}" for name, arrays in _saved(node)]
+    if saved:
+        lines.append("saves " + ", ".join(saved))
+    elif type(node) is not Leaf and node.saved is None and any(getattr(node.plan, n, ()) for n in ("inputs", "out")):
+        lines.append("saved values freed")
+    if node.grad is not None:
+        lines.append(f"|grad| {float((node.grad * node.grad).sum().item()) ** 0.5:.4g}")
+    return lines
+
+
+def _module_text(name, nodes, show_shapes):
+    leaves = [node for node in nodes if type(node) is Leaf]
+    ops = len(nodes) - len(leaves)
+    lines = [name, f"{ops} operation{'s' * (ops != 1)}"]
+    if leaves:
+        lines.append(f"{sum(prod(leaf.shape) for leaf in leaves):,} parameters")
+    saved = _total(nodes)
+    if saved:
+        lines.append(f"saves {_size(saved)}")
+    return lines if show_shapes else lines[:1]
+
+
+def _saved(node):
+    """(name, arrays) of what a node keeps for backward."""
+    if type(node) is Leaf or not node.saved:
+        return []
+    kept = []
+    for name, value in zip(node.plan.names, node.saved, strict=False):
+        value = unpacked(value)
+        arrays = [v for v in (value if isinstance(value, list | tuple) else (value,)) if hasattr(v, "nbytes")]
+        if arrays:
+            kept.append((name, arrays))
+    return kept
+
+
+def _total(nodes):
+    """How many bytes nodes keep that are not the leaves' own; what several keep counts once."""
+    leaves = [node.variable for node in nodes if type(node) is Leaf]
+    own = {id(_whole(leaf._data._array)) for leaf in leaves if leaf is not None}
+    kept = {id(_whole(a)): _whole(a).nbytes for node in nodes for _, arrays in _saved(node) for a in arrays}
+    return sum(size for key, size in kept.items() if key not in own)
+
+
+def _whole(array):
+    """The array whose memory a view lies in."""
+    while getattr(array, "base", None) is not None and hasattr(array.base, "nbytes"):
+        array = array.base
+    return array
+
+
+def _caption(nodes):
+    leaves = sum(type(node) is Leaf for node in nodes)
+    return f"{len(nodes) - leaves} operations, {leaves} leaves; saved for backward: {_size(_total(nodes))}"
+
+
+def _size(count):
+    power = max(count.bit_length() - 1, 0) // 10
+    return f"{count / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
+def _shape_of(x):
+    return f"{tuple(x.shape)} {x.dtype.name}"
 
 
 def _port(node, i):
-    return f' [label="{i}"]' if type(node) is not Leaf and node.plan.ports else ""
+    return str(i) if type(node) is not Leaf and node.plan.ports else ""
 
 
-def _label(name, shape, dtype, show_shapes):
-    name = str(name).replace("\\", "\\\\").replace('"', '\\"')
-    return f"{name}\\n{tuple(shape)} {dtype}" if show_shapes else name
+def _by_dot(text, kind):
+    """What Graphviz makes of it."""
+    if shutil.which("dot") is None:
+        raise RuntimeError(
+            f"Writing a .{kind} needs Graphviz's `dot`, which is not installed; .svg and .dot need nothing."
+        )
+    return subprocess.run(["dot", f"-T{kind}"], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout

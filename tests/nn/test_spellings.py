@@ -66,6 +66,9 @@ def test_sliding_window_attention():
 
 def test_argument_names():
     x = mytorch.randn(3, 4)
+    assert nn.LayerNorm(embed_dim=4).normalized_shape == (4,)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'normalized_shape'"):
+        nn.LayerNorm()
     assert nn.RMSNorm(4, weight=False).weight is None
     assert (F.dropout(x, dropout_p=0.0) == x).all()
     q = mytorch.randn(2, 3, 4)
@@ -100,3 +103,16 @@ def test_linear_of_a_list_is_told_in_pytorchs_words(torch):
             lib.nn.Linear(2, 1)([1, 2])
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+def test_the_older_path_of_the_accelerator():
+    from miniddp.accelerate import Accelerator
+
+    assert Accelerator is mytorch.Accelerator
+
+
+def test_a_cosine_schedules_rates_are_a_list_that_formats_as_one_number():
+    optimizer = mytorch.optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+    rates = mytorch.lr_scheduler.CosineLRScheduler(optimizer, max_lr=0.5).get_last_lr()
+    assert rates == [0.5]
+    assert f"{rates:.2e} {rates}" == "5.00e-01 [0.5]"

@@ -1,9 +1,11 @@
 """The small tools: drawing graphs, trees, timers, reports, and what is said where something is missing."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,40 +20,123 @@ def test_draw_names_leaves_operations_and_outputs():
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     x = mytorch.randn(2, 3)
     loss = model(x).sum()
-    text = utils.graph.draw(loss, model)
+    text = utils.graph.draw(loss, params=model).dot()
     assert text.startswith("digraph {")
-    for name in ("0.weight", "0.bias", "2.weight", "2.bias", "SumBackward", "TanhBackward", "output"):
-        assert f'label="{name}' in text
     boxes = dict(re.findall(r'(n\d+) \[label="([^"\\]*)', text))
-    arrows = re.findall(r"(n\d+) -> (n\d+|out0)", text)
-    into = {name: {boxes[a] for a, b in arrows if boxes.get(b) == name} for name in boxes.values()}
-    assert into["SumBackward"] == {"LinearBackward"} or "AddBackward" in str(into["SumBackward"])
-    assert len([b for _, b in arrows if b == "out0"]) == 1
-    assert set(boxes) >= {a for a, _ in arrows}
-    assert '"(4, 3) float32"' not in utils.graph.draw(loss, model, show_shapes=False)
+    arrows = re.findall(r"(n\d+) -> (n\d+)", text)
+    into = {name: {boxes[a] for a, b in arrows if boxes[b] == name} for name in boxes.values()}
+    assert into["output"] == {"Sum"}
+    assert into["Sum"] == {"Linear"}
+    assert into["Linear"] == {"Tanh", "0.weight", "0.bias", "2.weight", "2.bias"}
+    assert "(4, 3) float32" in text
+    assert "(4, 3) float32" not in utils.graph.draw(loss, params=model, show_shapes=False).dot()
+    assert str(model(x).sum().render(params=model)) == text
+    assert str(utils.graph.draw(model, inputs=x)).count("Linear") == 2
 
 
 def test_draw_of_shared_nodes_several_outputs_and_limits():
     x = mytorch.randn(3, 2, requires_grad=True)
     y = x * x
     a, b, _ = mytorch.unbind(y + y)
-    text = utils.graph.draw([a.sum(), b], {'say "x"': x}, direction="LR")
-    assert text.count("MulBackward") == 1
+    text = utils.graph.draw([a.sum(), b], params={'say "x"': x}, direction="LR").dot()
+    assert text.count('"Mul') == 1
     assert r"say \"x\"" in text
     assert '[label="1"]' in text
-    assert text.count("UnbindBackward") == 1
+    assert text.count("Unbind") == 1
     for _ in range(50):
         y = y.exp()
-    assert utils.graph.draw(y, max_nodes=5).count("ExpBackward") == 5
-    assert "…" in utils.graph.draw(y, max_nodes=5)
+    for drawing in (utils.graph.draw(y, max_nodes=5), y.render(max_nodes=5)):
+        assert drawing.dot().count("Exp") == 5
+        assert "…" in drawing.dot()
     deep = y
     for _ in range(3000):
         deep = deep * 1.0
-    assert utils.graph.draw(deep).count("MulBackward") == 3001
+    assert utils.graph.draw(deep).dot().count('"Mul') == 3001
     with pytest.raises(ValueError, match="direction"):
         utils.graph.draw(y, direction="up")
     with pytest.raises(ValueError, match="output 0 does not require grad"):
         utils.graph.draw(mytorch.ones(1))
+    with pytest.raises(ValueError, match="give inputs="):
+        utils.graph.draw(nn.Linear(2, 2))
+
+
+def test_draw_says_what_is_saved_and_what_backward_left():
+    x, w = (mytorch.ones(*shape, requires_grad=True) for shape in ((2, 3), (3, 4)))
+    h = x @ w
+    h.retain_grad()
+    loss = (h * h).sum()
+    before = utils.graph.draw(loss, params={"x": x, "w": w})
+    facts = {text[0]: text[1:] for _, text in before.boxes.values()}
+    assert sorted(facts["Matmul"][1].removeprefix("saves ").split(", ")) == ["input 24 B", "other 48 B"]
+    assert facts["x"] == ["(2, 3) float32"]
+    assert before.caption == "3 operations, 2 leaves; saved for backward: 32 B"  # h once; x and w are there anyway
+    loss.backward()
+    facts = {text[0]: text[1:] for _, text in utils.graph.draw(loss, params={"x": x, "w": w}).boxes.values()}
+    assert facts["w"] == ["(3, 4) float32", f"|grad| {12 * 12**0.5:.4g}"]
+    assert facts["Matmul"] == ["(2, 4) float32", "saved values freed", f"|grad| {6 * 8**0.5:.4g}"]
+
+
+def _svg_boxes(svg):
+    """(x, y, width, height) of each box of a drawing, by its first line."""
+    shape = r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" rx="5"[^>]*><text[^>]*>([^<]*)<'
+    return {name: tuple(map(float, place)) for *place, name in re.findall(shape, svg)}
+
+
+@pytest.mark.parametrize("direction", ["TB", "BT", "LR", "RL"])
+def test_drawn_boxes_do_not_overlap_and_point_where_they_should(direction, tmp_path):
+    model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(4)])
+    names = {f"p{i}": p for i, p in enumerate(model.parameters())}
+    x = mytorch.randn(2, 3)
+    y = model(x)
+    drawing = utils.graph.draw((y + model[0](x)).sum(), params=names, direction=direction)
+    svg = drawing.svg(engine="own")
+    places = list(_svg_boxes(svg).values())
+    assert len(_svg_boxes(svg)) == len({text[0] for _, text in drawing.boxes.values()})
+    for i, (x0, y0, w0, h0) in enumerate(places):
+        assert all(x0 + w0 <= x1 or x1 + w1 <= x0 or y0 + h0 <= y1 or y1 + h1 <= y0 for x1, y1, w1, h1 in places[:i])
+    axis, sign = {"TB": (1, 1), "BT": (1, -1), "LR": (0, 1), "RL": (0, -1)}[direction]
+    middle = {name: place[axis] + place[axis + 2] / 2 for name, place in _svg_boxes(svg).items()}
+    assert sign * middle["Sum"] < sign * middle["output"]
+    assert sign * middle["p0"] < sign * middle["Add"] < sign * middle["Sum"]
+    ElementTree.fromstring(svg)
+    for name in ("graph.svg", "graph.dot"):
+        drawing.save(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 500
+    if shutil.which("dot") is None:
+        with pytest.raises(RuntimeError, match="Graphviz"):
+            drawing.save(tmp_path / "graph.png")
+
+
+def test_long_graphs_are_folded_by_module():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            return x + self.down(self.up(self.norm(x)).relu())
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.blocks = nn.Embedding(5, 4), nn.ModuleList([Block() for _ in range(6)])
+
+        def forward(self, i):
+            x = self.embed(i)
+            for block in self.blocks:
+                x = block(x)
+            return x @ self.embed.weight.T  # tied: it does not pull the end of the graph to its start
+
+    model = Net()
+    loss = model(mytorch.tensor([[0, 3]])).sum()
+    whole = utils.graph.draw(loss, params=model, fold=None)
+    assert {kind for kind, _ in whole.boxes.values()} == {"leaf", "op", "output"}
+    folded = utils.graph.draw(loss, params=model, fold=20)
+    modules = [text for kind, text in folded.boxes.values() if kind == "module"]
+    assert [text[0] for text in modules] == [f"blocks.{i}" for i in range(6)]
+    assert all("84 parameters" in text for text in modules)
+    assert len(_svg_boxes(folded.svg(engine="own"))) == len(folded.boxes) <= 21
+    assert folded.caption == whole.caption
 
 
 Point = namedtuple("Point", "x y")
