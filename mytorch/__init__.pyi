@@ -51,6 +51,8 @@ from mytorch.base.dtypes import iinfo as iinfo
 from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
 from mytorch.compat.names import layout as layout
 from mytorch.compat.names import memory_format as memory_format
+from mytorch.compat.storage import TypedStorage as TypedStorage
+from mytorch.compat.storage import UntypedStorage as UntypedStorage
 from mytorch.cuda.graphs import compile_step as compile_step
 from mytorch.graph.mode import enable_grad as enable_grad
 from mytorch.graph.mode import inference_mode as inference_mode

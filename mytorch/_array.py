@@ -271,7 +271,7 @@ def as_raw(data, device=None, dtype=None):
     elif hasattr(data, "__cuda_array_interface__") and device is not None and as_device(device).type == "cuda":
         raw = xp_of_cuda().asarray(data)
     elif isinstance(data, np.generic) or hasattr(data, "__array__"):
-        raw = np.asarray(data)
+        raw = data.elements(dtype) if hasattr(data, "elements") else np.asarray(data)  # a storage's, or an array's
     else:
         return _from_python(data, device, wanted)
     if raw.dtype not in dtypes._BY_NUMPY:

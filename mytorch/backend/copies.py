@@ -5,7 +5,7 @@ from collections import deque
 from ..base import capturing
 from . import gpu
 from .devices import CPU, device_guard, device_of, on
-from .gpu import cupy_ns, out_of_memory
+from .gpu import cupy_ns, out_of_memory, xp_of
 from .namespaces import ndarray
 
 
@@ -141,3 +141,17 @@ def memory_owner(raw):
     while getattr(raw, "base", None) is not None:
         raw = raw.base
     return raw
+
+
+def storage_bytes(raw):
+    """All bytes of the memory that an array is a view of, as a vector that shares it."""
+    root = base = raw
+    while base is not None:
+        root, base = (base if isinstance(base, type(raw)) else root), getattr(base, "base", None)
+    if isinstance(raw, ndarray):
+        return root.ravel(order="K").view("u1")
+    xp, memory = xp_of(raw), raw.data.mem
+    if root.flags.c_contiguous and root.data.mem is memory and -(-root.nbytes // 512) * 512 == memory.size:
+        return root.reshape(-1).view("u1")
+    # made by as_strided: the whole block of memory, whose size CuPy has rounded up
+    return xp.ndarray((memory.size,), "u1", xp.cuda.MemoryPointer(memory, 0)).view()

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from .. import autograd, linalg
+from .. import autograd, cuda, linalg
 from .._array import Array, Size
 from ..backend import cupy_ns
 from ..base import config, dtypes, errors
@@ -20,7 +20,7 @@ from ..ops import METHODS, PUBLIC
 from ..ops.creation import as_tensor, empty, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
 from ..tensor import Tensor
-from . import functional, jit
+from . import functional, jit, storage
 
 
 class memory_format(str):
@@ -91,8 +91,8 @@ def typename(obj):
 
 
 def is_storage(obj):
-    """False: memory has no object of its own here."""
-    return False
+    """Whether an object is what `Tensor.storage` or `Tensor.untyped_storage` returns."""
+    return isinstance(obj, (storage.TypedStorage, storage.UntypedStorage))
 
 
 def result_type(tensor1, tensor2):
@@ -412,7 +412,10 @@ def install(namespace):
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update(functional.FUNCTIONS)
-    for k, v in {**functional.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
+    names.update(storage.CLASSES, UntypedStorage=storage.UntypedStorage, TypedStorage=storage.TypedStorage)
+    names.update(_storage_classes=storage._storage_classes)
+    vars(cuda).update(storage.CUDA_CLASSES)
+    for k, v in {**functional.METHODS, **storage.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
         setattr(Tensor, k, v)
         setattr(Array, k, v)
     names.update(

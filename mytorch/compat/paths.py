@@ -69,6 +69,7 @@ PATHS = {
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
     "optim.adamw": "optim.adam",
+    "storage": "compat.storage",
     "testing": "compat.testing",
     "types": "compat.types",
     "utils._pytree": "base.pytree",

@@ -15,13 +15,12 @@ from ..backend import (
     copy_later,
     device,
     is_pinned,
-    is_raw,
-    memory_owner,
     ndarray,
     numpy_ns,
     on,
     out_of_memory,
     pinned,
+    storage_bytes,
     to_device,
 )
 from ..base import config, dtypes
@@ -657,9 +656,7 @@ def stride(self, dim=None):
 def storage_offset(self):
     """The position of the first element in the memory that this tensor is a view of."""
     raw = raw_of(self)
-    owner = memory_owner(raw)
-    start = address(owner) if is_raw(owner) else owner.ptr
-    return (address(raw) - start) // raw.itemsize if start else 0
+    return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if raw.size else 0
 
 
 @public(function=False, inplace=False)
@@ -670,8 +667,9 @@ def is_contiguous(self, memory_format=None):
 
 @public(function=False, inplace=False)
 def data_ptr(self):
-    """The address of the first element."""
-    return address(raw_of(self))
+    """The address of the first element; 0 if there is none."""
+    raw = raw_of(self)
+    return address(raw) if raw.size else 0
 
 
 @public(function=False, inplace=False)

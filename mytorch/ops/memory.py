@@ -47,11 +47,39 @@ def resize_as_(self, other):
 
 
 @public(function=False, inplace=False)
-def set_(self, source=None):
-    """Let self use source's memory, shape and dtype."""
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Let self use the memory of a tensor (its shape too) or of a storage.
+
+    Args:
+        source: a Tensor, or what `storage()` or `untyped_storage()` returned; nothing leaves self empty.
+        storage_offset: elements before the first.
+        size: the shape; that of a tensor, or all of a storage, by default.
+        stride: elements from one index to the next, for each axis; row-major by default.
+
+    Raises:
+        RuntimeError: another dtype or device, or places outside the memory.
+    """
     raw = raw_of(self)
-    _replace(self, raw_of(source) if source is not None else xp_of(raw).empty(0, raw.dtype))
+    if source is None:
+        source = Tensor._wrap(xp_of(raw).empty(0, raw.dtype))
+    if source.device != self.device:
+        raise RuntimeError(f"set_: Attempted to set the storage of a tensor on {self.device} to one on {source.device}")
+    if not isinstance(source, (Tensor, Array)):
+        there = source.elements(self.dtype)
+    elif source.dtype is self.dtype:
+        there = raw_of(source)
+    else:
+        raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+    _replace(self, there)
+    if size is not None or storage_offset:
+        size = as_shape((size,)) if size is not None else (there.size - storage_offset,)
+        stride = _row_major(size) if stride is None else tuple(stride)
+        _replace(self, raw_of(Tensor._wrap(there).as_strided(size, stride, storage_offset)))
     return self
+
+
+def _row_major(size):
+    return tuple(int(np.prod([max(n, 1) for n in size[i + 1 :]])) for i in range(len(size)))
 
 
 def _map(self, name, callable, *others):

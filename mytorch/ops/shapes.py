@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import address, memory_owner, ndarray, xp_of
+from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
@@ -198,21 +198,9 @@ def _as_strided(xp, input, *, size, stride, offset):
 
 def _storage(raw):
     """All elements of the memory that an array is a view of, as a vector; of the array alone where that has no order."""
-    if not isinstance(raw, ndarray):
-        return _storage_on_gpu(raw)
-    owner = memory_owner(raw)
-    whole = owner.flags.c_contiguous and owner.dtype == raw.dtype
-    return owner.reshape(-1) if whole else raw.reshape(-1)
-
-
-def _storage_on_gpu(raw):
-    xp, memory, root = xp_of(raw), memory_owner(raw), raw
-    while root.base is not None:
-        root = root.base
-    if root.flags.c_contiguous and root.dtype == raw.dtype and -(-root.nbytes // 512) * 512 == memory.size:
-        return root.reshape(-1)
-    # made by as_strided: the whole block of memory, whose size CuPy has rounded up
-    return xp.ndarray((memory.size // raw.itemsize,), raw.dtype, xp.cuda.MemoryPointer(memory, 0)).view()
+    whole = storage_bytes(raw)
+    odd = whole.size % raw.itemsize or (address(raw) - address(whole)) % raw.itemsize
+    return raw.reshape(-1) if odd else whole.view(raw.dtype)
 
 
 def _lattice(size, stride, offset):

@@ -1,0 +1,502 @@
+"""`torch.storage`: the memory under tensors as objects: bytes (UntypedStorage), or elements of a dtype (TypedStorage).
+
+An array knows what it is a view of, so a storage is made when a program asks for it, and tensors carry none. Two
+storages are the same memory where their `_cdata` (its address) are equal.
+"""
+
+import sys
+import warnings
+import weakref
+
+import numpy as np
+
+from .._array import Array
+from ..backend import address, as_device, device_of, storage_bytes, to_device, xp_of
+from ..base import dtypes
+from ..ops.raw import raw_of, to_cpu
+from ..tensor import Tensor
+
+
+def _on_cpu_only(what, storage):
+    if storage.device.type != "cpu":
+        raise RuntimeError(f"{what} is only available on CPU")
+
+
+class _Storage:
+    """What both kinds share: a vector `_raw`, and the sizes of its elements."""
+
+    @property
+    def is_cuda(self):
+        """Whether the memory is a GPU's."""
+        return self.device.type == "cuda"
+
+    def nbytes(self):
+        """The size in bytes."""
+        return self.size() * self.element_size()
+
+    def __len__(self):
+        return self.size()
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def tolist(self):
+        """The elements as Python numbers."""
+        return to_cpu(self._raw).tolist()
+
+    def is_shared(self):
+        """False: processes share no tensors here."""
+        return False
+
+    def is_pinned(self, device="cuda"):
+        """False: page-locked memory belongs to tensors (`Tensor.pin_memory`) here."""
+        return False
+
+    def share_memory_(self):
+        """self: processes share no tensors here."""
+        _on_cpu_only("share_memory_", self)
+        return self
+
+    def _share_fd_cpu_(self, *args):
+        _on_cpu_only("_share_fd_cpu_", self)
+        raise NotImplementedError("_share_fd_cpu_: processes share no tensors here.")
+
+    _share_filename_cpu_ = _share_fd_cpu_
+
+    def elements(self, dtype):
+        """The memory as a raw vector of a dtype, which has to be a typed storage's own."""
+        own = getattr(self, "dtype", dtype) or dtypes.uint8
+        if dtype not in (None, own):
+            raise RuntimeError(f"Expected a Storage of type {dtype} or an UntypedStorage, but got type {own}")
+        raw, kind = self._raw.view(np.uint8), dtypes.as_numpy(own)
+        return raw[: raw.size // kind.itemsize * kind.itemsize].view(kind)
+
+    def __array__(self, dtype=None, copy=None):
+        return to_cpu(self.elements(None))
+
+    def _copied(self, raw):
+        raise NotImplementedError
+
+    def clone(self):
+        """A copy."""
+        return self._copied(self._raw.copy())
+
+    def cpu(self):
+        """self, or a copy in CPU memory."""
+        return self if self.device.type == "cpu" else self._copied(to_cpu(self._raw))
+
+    def cuda(self, device=None, non_blocking=False):
+        """self, or a copy in a GPU's memory."""
+        return self._copied(to_device(self._raw, as_device("cuda" if device is None else device)))
+
+    def _write_file(self, f, is_real_file, save_size, element_size):
+        f.write(self.cpu()._raw.tobytes())
+
+    def __getitem__(self, index):
+        raw = self._raw
+        if isinstance(index, slice):
+            return self._sliced(raw[index])
+        if not isinstance(index, int):
+            raise TypeError(f"can't index a {type(self)} with {type(index)}")
+        if not -len(raw) <= index < len(raw):
+            raise IndexError(f"index {index} out of range for storage of size {len(raw)}")
+        return to_cpu(raw[index : index + 1 or None])[0].item()
+
+    def _sliced(self, raw):
+        raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+
+    def __setitem__(self, index, value):
+        if isinstance(value, _Storage):
+            raise RuntimeError(f"cannot set item with value type {type(value)}")
+        if not isinstance(index, (int, slice)):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        self._raw[index] = value
+
+    def fill_(self, value):
+        """Fill with one number."""
+        self[:] = value
+        return self
+
+    def copy_(self, source, non_blocking=None):
+        """Copy another storage's elements."""
+        if source.nbytes() != self.nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
+            )
+        there = to_device(source._raw, self.device)
+        self._raw[...] = there.astype(self._raw.dtype)
+        return self
+
+    def __repr__(self):
+        values = "".join(f" {v}\n" for v in self.tolist())
+        name = type(self).__name__
+        return f"{values}[torch.storage.{name}({self._described()}device={self.device}) of size {len(self)}]"
+
+    def _described(self):
+        return ""
+
+    def __copy__(self):
+        return self.clone()
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+        return memo[id(self)]
+
+
+_IN_USE = weakref.WeakValueDictionary()  # (address, bytes) -> UntypedStorage, which keeps the memory alive
+
+
+class UntypedStorage(_Storage):
+    """Memory as bytes.
+
+    Args:
+        size_or_sequence: the number of bytes, or the bytes; nothing makes an empty one.
+        device: where it lies.
+    """
+
+    def __init__(self, *size_or_sequence, device=None):
+        if len(size_or_sequence) > 1:
+            raise RuntimeError("UntypedStorage: Too many positional arguments")
+        self.device = _device(device)
+        given = size_or_sequence[0] if size_or_sequence else 0
+        raw = np.empty(given, np.uint8) if isinstance(given, int) else np.array(given, np.uint8)
+        self._raw = to_device(raw, self.device)
+
+    @classmethod
+    def _of(cls, raw):
+        self = cls.__new__(cls)
+        self._raw, self.device = raw, device_of(raw)
+        return self
+
+    @classmethod
+    def _under(cls, raw):
+        """The storage of an array's memory: one object, as long as it is in use."""
+        whole = storage_bytes(raw)
+        key = (address(whole), whole.size)
+        if not whole.size:
+            return cls._of(whole)
+        found = _IN_USE.get(key)
+        if found is None:
+            found = _IN_USE[key] = cls._of(whole)
+        return found
+
+    def _copied(self, raw):
+        return UntypedStorage._of(raw)
+
+    _sliced = _copied
+
+    @staticmethod
+    def from_buffer(buffer, byte_order=None, dtype=None, count=-1, offset=0):
+        """A copy of a buffer's bytes, those of each element turned round if `byte_order` is not this machine's.
+
+        Args:
+            buffer: bytes, a bytearray, an array, …
+            byte_order: "native", "little" or "big"; needed where an element has several bytes.
+            dtype: of the elements; bytes by default.
+            count: elements to take; -1 for all.
+            offset: bytes to skip.
+        """
+        kind = dtypes.as_numpy(dtype or dtypes.uint8)
+        if kind.itemsize > 1 and byte_order not in ("native", "little", "big"):
+            raise ValueError(f"from_buffer: byte_order must be 'native', 'little' or 'big', got {byte_order!r}.")
+        raw = np.frombuffer(buffer, np.uint8, count if count < 0 else count * kind.itemsize, offset)
+        if raw.size % kind.itemsize:
+            raise ValueError(f"from_buffer: {raw.size} bytes are no whole number of {dtype} elements.")
+        raw = raw.reshape(-1, kind.itemsize)
+        if byte_order not in (None, "native", sys.byteorder):
+            raw = raw[:, ::-1]
+        return UntypedStorage._of((raw != 0 if dtype is dtypes.bool_ else raw).astype(np.uint8).reshape(-1))
+
+    @property
+    def _cdata(self):
+        return self.data_ptr()
+
+    def data_ptr(self):
+        """The address of the first byte."""
+        return address(self._raw) if self._raw.size else 0
+
+    def size(self):
+        """The number of bytes."""
+        return self._raw.size
+
+    def element_size(self):
+        """1."""
+        return 1
+
+    def type(self, dtype=None):
+        """The name of this class."""
+        return "torch.cuda.UntypedStorage" if self.is_cuda else "torch.storage.UntypedStorage"
+
+    def untyped(self):
+        """self."""
+        return self
+
+    def resize_(self, size):
+        """Make it `size` bytes; tensors over the old memory keep that."""
+        grown = xp_of(self._raw).empty(size, np.uint8)
+        n = min(size, self.size())
+        grown[:n] = self._raw[:n]
+        _IN_USE.pop((self.data_ptr(), self.size()), None)
+        self._raw = grown
+        return self
+
+
+def _device(given):
+    where = as_device("cpu" if given is None else given)
+    if where.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"Storage device not recognized: {where}")
+    return where
+
+
+class TypedStorage(_Storage):
+    """Memory as elements of a dtype.
+
+    Args:
+        args: the number of elements, or the elements; nothing makes an empty one.
+        wrap_storage: the UntypedStorage to look at, instead.
+        dtype: of the elements; the default one if neither this nor a storage is given.
+        device: where it lies; a wrapped storage knows that itself.
+    """
+
+    is_sparse = False
+
+    def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
+        _check_arguments("TypedStorage", args, wrap_storage)
+        if wrap_storage is not None:
+            if dtype is None:
+                raise RuntimeError("TypedStorage: Argument 'dtype' must be specified with 'wrap_storage'")
+            if not isinstance(dtype, dtypes.dtype):
+                raise TypeError(f"TypedStorage: Argument 'dtype' must be torch.dtype, not {type(dtype)}")
+            if device is not None:
+                raise RuntimeError(
+                    "TypedStorage: Argument 'device' should not be specified when 'wrap_storage' is given"
+                )
+            _check_untyped("TypedStorage: Argument 'wrap_storage'", wrap_storage)
+            self._untyped_storage, self.dtype = wrap_storage, dtype
+            return
+        self.dtype = dtype or dtypes.default_dtype()
+        where = _device(device)
+        given = args[0] if args else 0
+        if isinstance(given, (Tensor, Array)) or not (isinstance(given, int) or hasattr(given, "__len__")):
+            raise TypeError(f"TypedStorage: Argument type not recognized: {type(given)}")
+        if isinstance(given, str):
+            raise TypeError("TypedStorage: invalid data type 'str'")
+        kind = dtypes.as_numpy(self.dtype)
+        if isinstance(given, int):
+            self._untyped_storage = UntypedStorage(given * kind.itemsize, device=where)
+        else:
+            raw = np.asarray(given).astype(kind)
+            self._untyped_storage = UntypedStorage._of(to_device(raw.view(np.uint8), where))
+
+    @property
+    def _raw(self):
+        return self._untyped_storage._raw[: self.size() * self.element_size()].view(dtypes.as_numpy(self.dtype))
+
+    def _copied(self, raw):
+        return TypedStorage(wrap_storage=UntypedStorage._of(raw.view(np.uint8)), dtype=self.dtype)
+
+    @property
+    def device(self):
+        """Where it lies."""
+        return self._untyped_storage.device
+
+    @property
+    def _cdata(self):
+        return self._untyped_storage._cdata
+
+    def _described(self):
+        return f"dtype={self.dtype}, "
+
+    def untyped(self):
+        """The bytes."""
+        return self._untyped_storage
+
+    def data_ptr(self):
+        """The address of the first element."""
+        return self._untyped_storage.data_ptr()
+
+    def size(self):
+        """The number of elements."""
+        return self._untyped_storage.size() // self.element_size()
+
+    def element_size(self):
+        """Bytes per element."""
+        return dtypes.as_numpy(self.dtype).itemsize
+
+    def resize_(self, size):
+        """Make it `size` elements; tensors over the old memory keep that."""
+        self._untyped_storage.resize_(size * self.element_size())
+
+    def pickle_storage_type(self):
+        """The name that files use for the dtype."""
+        return _dtype_to_storage_type_map()[self.dtype]
+
+    def type(self, dtype=None, non_blocking=False):
+        """The name of the class of its dtype; or a copy as another dtype."""
+        if dtype is None:
+            return f"torch.{'cuda.' if self.is_cuda else ''}{self.pickle_storage_type()}"
+        kind = dtypes.as_numpy(dtype)
+        raw = self._raw
+        raw = raw.real if raw.dtype.kind == "c" and kind.kind != "c" else raw
+        return TypedStorage(wrap_storage=UntypedStorage._of(raw.astype(kind).view(np.uint8)), dtype=dtype)
+
+    def __eq__(self, other):
+        if not isinstance(other, TypedStorage):
+            return NotImplemented
+        return self.dtype is other.dtype and self.tolist() == other.tolist()
+
+    __hash__ = object.__hash__
+
+
+def _cast(kind):
+    def method(self):
+        return self.type(kind)
+
+    method.__doc__ = f"A copy as {kind.name}."
+    return method
+
+
+for _name, _word in dtypes.TYPE_WORDS.items():
+    setattr(
+        TypedStorage,
+        {"Complex": "complex"}.get(_word, _word.lower().replace("complex", "complex_")),
+        _cast(dtypes.as_dtype(_name)),
+    )
+
+
+def _check_arguments(name, args, wrap_storage):
+    if wrap_storage is not None and args:
+        raise RuntimeError(f"{name}: No positional arguments should be given when using 'wrap_storage'")
+    if len(args) > 1:
+        raise RuntimeError(f"{name}: Too many positional arguments given")
+
+
+def _check_untyped(what, storage):
+    if not isinstance(storage, UntypedStorage):
+        raise TypeError(f"{what} must be UntypedStorage, got {type(storage)}")
+
+
+class _LegacyMeta(type):
+    dtype = None
+
+    def __instancecheck__(cls, obj):
+        if cls.dtype is None:
+            return isinstance(obj, TypedStorage)
+        return isinstance(obj, TypedStorage) and obj.dtype is cls.dtype and obj.is_cuda == cls._cuda
+
+
+class _LegacyStorage(metaclass=_LegacyMeta):
+    """The classes named by dtype, such as `FloatStorage`: their objects are TypedStorages."""
+
+    _cuda = False
+
+    def __new__(cls, *args, wrap_storage=None, **named):
+        if cls is _LegacyStorage:
+            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+        for word in named:
+            if word in ("device", "dtype"):
+                raise RuntimeError(f"{cls.__name__}: '{word}' cannot be specified; TypedStorage takes it.")
+            raise TypeError(f"{cls.__name__} got an unexpected keyword argument '{word}'")
+        _check_arguments(cls.__name__, args, wrap_storage)
+        if wrap_storage is not None:
+            _check_untyped(f"{cls.__name__}: 'wrap_storage'", wrap_storage)
+            if wrap_storage.is_cuda != cls._cuda:
+                raise RuntimeError(f"Device of 'wrap_storage' must be {'cuda' if cls._cuda else 'cpu'}")
+            return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
+        return TypedStorage(*args, dtype=cls.dtype, device="cuda" if cls._cuda else "cpu")
+
+    @classmethod
+    def from_buffer(cls, *args, **named):
+        """A copy of a buffer's elements; the arguments are UntypedStorage.from_buffer's."""
+        if cls._cuda:
+            raise RuntimeError("from_buffer: Not available for CUDA storage")
+        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=cls.dtype, **named), dtype=cls.dtype)
+
+    @classmethod
+    def _new_shared_filename(cls, manager, obj, size):
+        raise RuntimeError("_new_shared_filename: Not available for CUDA storage" if cls._cuda else "not available")
+
+    @classmethod
+    def _new_with_weak_ptr(cls, *args):
+        raise RuntimeError("_new_with_weak_ptr: Not available for CUDA storage" if cls._cuda else "not available")
+
+
+_WORDS = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
+
+
+def _dtype_to_storage_type_map():
+    return {kind: f"{word}Storage" for word, kind in _WORDS.items()}
+
+
+def _classes(module, cuda):
+    return {
+        f"{word}Storage": _LegacyMeta(
+            f"{word}Storage", (_LegacyStorage,), {"dtype": kind, "_cuda": cuda, "__module__": module}
+        )
+        for word, kind in _WORDS.items()
+    }
+
+
+CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)
+_storage_classes = {UntypedStorage, TypedStorage, *CLASSES.values(), *CUDA_CLASSES.values()}
+
+
+def _untyped(self):
+    """The memory that this tensor is a view of."""
+    return UntypedStorage._under(raw_of(self))
+
+
+def _typed(self):
+    """The memory that this tensor is a view of, as elements of its dtype."""
+    return TypedStorage(wrap_storage=_untyped(self), dtype=self.dtype)
+
+
+def _storage(self):
+    """`_typed_storage`, with PyTorch's warning that it is deprecated."""
+    _warn_typed_storage_removal()
+    return _typed(self)
+
+
+_warned = [False]
+
+
+def _warn_typed_storage_removal(stacklevel=3):
+    if not _warned[0] or _always_warn_typed_storage_removal:
+        _warned[0] = True
+        warnings.warn(
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+            "class. Use tensor.untyped_storage() instead of tensor.storage().",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+_always_warn_typed_storage_removal = False
+
+
+def _get_always_warn_typed_storage_removal():
+    return _always_warn_typed_storage_removal
+
+
+def _set_always_warn_typed_storage_removal(always_warn):
+    global _always_warn_typed_storage_removal
+    _always_warn_typed_storage_removal = always_warn
+
+
+def _storage_type(self):
+    """The class of its storage, such as `FloatStorage`."""
+    return (CUDA_CLASSES if self.is_cuda else CLASSES)[_dtype_to_storage_type_map()[self.dtype]]
+
+
+def _method(name, function):
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+METHODS = {
+    name: _method(name, function)
+    for name, function in {
+        "untyped_storage": _untyped, "_typed_storage": _typed, "storage": _storage, "storage_type": _storage_type,
+    }.items()
+}  # fmt: skip
