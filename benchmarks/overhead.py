@@ -17,9 +17,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gpt2 import machine
+from gpt2 import machine  # noqa: E402
 
-import mytorch
+import mytorch  # noqa: E402
 
 UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor frac log log10 log1p log2 neg reciprocal "
@@ -52,7 +52,10 @@ def split(text):
 def scope_of(lib, grad):
     """What the statements name: vectors a, b, v; matrices m, w; whole numbers i, j; layers, optimizers, a policy."""
     nn = lib.nn
-    make = lambda *shape: (lib.rand(*shape) * 0.8 + 0.1).requires_grad_(grad)
+
+    def make(*shape):
+        return (lib.rand(*shape) * 0.8 + 0.1).requires_grad_(grad)
+
     linear = nn.Linear(8, 8)
     mlp = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
     parameters = {}

@@ -148,6 +148,7 @@ numpy_ns = Namespace(
     reshape=_numpy_reshape,
     sum=_numpy_sum,
     swapaxes=ndarray.swapaxes,
+    transpose=ndarray.transpose,
     erf=numeric.erf,
     erfc=numeric.erfc,
     scatter_add=_numpy_scatter_add,

@@ -10,7 +10,7 @@ does without where it gets None. `fused` says what is wanted:
   is the faster one.
 
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it; those of ops have
+there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it; those of ops have
 `forward`, `vjp` and `residuals` as ops/core.py describes them.
 """
 
@@ -100,8 +100,12 @@ class Kernels:
         module = self.allowed(device, fused)
         if module is None:
             return None
+        policy = _policy(fused)
+        least = getattr(module, "LEAST", 0)
+        if least and policy is None and arrays[0].size < least:
+            return None
         if module.accepts(*arrays, **options):
-            pays = _policy(fused) or not hasattr(module, "pays") or module.pays(*arrays, **options)
+            pays = policy or not hasattr(module, "pays") or module.pays(*arrays, **options)
             return module if pays else None
         if fused is True:
             takes = getattr(module, "TAKES", None)

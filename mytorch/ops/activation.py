@@ -10,7 +10,6 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import warn
 from .bind import public
-from .composed import takes_auto
 from .core import op
 from .elementwise import cast, unary, where
 from .inplace import overwrite
@@ -62,7 +61,7 @@ def relu(input, *, fused=None):
         >>> F.relu(tensor([-1.0, 2.0])).tolist()
         [0.0, 2.0]
     """
-    return _relu.caller(input) if fused is None else _relu(input, fused=fused)
+    return _relu.caller(input) if fused is None else _relu.run(input, fused=fused)
 
 
 @op(name="gelu", grad_name="GELU")
@@ -87,14 +86,14 @@ _gelu.grad(input=_gelu_grad)
 _gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activation:gelu")
 
 
-@takes_auto
-def gelu(input, approximate="none", *, fused=None):
+def gelu(input, approximate="none", *, fused=None, auto=False):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
 
     Args:
         input: the tensor.
         approximate: "none" or "tanh".
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Raises:
         RuntimeError: another approximation.
@@ -106,7 +105,7 @@ def gelu(input, approximate="none", *, fused=None):
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
-    return _gelu(input, approximate=approximate, fused=fused)
+    return _gelu.caller(input, approximate, fused, auto)
 
 
 def _silu_grad(g, input, xp):
@@ -118,20 +117,20 @@ _silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _s
 _silu.fuse(cuda="mytorch.kernels.triton.activation:silu")
 
 
-@takes_auto
-def silu(input, inplace=False, *, fused=None):
+def silu(input, inplace=False, *, fused=None, auto=False):
     """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
         [-0.2689, 0.0, 0.7311]
     """
-    return _maybe_inplace(input, _silu(input, fused=fused), inplace)
+    return _maybe_inplace(input, _silu.caller(input, fused, auto), inplace)
 
 
 def _relu_squared_forward(xp, input):
@@ -181,8 +180,7 @@ _softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.
 
 
 @public(inplace=False)
-@takes_auto
-def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
+def softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=False):
     """exp(input) / sum(exp(input)) along `dim`, without overflow.
 
     Args:
@@ -194,10 +192,10 @@ def softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
         >>> F.softmax(tensor([[1.0, 1.0], [0.0, -np.inf]]), dim=1).tolist()
         [[0.5, 0.5], [1.0, 0.0]]
     """
-    return _along(_softmax, input, dim if axis is None else axis, dtype, fused)
+    return _along(_softmax, input, dim if axis is None else axis, dtype, fused, auto)
 
 
-def _along(record, input, dim, dtype, fused):
+def _along(record, input, dim, dtype, fused, auto):
     """Softmax or its logarithm; a cast of half precision to float32 is left to the op, which computes in float32 anyway."""
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
@@ -213,7 +211,7 @@ def _along(record, input, dim, dtype, fused):
             f"Implicit dimension choice for {record.name} has been deprecated. Change the call to include dim=X as an argument."
         )
     dim = normalize_dim((0 if ndim in (0, 1, 3) else 1) if dim is None else dim, ndim)
-    return record(input, dim=dim, fused=fused) if dtype is None else record(input, dim=dim, dtype=dtype, fused=fused)
+    return record.caller(input, dim, dtype, fused, auto)
 
 
 @op(dtype="float", name="log_softmax", autocast="float32")
@@ -238,8 +236,7 @@ _log_softmax.fuse(cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)
-@takes_auto
-def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
+def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=False):
     """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
 
     Args:
@@ -248,12 +245,13 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None):
         dtype: cast input to it first.
         axis: NumPy's name of dim.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.log_softmax(tensor([0.0, -np.inf]), 0).tolist()
         [0.0, -inf]
     """
-    return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused)
+    return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused, auto)
 
 
 @op(dtype="float", name="masked_softmax", autocast="float32", promoted=("input",))
@@ -278,8 +276,7 @@ _masked_softmax.grad(input=_masked_softmax_grad, mask=_masked_softmax_grad)
 _masked_softmax.fuse(cuda="mytorch.kernels.triton.softmax:masked_softmax")
 
 
-@takes_auto
-def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None):
+def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None, auto=False):
     """Softmax of the scores that a mask, causality, or both leave; on a GPU in one pass.
 
     Args:
@@ -309,12 +306,14 @@ def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=
             )
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if input.ndim == 0:
-        return masked_softmax(input.reshape(1), mask, dtype=dtype, fused=fused).reshape(())
+        return masked_softmax(input.reshape(1), mask, dtype=dtype, fused=fused, auto=auto).reshape(())
     if dim == input.ndim - 1:
-        return _masked_softmax(input, mask, causal=bool(causal), dtype=dtype, fused=fused)
+        return _masked_softmax(input, mask, causal=bool(causal), dtype=dtype, fused=fused, auto=auto)
     if mask is not None:
         mask = mask.reshape((1,) * (input.ndim - mask.ndim) + tuple(mask.shape)).movedim(dim, -1)
-    return _masked_softmax(input.movedim(dim, -1), mask, causal=False, dtype=dtype, fused=fused).movedim(-1, dim)
+    return _masked_softmax(input.movedim(dim, -1), mask, causal=False, dtype=dtype, fused=fused, auto=auto).movedim(
+        -1, dim
+    )
 
 
 # -- more rectifiers and squashing functions -------------------------------------------------------------------
@@ -372,8 +371,7 @@ _elu = _activation("elu", _elu_forward, _elu_grad)
 _softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast="float32")
 
 
-@takes_auto
-def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None):
+def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=False):
     """input where positive, else negative_slope * input.
 
     Args:
@@ -381,16 +379,16 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None):
         negative_slope: slope below 0.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
         [-1.0, 2.0]
     """
-    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope, fused=fused), inplace)
+    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def elu(input, alpha=1.0, inplace=False, *, fused=None):
+def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
 
     Args:
@@ -398,16 +396,16 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None):
         alpha: -alpha is the limit far below 0.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
         [-0.6321, 2.0]
     """
-    return _maybe_inplace(input, _elu(input, alpha=alpha, fused=fused), inplace)
+    return _maybe_inplace(input, _elu(input, alpha=alpha, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def celu(input, alpha=1.0, inplace=False, *, fused=None):
+def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017.
 
     Args:
@@ -415,24 +413,26 @@ def celu(input, alpha=1.0, inplace=False, *, fused=None):
         alpha: -alpha is the limit far below 0.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused), inplace)
+    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def selu(input, inplace=False, *, fused=None):
+def selu(input, inplace=False, *, fused=None, auto=False):
     """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017.
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused), inplace)
+    return _maybe_inplace(
+        input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto), inplace
+    )
 
 
-@takes_auto
-@in_precision("half")
+@in_precision("half", composes=True)
 def prelu(input, weight):
     """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
     if weight.numel() > 1:
@@ -460,8 +460,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     return _maybe_inplace(input, where(input > 0, input, input * slopes), inplace)
 
 
-@takes_auto
-def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None):
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, auto=False):
     """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
 
     Args:
@@ -470,86 +469,85 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None):
         max_val: upper bound.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
         [-1.0, 0.5, 1.0]
     """
-    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val, fused=fused), inplace)
+    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def relu6(input, inplace=False, *, fused=None):
+def relu6(input, inplace=False, *, fused=None, auto=False):
     """input limited to [0, 6].
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return hardtanh(input, 0.0, 6.0, inplace, fused=fused)
+    return hardtanh(input, 0.0, 6.0, inplace, fused=fused, auto=auto)
 
 
-@takes_auto
-def hardsigmoid(input, inplace=False, *, fused=None):
+def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
     """input / 6 + 1 / 2, limited to [0, 1].
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, _hardsigmoid(input, fused=fused), inplace)
+    return _maybe_inplace(input, _hardsigmoid(input, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def hardswish(input, inplace=False, *, fused=None):
+def hardswish(input, inplace=False, *, fused=None, auto=False):
     """input * hardsigmoid(input). Source: Howard et al., 2019.
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, _hardswish(input, fused=fused), inplace)
+    return _maybe_inplace(input, _hardswish(input, fused=fused, auto=auto), inplace)
 
 
 @public(method=False, inplace=False)
-@takes_auto
-def hardshrink(input, lambd=0.5, *, fused=None):
+def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
     """input where its magnitude is above lambd, else 0.
 
     Args:
         input: the tensor.
         lambd: largest magnitude that becomes 0.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _hardshrink(input, lambd=lambd, fused=fused)
+    return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 
-@takes_auto
-def softshrink(input, lambd=0.5, *, fused=None):
+def softshrink(input, lambd=0.5, *, fused=None, auto=False):
     """input drawn towards 0 by lambd.
 
     Args:
         input: the tensor.
         lambd: by how much.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _softshrink(input, lambd=lambd, fused=fused)
+    return _softshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 
-@takes_auto
-def tanhshrink(input, *, fused=None):
+def tanhshrink(input, *, fused=None, auto=False):
     """input - tanh(input)."""
-    return input - (tanh(input) if fused is None else tanh(input, fused=fused))
+    return input - tanh(input, fused=fused, auto=auto)
 
 
 @public(method=False, inplace=False)
-@takes_auto
-def threshold(input, threshold, value, inplace=False, *, fused=None):
+def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False):
     """input where it is above the threshold, else value.
 
     Args:
@@ -558,12 +556,12 @@ def threshold(input, threshold, value, inplace=False, *, fused=None):
         value: what stands for the others.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused), inplace)
+    return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace)
 
 
-@takes_auto
-def softplus(input, beta=1.0, threshold=20.0, *, fused=None):
+def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False):
     """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
 
     Args:
@@ -571,47 +569,46 @@ def softplus(input, beta=1.0, threshold=20.0, *, fused=None):
         beta: larger is sharper.
         threshold: beta * input above which the function is linear, for stability.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
         0.6931
     """
-    return _softplus(input, beta=beta, limit=threshold, fused=fused)
+    return _softplus(input, beta=beta, limit=threshold, fused=fused, auto=auto)
 
 
-@takes_auto
-def softsign(input):
+def softsign(input, *, auto=False):
     """input / (1 + |input|)."""
     return input / (input.abs() + 1.0)
 
 
-@takes_auto
-def logsigmoid(input, *, fused=None):
+def logsigmoid(input, *, fused=None, auto=False):
     """log(sigmoid(input)), without overflow."""
-    return _logsigmoid(input, fused=fused)
+    return _logsigmoid(input, fused=fused, auto=auto)
 
 
-@takes_auto
 @in_precision(None)
-def mish(input, inplace=False, *, fused=None):
+def mish(input, inplace=False, *, fused=None, auto=False):
     """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019.
 
     Args:
         input: the tensor.
         inplace: write the result into input.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return _maybe_inplace(input, input * tanh(softplus(input, fused=fused)), inplace)
+    return _maybe_inplace(input, input * tanh(softplus(input, fused=fused, auto=auto)), inplace)
 
 
-@takes_auto
-def glu(input, dim=-1, *, fused=None):
+def glu(input, dim=-1, *, fused=None, auto=False):
     """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
 
     Args:
         input: the tensor.
         dim: the axis, of an even size.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.glu(tensor([3.0, 0.0])).tolist()
@@ -622,11 +619,10 @@ def glu(input, dim=-1, *, fused=None):
             f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}"
         )
     a, b = input.chunk(2, dim)
-    return a * (sigmoid(b) if fused is None else sigmoid(b, fused=fused))
+    return a * sigmoid(b, fused=fused, auto=auto)
 
 
-@takes_auto
-def softmin(input, dim=None, dtype=None, *, fused=None):
+def softmin(input, dim=None, dtype=None, *, fused=None, auto=False):
     """softmax(-input).
 
     Args:
@@ -634,8 +630,9 @@ def softmin(input, dim=None, dtype=None, *, fused=None):
         dim: the axis whose probabilities add up to 1.
         dtype: cast input to it first.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return softmax(-input, dim, dtype, fused=fused)
+    return softmax(-input, dim, dtype, fused=fused, auto=auto)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):

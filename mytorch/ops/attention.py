@@ -6,7 +6,6 @@ from .._array import Array
 from ..base.errors import shapes
 from ..tensor import Tensor
 from .bind import spelled
-from .composed import takes_auto
 from .core import op
 from .dropout import dropout_mask, materialize
 from .raw import shape_of
@@ -102,10 +101,9 @@ _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.tri
 
 
 @spelled(Q="query", K="key", V="value")
-@takes_auto
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
-    window=None, fused=None,
+    window=None, fused=None, auto=False,
 ):  # fmt: skip
     """softmax(query @ keyᵀ * scale + mask) @ value.
 
@@ -155,7 +153,16 @@ def scaled_dot_product_attention(
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
     return _attention(
-        query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, fused=fused
+        query,
+        key,
+        value,
+        attn_mask,
+        keep=keep,
+        causal=bool(is_causal),
+        window=window,
+        scale=scale,
+        fused=fused,
+        auto=auto,
     )
 
 

@@ -35,7 +35,7 @@ def {name}({parameters}, *args, **kwargs):
     if {unusual}:
         return {general}
 """
-_FIRST_INPUT = """\
+_INPUT = """\
     if not isinstance({input}, Tensor):
         return {general}
     array{i} = {input}._data
@@ -89,9 +89,9 @@ _VIEW = """\
         if cell is None:
             cell = array0._cell = [0]
         data._cell = cell
-        view = {input}._view
+        view = {first}._view
         if view is None:
-            result._view = ({input}, edge0, ((op, {options}),))
+            result._view = ({first}, edge0, ((op, {options}),))
         else:
             result._view = (view[0], view[0]._edge, view[2] and (*view[2], (op, {options})))
 """
@@ -135,16 +135,16 @@ _NODE_OF_SEVERAL = """\
 
 def source_of(op):
     """The text of a record's caller."""
-    fused = ("fused",) if op.fused_on else ()
+    further = ("fused", "auto") if op.fused_on else ()
     own = [*(f"{n}=None" for n in op.inputs[op.required :]), *(f"{n}=default_{n}" for n in op.attrs)]
-    unusual = ["args", "kwargs", "not mode.plain", *(f"{n} is True" for n in fused)]
+    unusual = ["args", "kwargs", "not mode.plain", *(["fused is True or auto"] if further else [])]
     unusual += [f"{n} is missing" for n, value in op.defaults.items() if value is Parameter.empty]
     fields = {
         "name": op.name,
-        "input": op.inputs[0],
-        "parameters": ", ".join([*op.inputs[: op.required], *own, *(f"{n}=None" for n in fused)]),
+        "first": op.inputs[0],
+        "parameters": ", ".join([*op.inputs[: op.required], *own, *(f"{n}=default_{n}" for n in further)]),
         "unusual": " or ".join(unusual),
-        "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *fused))}, args, kwargs)",
+        "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *further))}, args, kwargs)",
         "raws": _each(op, "x{}, "),
         "options": _options(op.attrs),
         "named": ", ".join(f"{n}={n}" for n in op.attrs),
@@ -152,12 +152,9 @@ def source_of(op):
     }
     text = _BEGIN.format(**fields)
     for i, name in enumerate(op.inputs):
-        unfit, number = _conditions(op, i)
-        fields["input"] = name
-        text += (_INPUT if i else _FIRST_INPUT).format(i=i, unfit=unfit, number=number, **fields)
-    fields["input"] = op.inputs[0]
-    text += (_KERNEL if "cpu" in op.fused_on else "").format(**fields)
-    text += (_RUN + (_VIEW if op.view else "")).format(**fields)
+        unfit, number = _conditions(op, i, name)
+        text += _INPUT.format(i=i, input=name, unfit=unfit, number=number, **fields)
+    text += ((_KERNEL if "cpu" in op.fused_on else "") + _RUN + (_VIEW if op.view else "")).format(**fields)
     return text + (_recorded(op) if op.is_differentiable else "") + "    return result\n"
 
 
@@ -170,7 +167,7 @@ def _each(op, piece):
     return "".join(piece.format(i) for i in range(len(op.inputs)))
 
 
-def _conditions(op, i):
+def _conditions(op, i, name):
     """When the raw array of a tensor at place i is not for a caller, and when something else than a tensor is."""
     promoted = op.promoted or range(len(op.inputs))
     numbers, unfit = [], [f"type(x{i}) is not ndarray"]
@@ -178,17 +175,13 @@ def _conditions(op, i):
         first = promoted[0]
         if i != first:
             unfit.append(f"x{i}.dtype is not x{first}.dtype")
-            numbers.append(
-                f"(type({op.inputs[i]}) is float or type({op.inputs[i]}) is int) and x{first}.dtype.kind == 'f'"
-            )
+            numbers.append(f"(type({name}) is float or type({name}) is int) and x{first}.dtype.kind == 'f'")
         elif op.dtype == "float":
             unfit.append(f"x{i}.dtype.kind not in 'fc'")
-        elif (
-            op.attrs or op.fused_on or len(op.inputs) > 2
-        ):  # bfloat16, whose products with Python's numbers are float32
+        elif op.attrs or op.fused_on or len(op.inputs) > 2:  # bfloat16, whose products with numbers are float32
             unfit.append(f"x{i}.dtype.kind == 'V'")
     if i >= op.required:
-        numbers.append(f"{op.inputs[i]} is None")
+        numbers.append(f"{name} is None")
     return " or ".join(unfit), " or ".join(numbers) or "False"
 
 
@@ -206,7 +199,7 @@ def _recorded(op):
         "shapes": "(" + _each(op, "getattr(x{}, 'shape', ()), ") + ")",
         "dtypes": "(" + _each(op, "getattr(x{}, 'dtype', None), ") + ")",
         "needs": "plan.needs",
-        "float32_accum": f"cast_from_float32(({edges})) if x0.itemsize == 2 else plan.no_accum",
+        "float32_accum": f"(cast_from_float32(({edges})) if x0.itemsize == 2 else plan.no_accum)",
     }
     if n == 1:
         saves, node = (_SAVE_INPUT if plan.inputs else "") + (_SAVE_OUT if plan.out else ""), _NODE
@@ -217,8 +210,7 @@ def _recorded(op):
     return (_RECORD + saves + node).format(
         wanted="(" + " or ".join(f"edge{i} is not None" for i in range(n)) + ")",
         floats=" and out.dtype.kind in 'fcV'" if op.attrs else "",
-        values=", ".join(f"({values[name]})" if " if " in values[name] else values[name] for name in places)
-        + ("," if places else ""),
+        values="".join(f"{values[name]}, " for name in places),
         cells=("(cell0, cell0[0]), " if plan.inputs else "") + ("(cell1, cell1[0]), " if plan.out else ""),
         wanting=" + ".join(f"{1 << i} * (edge{i} is not None)" for i in range(n)),
         arrays=_each(op, "array{}, "),
@@ -247,11 +239,10 @@ def _first(*args, **kwargs):
 def _write(caller, op, operator):
     """Give a caller its code."""
     names = caller.__globals__
-    names.update({f"default_{n}": value for n, value in op.defaults.items()})
-    names.update(
-        forward=op.forward, find=op.kernels.find, general=_general(op, operator), cast_from_float32=op.cast_from_float32
-    )
-    names.update(plan_of=op.reference.plan, plan=op.reference.plan(1), plans={})
+    defaults = {**op.defaults, "fused": None, "auto": False}
+    names.update({f"default_{n}": value for n, value in defaults.items()})
+    names.update(forward=op.forward, find=op.kernels.find, cast_from_float32=op.cast_from_float32, plans={})
+    names.update(plan_of=op.reference.plan, plan=op.reference.plan(1), general=_general(op, defaults, operator))
     source, file = source_of(op), f"<caller of {op.name}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     written = {}
@@ -260,15 +251,14 @@ def _write(caller, op, operator):
     caller.__code__ = written[op.name].__code__  # at last, and at once: another thread may be calling
 
 
-def _general(op, operator):
+def _general(op, defaults, operator):
     """What a caller leaves to `Op.run`, with those attributes that were given."""
 
     def general(inputs, attrs, args, kwargs):
         if operator and not is_operand(inputs[1]):
             return NotImplemented
         if args:  # more than there are places
-            return op.run(*inputs, *attrs.values(), *args, **kwargs)
-        defaults = op.defaults
-        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults.get(n)}, **kwargs)
+            return op.run(*inputs, *[attrs[n] for n in op.attrs], *args, **kwargs)
+        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults[n]}, **kwargs)
 
     return general

@@ -5,10 +5,7 @@ autograd differentiates it. Results and gradients are equal; it is for teaching 
 elementary one, or one that fills memory in place, such as a convolution) runs as it is.
 """
 
-import functools
-
 from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
-from .out import Further
 from .record import names_of
 
 
@@ -28,20 +25,6 @@ def as_they_are(function, *args, **kwargs):
         return function(*args, **kwargs)
     finally:
         reset_mode(token)
-
-
-def takes_auto(function):
-    """Decorate a function with an argument `auto`: True composes it, for autograd to differentiate."""
-
-    @functools.wraps(function)
-    def run(*args, auto=False, **kwargs):
-        if auto:
-            with composed():
-                return function(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    run.__wrapped__ = Further(function, "auto", False)
-    return run
 
 
 def accepts(function, name):

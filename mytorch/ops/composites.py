@@ -12,7 +12,6 @@ from ..tensor import Tensor
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
 from .bind import spelled
-from .composed import composed, takes_auto
 from .conv import conv1d
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
@@ -50,9 +49,6 @@ def linear(
         >>> F.linear(tensor([1.0, 2.0]), tensor([[1.0, 1.0], [0.0, -1.0]]), tensor([0.5, 0.5])).tolist()
         [3.5, -1.5]
     """
-    if auto:
-        with composed():
-            return linear(input, weight, bias, act_func=act_func, fused=fused)
     try:
         x, w = input._data._array, weight._data._array
     except AttributeError:  # Arrays
@@ -69,9 +65,9 @@ def linear(
         sizes = f"{math.prod(x.shape[:-1])}x{x.shape[-1]} and {w.shape[1]}x{w.shape[0]}"
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     if act_func in ACTIVATIONS and input.device.type != "cpu":
-        return linear_activation(input, weight, bias, activation=act_func, fused=fused)
-    out = _linear(input, weight, fused=fused) if bias is None else _linear(input, weight, bias, fused=fused)
-    return out if act_func is None else activation_named(act_func, fused)(out)
+        return linear_activation(input, weight, bias, activation=act_func, fused=fused, auto=auto)
+    out = _linear.caller(input, weight, bias, fused, auto)
+    return out if act_func is None else activation_named(act_func, fused)(out, auto=auto)
 
 
 def activation_named(name: str, fused: bool | None = None) -> Callable[[Tensor], Tensor]:
@@ -102,15 +98,14 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
-@takes_auto
-def relu_squared(input: Tensor, *, fused: bool | None = None) -> Tensor:
+def relu_squared(input: Tensor, *, fused: bool | None = None, auto: bool = False) -> Tensor:
     """relu(input) squared. Source: So et al., Primer, 2021."""
     if input.device.type == "cpu" and fused is not True:
-        return relu(input).square()
-    return _relu_squared(input, fused=fused)
+        return relu(input, auto=auto).square()
+    return _relu_squared(input, fused=fused, auto=auto)
 
 
-def _drop(input, shape, p, training, inplace, name, fused=None):
+def _drop(input, shape, p, training, inplace, name, fused=None, auto=False):
     """Multiply by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
@@ -119,16 +114,21 @@ def _drop(input, shape, p, training, inplace, name, fused=None):
     if inplace and input.device.type == "cpu" and fused is not True:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
     if inplace:
-        return overwrite(input, _drop(input, shape, p, training, False, name, fused), "inplace=True")
+        return overwrite(input, _drop(input, shape, p, training, False, name, fused, auto), "inplace=True")
     if shape == tuple(input.shape):
-        return _dropout(input, mask=dropout_mask(_dropout, input, shape, p, fused), fused=fused)
+        return _dropout(input, mask=dropout_mask(_dropout, input, shape, p, fused), fused=fused, auto=auto)
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
 
 @spelled(dropout_p="p")
-@takes_auto
 def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, fused: bool | None = None
+    input: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    fused: bool | None = None,
+    auto: bool = False,
 ) -> Tensor:
     """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
 
@@ -140,7 +140,7 @@ def dropout(
         ValueError: p lies outside [0, 1].
     Source: Srivastava et al., 2014.
     """
-    return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused)
+    return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused, auto)
 
 
 def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
@@ -152,12 +152,10 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
         auto: derive the gradient from the formula instead of the written one.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
     """
-    if auto:
-        out = _relu(input, auto=True, fused=fused)
-        return overwrite(input, out, "inplace=True") if inplace else out
-    if not inplace:
-        return _relu.caller(input) if fused is None else _relu(input, fused=fused)
-    return input.relu_() if fused is not True else overwrite(input, _relu(input, fused=True), "inplace=True")
+    if inplace and not auto and fused is not True:
+        return input.relu_()
+    out = _relu.caller(input) if fused is None and not auto else _relu.run(input, fused=fused, auto=auto)
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 def _channel_dropout(d):
@@ -210,10 +208,9 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
 
 
-@takes_auto
 def rmsnorm(
     input: Tensor, weight: Tensor | None = None, eps: float | None = None, training: bool = True, *,
-    fused: bool | None = None,
+    fused: bool | None = None, auto: bool = False,
 ) -> Tensor:  # fmt: skip
     """RMS norm over the last axis.
 
@@ -223,8 +220,9 @@ def rmsnorm(
         eps: added to the mean square.
         training: accepted.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
-    return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused)
+    return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused, auto=auto)
 
 
 def precompute_rotary_cos_sin(

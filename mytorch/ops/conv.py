@@ -17,7 +17,6 @@ import numpy as np
 
 from ..backend import Namespace, numpy_ns
 from ..base.errors import shapes
-from .composed import takes_auto
 from .core import op
 from .elementwise import named
 from .padding import pad
@@ -228,7 +227,7 @@ def _convolution(d):
         >>> F.{name}(x, w).shape, F.{name}(x, w)[0, 0].flatten().tolist()
         (mytorch.Size([1, 5{two}]), {[2.0**d] * 2**d})
     """)  # fmt: skip
-    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None):
+    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None, auto=False):
         stride, dilation = several(stride, d, name), several(dilation, d, name)
         single = input.ndim == d + 1
         if single:
@@ -253,7 +252,7 @@ def _convolution(d):
                     f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
                     "can't be greater than actual input size"
                 )
-        out = convolve(input, weight, bias, **_geometry(stride, padding, dilation, groups), fused=fused)
+        out = convolve(input, weight, bias, **_geometry(stride, padding, dilation, groups), fused=fused, auto=auto)
         return out.squeeze(0) if single else out
 
     return conv
@@ -291,7 +290,7 @@ def _transposed(d):
         (mytorch.Size([1, 5{three}]), {2.0**d})
     """)  # fmt: skip
     def conv_transpose(
-        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None, auto=False
     ):
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
         extra = several(output_padding, d, name)
@@ -313,11 +312,11 @@ def _transposed(d):
             )
         )
         geometry = _geometry(stride, padding, dilation, groups)
-        out = convolve_input(input, weight, bias, shape=shape, **geometry, fused=fused)
+        out = convolve_input(input, weight, bias, shape=shape, **geometry, fused=fused, auto=auto)
         return out.squeeze(0) if single else out
 
     return conv_transpose
 
 
-conv1d, conv2d, conv3d = (takes_auto(_convolution(d)) for d in (1, 2, 3))
-conv_transpose1d, conv_transpose2d, conv_transpose3d = (takes_auto(_transposed(d)) for d in (1, 2, 3))
+conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_transposed, (1, 2, 3))

@@ -5,15 +5,15 @@ Every call goes through the same steps: find raw arrays and edges and bring dtyp
 and, if an input has an edge and recording is on, attach a Node to the result (`Op.record`): the op, a plan (which formulas to
 run, what to save; computed once for each set of inputs that want gradients), the parents' edges, and what was saved.
 
-Ops of one or two inputs without attributes get callers in which all of that is written out (callers.py): there the
-library's overhead per op is decided, and that is why it is about a microsecond. What a record holds says record.py.
+That is `Op.run`. What users call is an op's caller (callers.py), in which these steps are written out for tensors of one dtype on the
+CPU: there the library's overhead per op is decided. What a record holds says record.py.
 """
 
 import copy
 import traceback
 
 from .._array import Array, other_device
-from ..backend import gpu, is_raw, memory_owner, ndarray, numpy_ns
+from ..backend import gpu, is_raw, memory_owner, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node, Port
 from ..graph.saved import pack_node
@@ -48,7 +48,10 @@ class Op(Record):
     def __call__(self, *inputs, **attrs):
         return self.caller(*inputs, **attrs)
 
-    def run(self, *inputs, fused=None, out=None, **attrs):
+    def run(self, *inputs, fused=None, out=None, auto=False, **attrs):
+        if auto:
+            with composed():
+                return self.run(*inputs, fused=fused, out=out, **attrs)
         if gpu.several_gpus:
             where = other_device(inputs)
             if where is not None:
@@ -62,9 +65,6 @@ class Op(Record):
             or (count > len(self.inputs) and not self.variadic)
             or not attrs.keys() <= self.attr_names
         ):
-            if attrs.pop("auto", False):
-                with composed():
-                    return self.run(*inputs, fused=fused, **attrs)
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
         if not mode.plain:
@@ -94,21 +94,13 @@ class Op(Record):
             if self.outputs is None:
                 result = result[0]
         wrap = wrap_tensor if as_tensor else wrap_array
-        if self.outputs is None:
-            if type(result) is not ndarray and not is_raw(result):
-                result = xp.asarray(result)
-            wrapped = wrap(result)
-            outs, results = (wrapped,), (result,)
-        else:
-            results = tuple([r if is_raw(r) else xp.asarray(r) for r in result])
-            wrapped = outs = tuple([wrap(r) for r in results])
+        results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
+        outs = tuple([wrap(r) for r in results])
         if self.view:
-            self._share_memory(outs, results, raws[0], arrays[0], as_tensor)
+            self._share_memory(outs, results, raws[0], arrays[0], inputs[0], attrs)
         if mask and as_tensor and mode.grad:
             self.record(outs, results, implementation, extra, (raws, edges, arrays, mask, xp), attrs, mode)
-        if self.view and as_tensor and isinstance(inputs[0], Tensor):
-            self._note_views(inputs[0], outs, attrs)
-        return wrapped
+        return outs if self.outputs else outs[0]
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
         """Give the result tensors their edges: a Node, or Ports of one."""
@@ -170,27 +162,20 @@ class Op(Record):
             if kinds[i].kind in "fcV":
                 out._edge = Port(node, i, shapes[i], kinds[i])
 
-    def _share_memory(self, outs, results, raw, array, as_tensor):
-        """Let results that lie in the input's memory share its version."""
-        if not is_raw(raw):
-            return
+    def _share_memory(self, outs, results, raw, array, tensor, attrs):
+        """Let results in the input's memory share its version, and remember their base and the way from there (see inplace.py)."""
         whole = memory_owner(raw)
-        for out, result in zip(outs, results, strict=True):
-            if result is raw or memory_owner(result) is whole:
-                (out._data if as_tensor else out)._cell = array._shared_cell()
-
-    def _note_views(self, tensor, outs, attrs):
-        """Let each result that is a view remember its base and the way from there (see inplace.py)."""
         steps = ((self, attrs),) if self.outputs is None else None
-        cell = tensor._data._cell
-        for out in outs:
-            if out._data._cell is None or out._data._cell is not cell:
+        for out, result in zip(outs, results, strict=True):
+            if result is not raw and memory_owner(result) is not whole:
                 continue  # a copy
-            above = tensor._view
-            if above is None:
-                out._view = (tensor, tensor._edge, steps)
-            else:
-                out._view = (above[0], above[0]._edge, steps and above[2] and (*above[2], *steps))
+            (out._data if isinstance(out, Tensor) else out)._cell = array._shared_cell()
+            if isinstance(tensor, Tensor):
+                above = tensor._view
+                if above is None:
+                    out._view = (tensor, tensor._edge, steps)
+                else:
+                    out._view = (above[0], above[0]._edge, steps and above[2] and (*above[2], *steps))
 
     def _bind(self, inputs, attrs):
         """Sort arguments into inputs and attributes, by position, name, or another spelling of a name."""

@@ -31,7 +31,7 @@ from .bind import _attribute, public
 from .core import op
 from .elementwise import cast
 from .inplace import adopt, check_writable, set_edge
-from .movement import as_shape
+from .movement import _permute, as_shape
 from .operands import is_operand
 from .raw import raw_of
 
@@ -756,7 +756,7 @@ def zero_(self):
     return fill_(self, 0)
 
 
-_attribute("T", lambda self: self.permute(*range(self.ndim)[::-1]))
+_attribute("T", lambda self: _permute.caller(self, tuple(range(self.ndim))[::-1]))
 _attribute("mT", lambda self: self.transpose(-2, -1))
 _attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
 _attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))

@@ -390,11 +390,10 @@ def where(condition, input=None, other=None):
     """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    if condition.dtype is not dtypes.bool_ and condition.dtype is not dtypes.uint8:
-        raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
-        )
-    return _where(condition, input, other)
+    dtype = condition.dtype
+    if dtype is not dtypes.bool_ and dtype is not dtypes.uint8:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtype}")
+    return _where.caller(condition, input, other)
 
 
 @public(name="where", function=False)

@@ -8,7 +8,6 @@ from .._array import on_input_device
 from ..backend import Namespace, ndarray, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
-from .composed import takes_auto
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
@@ -60,9 +59,17 @@ _embedding.grad(weight=_embedding_grad)
 _embedding.fuse(cuda="mytorch.kernels.triton.embedding")
 
 
-@takes_auto
 def embedding(
-    input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, *, fused=None
+    input,
+    weight,
+    padding_idx=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    sparse=False,
+    *,
+    fused=None,
+    auto=False,
 ):
     """The rows of `weight` (V, C) at the integer indices `input` (…): a tensor (…, C).
 
@@ -98,7 +105,12 @@ def embedding(
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
     return _embedding(
-        weight, index=index, padding_idx=padding_idx, scale_grad_by_freq=bool(scale_grad_by_freq), fused=fused
+        weight,
+        index=index,
+        padding_idx=padding_idx,
+        scale_grad_by_freq=bool(scale_grad_by_freq),
+        fused=fused,
+        auto=auto,
     )
 
 

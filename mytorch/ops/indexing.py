@@ -84,6 +84,21 @@ def raw_index(tensor, index):
     return tuple(out), basic
 
 
+_PLAIN = frozenset((int, type(None)))
+
+
+def _is_plain(items):
+    """Whether nothing but ints, None and slices of ints is among the items of an index: NumPy reads those as they are."""
+    for item in items:
+        kind = type(item)
+        if kind is slice:
+            if item.step is not None or type(item.start) not in _PLAIN or type(item.stop) not in _PLAIN:
+                return False
+        elif kind not in _PLAIN:
+            return False
+    return True
+
+
 def _dims_of(item):
     """How many axes one item of an index reads: a mask as many as it has, None and `...` none."""
     if item is None or item is Ellipsis:
@@ -140,6 +155,7 @@ def _index(xp, input, *, index):
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
     except IndexError as error:
+        _check_bounds(input.shape, index)
         raise IndexError(f"index: {error} (input has shape {tuple(input.shape)}).") from None
 
 
@@ -214,11 +230,14 @@ def getitem(self, index):
                 return getitem(self, index)
     if type(index) is int and index == 0 and self.ndim == 0:  # older programs print loss[0]
         index = ()
+    items = index if type(index) is tuple else (index,)
+    if _is_plain(items):
+        return _index.caller(self, items)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
-        return _index(_index(self, index=parts[0]), index=parts[1])
-    return _index(self, index=found)
+        return _index.caller(_index.caller(self, parts[0]), parts[1])
+    return _index.caller(self, found)
 
 
 @op(dtype="same", name="index_write")

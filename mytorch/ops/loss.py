@@ -12,7 +12,6 @@ from ..base.errors import warn
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .bind import spelled
-from .composed import takes_auto
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
 from .movement import cat, stack
@@ -114,11 +113,10 @@ def _classes_last(shape, want):
 
 
 @spelled(logits="input", targets="target")
-@takes_auto
 @on_input_device
 def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0, *,
-    softcap=None, fused=None,
+    softcap=None, fused=None, auto=False,
 ):  # fmt: skip
     """The negative log-likelihood of `target` under softmax(input).
 
@@ -146,7 +144,7 @@ def cross_entropy(
         input = (input / softcap).tanh() * softcap
     shape, want = shape_of(input), shape_of(target)
     if shape == want and shape and target.dtype.is_floating_point:
-        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused)
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto)
     if _classes_last(shape, want):
         classes, rows, out_shape = shape[-1], input.reshape(-1, shape[-1]), shape[:-1]
     elif len(shape) == 1 and want == ():
@@ -162,7 +160,7 @@ def cross_entropy(
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
         rows, target=index, weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
-        reduction=reduction, fused=fused,
+        reduction=reduction, fused=fused, auto=auto,
     )  # fmt: skip
     return out.reshape(out_shape) if reduction == "none" else out
 
@@ -205,7 +203,7 @@ _cross_entropy_soft.vjp(_cross_entropy_soft_vjp)
 _cross_entropy_soft.fuse(cuda="mytorch.kernels.triton.cross_entropy_soft")
 
 
-def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused):
+def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
     """Cross-entropy with probabilities as targets."""
     if input.device.type != "cpu":
         rows = [
@@ -213,14 +211,19 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
             for x in (input, target)
         ]
         out = _cross_entropy_soft(
-            *rows, weight=raw_of(weight), label_smoothing=float(label_smoothing), reduction=reduction, fused=fused
+            *rows,
+            weight=raw_of(weight),
+            label_smoothing=float(label_smoothing),
+            reduction=reduction,
+            fused=fused,
+            auto=auto,
         )
         return out.reshape(input.shape[:1] + input.shape[2:] if input.ndim > 1 else ()) if reduction == "none" else out
     axis = 1 if input.ndim > 1 else 0
     classes = input.shape[axis]
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / classes
-    terms = log_softmax(input, axis, fused=fused) * cast(target, input.dtype)
+    terms = log_softmax(input, axis, fused=fused, auto=auto) * cast(target, input.dtype)
     if weight is not None:
         terms = terms * weight.reshape([-1 if i == axis else 1 for i in range(input.ndim)])
     losses = -terms.sum(axis)
@@ -261,7 +264,7 @@ def _loss(function):
     """A loss that autocast runs in float32; the arguments that losses share go into its docstring."""
     text, *rest = function.__doc__.rstrip().split("\n\n", 1)
     function.__doc__ = "\n\n".join((text + _SHARED, *rest)) + "\n"
-    return takes_auto(in_precision("float32")(function))
+    return in_precision("float32", composes=True)(function)
 
 
 def _match(input, target, name):
@@ -272,8 +275,7 @@ def _match(input, target, name):
         )
 
 
-@takes_auto
-@in_precision("float32")
+@in_precision("float32", composes=True)
 @on_input_device
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """The negative of the log-probability of each target class.

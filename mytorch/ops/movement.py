@@ -12,7 +12,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
-from .raw import raw_of
+from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
 
@@ -24,6 +24,11 @@ def as_shape(shape):
     """
     if len(shape) == 1 and isinstance(shape[0], (tuple, list, Size)):
         shape = shape[0]
+    for n in shape:
+        if type(n) is not int:
+            break
+    else:
+        return tuple(shape)
     try:
         return tuple(operator.index(n) for n in shape)
     except TypeError:
@@ -47,7 +52,9 @@ def infer_shape(input, shape, name):
     Raises:
         RuntimeError: the number of elements does not fit, or there are two -1.
     """
-    n = math.prod(input.shape)
+    n = raw_of(input).size
+    if math.prod(shape) == n and (not shape or min(shape) >= 0):
+        return shape
     unknown = [i for i, size in enumerate(shape) if size == -1]
     known = math.prod(size for size in shape if size != -1)
     if len(unknown) > 1:
@@ -69,7 +76,7 @@ def reshape(input, *shape, **named):
         >>> mytorch.arange(6).reshape(2, -1).tolist()
         [[0, 1, 2], [3, 4, 5]]
     """
-    return _reshape(input, shape=infer_shape(input, as_shape(named.get("shape", shape)), "reshape"))
+    return _reshape.caller(input, infer_shape(input, as_shape(named["shape"] if named else shape), "reshape"))
 
 
 @public(function=False, inplace=False)
@@ -88,7 +95,7 @@ def view(input, *shape, **named):
     if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
         return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
     wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
-    out = _reshape(input, shape=wanted)
+    out = _reshape.caller(input, wanted)
     raw = raw_of(input)
     if raw.size and raw_of(out).base is not (raw if raw.base is None else raw.base):
         raise RuntimeError(
@@ -144,15 +151,16 @@ def permute(input, *dims, **named):
         mytorch.Size([4, 2, 3])
     """
     order = as_shape(named.get("dims", dims))
-    found = tuple(normalize_dim(d, input.ndim) for d in order)
-    if sorted(found) != list(range(input.ndim)):
+    ndim = input.ndim
+    found = tuple([normalize_dim(d, ndim) for d in order])
+    if len(found) != ndim or len(set(found)) != ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
             f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
             if len(order) != input.ndim
             else f"permute(): duplicate dims are not allowed, got {order}."
         )
-    return _permute(input, dims=found)
+    return _permute.caller(input, found)
 
 
 @public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
@@ -168,11 +176,12 @@ def transpose(input, dim0, dim1):
         >>> mytorch.transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
         [[1, 3], [2, 4]]
     """
-    a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
-    order = list(range(input.ndim))
+    ndim = input.ndim
+    a, b = normalize_dim(dim0, ndim), normalize_dim(dim1, ndim)
+    order = list(range(ndim))
     if order:
         order[a], order[b] = order[b], order[a]
-    return _transpose(input, dims=tuple(order))
+    return _transpose.caller(input, tuple(order))
 
 
 @public(inplace=False)
@@ -186,9 +195,10 @@ def t(input):
         >>> mytorch.zeros(2, 3).t().shape
         mytorch.Size([3, 2])
     """
-    if input.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
-    return _transpose(input, dims=tuple(range(input.ndim))[::-1])
+    ndim = input.ndim
+    if ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
+    return _transpose.caller(input, (1, 0)[2 - ndim :])
 
 
 @public(names=("moveaxis",), inplace=False)
@@ -240,13 +250,14 @@ def flatten(input, start_dim=0, end_dim=-1):
         >>> mytorch.zeros(2, 3, 4).flatten(start_dim=1).shape
         mytorch.Size([2, 12])
     """
-    shape = tuple(input.shape) or (1,)
-    first, last = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
+    own = shape_of(input)
+    shape, ndim = own or (1,), len(own)
+    first, last = normalize_dim(start_dim, ndim), normalize_dim(end_dim, ndim)
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if first == last and input.ndim:
+    if first == last and ndim:
         return input
-    return _flatten(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return _flatten.caller(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 @public(inplace=False)
@@ -284,8 +295,10 @@ def squeeze(input, dim=None):
         (mytorch.Size([2]), mytorch.Size([2, 1]))
     """
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
-    shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or (dims is not None and i not in dims))
-    return _squeeze(input, shape=shape)
+    own = shape_of(input)
+    return _squeeze.caller(
+        input, tuple([n for i, n in enumerate(own) if n != 1 or (dims is not None and i not in dims)])
+    )
 
 
 @public()
@@ -296,8 +309,9 @@ def unsqueeze(input, dim):
         >>> mytorch.zeros(2, 3).unsqueeze(1).shape
         mytorch.Size([2, 1, 3])
     """
-    d = normalize_dim(dim, input.ndim + 1)
-    return _unsqueeze(input, shape=(*input.shape[:d], 1, *input.shape[d:]))
+    shape = shape_of(input)
+    d = normalize_dim(dim, len(shape) + 1)
+    return _unsqueeze.caller(input, (*shape[:d], 1, *shape[d:]))
 
 
 @op(dtype="same", view=True, name="expand")
@@ -319,25 +333,25 @@ def expand(input, *sizes, **named):
         >>> tensor([[1], [2]]).expand(-1, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
     """
-    sizes = as_shape(named.get("size", sizes))
-    lead = len(sizes) - input.ndim
+    sizes, own = as_shape(named.get("size", sizes)), shape_of(input)
+    lead = len(sizes) - len(own)
     if lead < 0:
         raise RuntimeError(
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions in "
-            f"the tensor ({input.ndim})"
+            f"the tensor ({len(own)})"
         )
     shape = []
     for i, n in enumerate(sizes):
-        have = input.shape[i - lead] if i >= lead else 1
+        have = own[i - lead] if i >= lead else 1
         if n == -1 and i < lead:
             raise RuntimeError("expand: the size -1 isn't allowed in a leading, non-existing dimension.")
         if n != -1 and have not in (1, n):
             raise RuntimeError(
                 f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension "
-                f"{i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(input.shape)}"
+                f"{i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(own)}"
             )
         shape.append(have if n == -1 else n)
-    return _expand(input, shape=tuple(shape))
+    return _expand.caller(input, tuple(shape))
 
 
 @public(function=False, inplace=False)
@@ -442,20 +456,21 @@ def cat(tensors, dim=0, *, axis=None):
     tensors = list(tensors)
     if not tensors:
         raise RuntimeError("cat: expected a non-empty list of Tensors")
-    kept = [t for t in tensors if tuple(t.shape) != (0,)] or tensors[:1]
-    first = kept[0]
-    if first.ndim == 0:
+    shapes = [shape_of(t) for t in tensors]
+    if (0,) in shapes:
+        tensors = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]
+        shapes = [shape_of(t) for t in tensors]
+    first = shapes[0]
+    if not first:
         raise RuntimeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated")
-    d = normalize_dim(dim, first.ndim)
-    for i, other in enumerate(kept):
-        if other.ndim != first.ndim or any(
-            a != b for j, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if j != d
-        ):
+    d = normalize_dim(dim, len(first))
+    for i, shape in enumerate(shapes):
+        if shape != first and (len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]):
             raise RuntimeError(
-                f"cat: Sizes of tensors must match except in dimension {d}. Expected {tuple(first.shape)} but got "
-                f"{tuple(other.shape)} for tensor number {i} in the list."
+                f"cat: Sizes of tensors must match except in dimension {d}. Expected {first} but got {shape} for tensor "
+                f"number {i} in the list."
             )
-    return _cat(*kept, dim=d)
+    return _cat.caller(*tensors, dim=d)
 
 
 @op(name="stack")
@@ -488,13 +503,13 @@ def stack(tensors, dim=0, *, axis=None):
     tensors = list(tensors)
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
-    first = tuple(tensors[0].shape)
+    first = shape_of(tensors[0])
     for i, other in enumerate(tensors):
-        if tuple(other.shape) != first:
+        if shape_of(other) != first:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
             )
-    return _stack(*tensors, dim=normalize_dim(dim if axis is None else axis, len(first) + 1))
+    return _stack.caller(*tensors, dim=normalize_dim(dim if axis is None else axis, len(first) + 1))
 
 
 # -- splitting -----------------------------------------------------------------------------------------------
@@ -551,7 +566,7 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
     """
     sections = named.get("split_size", split_size_or_sections)
     d = normalize_dim(dim, tensor.ndim)
-    n = tensor.shape[d]
+    n = shape_of(tensor)[d]
     if isinstance(sections, (list, tuple)):
         sizes = tuple(int(s) for s in sections)
         if sum(sizes) != n or any(s < 0 for s in sizes):

@@ -7,7 +7,6 @@ import numpy as np
 from .._array import on_input_device
 from ..backend import Namespace, xp_of
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
-from .composed import takes_auto
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -84,8 +83,7 @@ def _width(input, normalized_shape, weight, bias, name):
     return math.prod(shape)
 
 
-@takes_auto
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None, auto=False):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, those of normalized_shape.
 
     Statistics are computed in float32 for 16-bit inputs.
@@ -103,7 +101,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
     """
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
     dtype = None if dtype is None else as_dtype(dtype)
-    return _layer_norm(input, weight, bias, width=width, eps=eps, dtype=dtype, fused=fused)
+    return _layer_norm.caller(input, weight, bias, width, eps, dtype, fused, auto)
 
 
 def _dtype(like):
@@ -134,8 +132,7 @@ _rms_norm.vjp(_rms_norm_vjp)
 _rms_norm.fuse(cuda="mytorch.kernels.triton.norm:rms_norm")
 
 
-@takes_auto
-def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
+def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
     """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is that of the dtype, float32 at least, if not given.
 
     Args:
@@ -151,7 +148,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
     """
     width = _width(input, normalized_shape, weight, None, "rms_norm")
     eps = finfo(promote_types(input.dtype, float32)).eps if eps is None else eps
-    return _rms_norm(input, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused)
+    return _rms_norm(input, weight, width=width, eps=eps, dtype=_dtype(dtype), fused=fused, auto=auto)
 
 
 # -- with the residual added ------------------------------------------------------------------------------------
@@ -195,8 +192,9 @@ _add_layer_norm.vjp(_add_layer_norm_vjp)
 _add_layer_norm.fuse(cuda="mytorch.kernels.triton.norm:add_layer_norm")
 
 
-@takes_auto
-def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None):
+def add_layer_norm(
+    input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None, auto=False
+):
     """(input + residual, its layer norm over the last axes), on a GPU in one pass.
 
     Args:
@@ -207,7 +205,7 @@ def add_layer_norm(input, residual, normalized_shape, weight=None, bias=None, ep
         RuntimeError: shapes that differ, or don't end with normalized_shape.
     """
     width = _width(input, normalized_shape, weight, bias, "add_layer_norm")
-    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused, "auto": auto}
     return _with_residual(_add_layer_norm, _layer_norm, input, residual, (weight, bias), options)
 
 
@@ -241,8 +239,7 @@ _add_rms_norm.vjp(_add_rms_norm_vjp)
 _add_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:add_rms_norm")
 
 
-@takes_auto
-def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None):
+def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm.
 
     Args:
@@ -253,10 +250,11 @@ def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dt
         eps: added to the mean square.
         dtype: of the norm.
         fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
+        auto: derive the gradient from the formula instead of the written one.
     """
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
     eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps
-    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused}
+    options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused, "auto": auto}
     return _with_residual(_add_rms_norm, _rms_norm, input, residual, (weight,), options)
 
 
@@ -307,10 +305,19 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 _batch_norm.vjp(_batch_norm_vjp)
 
 
-@takes_auto
 @on_input_device
 def batch_norm(
-    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *, fused=None
+    input,
+    running_mean,
+    running_var,
+    weight=None,
+    bias=None,
+    training=False,
+    momentum=0.1,
+    eps=1e-5,
+    *,
+    fused=None,
+    auto=False,
 ):
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
 
@@ -354,7 +361,7 @@ def batch_norm(
             kept *= 1 - momentum
             kept += (momentum * batch).astype(kept.dtype)
             running._data._bump()
-    return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var), fused=fused)
+    return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var), fused=fused, auto=auto)
 
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
@@ -386,8 +393,7 @@ _group_norm.vjp(_group_norm_vjp)
 _group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
 
 
-@takes_auto
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None):
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None, auto=False):
     """Normalise each sample's channels in groups, then scale and shift each channel.
 
     Args:
@@ -408,9 +414,9 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
             f"and num_groups={num_groups}"
         )
     if input.device.type != "cpu":
-        return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused)
+        return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
-    out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape)
+    out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
     return _affine(out, weight, bias)
 
 
@@ -420,10 +426,9 @@ def _affine(out, weight, bias):
     return out if bias is None else out + bias.reshape(shape)
 
 
-@takes_auto
 def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
-    fused=None,
+    fused=None, auto=False,
 ):  # fmt: skip
     """Normalise each channel of each sample over its positions, then scale and shift it.
 
@@ -436,7 +441,7 @@ def instance_norm(
     Source: Ulyanov et al., 2016.
     """
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused)
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused, auto=auto)
     if math.prod(input.shape[2:]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     if running_mean is not None:
@@ -444,13 +449,16 @@ def instance_norm(
         for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):
             running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
     if input.device.type != "cpu":  # as groups of one channel, in the input's dtype whatever autocast says
-        return _group_norm(input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused)
+        return _group_norm(
+            input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused, auto=auto
+        )
     rows = input.reshape(input.shape[0], input.shape[1], -1)
-    return _affine(_layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused).reshape(input.shape), weight, bias)
+    return _affine(
+        _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape), weight, bias
+    )
 
 
-@takes_auto
-def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False):
     """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012.
 
     Args:
@@ -460,7 +468,9 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     squares = (input * input).movedim(1, -1)
     flat = squares.reshape(-1, 1, squares.shape[-1])
-    means = avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1).reshape(squares.shape).movedim(-1, 1)
+    means = (
+        avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1, auto=auto).reshape(squares.shape).movedim(-1, 1)
+    )
     return input / (means * alpha + k) ** beta
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from .._array import on_input_device
 from ..backend import xp_of
 from ..tensor import Tensor
-from .composed import takes_auto
 from .conv import several, tap_slices, taps
 from .core import op
 from .elementwise import named
@@ -163,7 +162,9 @@ def _max_pooling(d):
         >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
         {4**d - 1}.0
     """)  # fmt: skip
-    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    def max_pool(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, auto=False
+    ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
         x, single = _batched(input, d, name)
@@ -173,7 +174,7 @@ def _max_pooling(d):
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
         geometry = _geometry(kernel, stride, padding, dilation)
-        out, chosen = _max_pool(x, out_size=out_size, **geometry)
+        out, chosen = _max_pool(x, out_size=out_size, **geometry, auto=auto)
         out = out.squeeze(0) if single else out
         if not return_indices:
             return out
@@ -245,7 +246,15 @@ def _avg_pooling(d):
         {(4**d - 1) / 2}
     """)  # fmt: skip
     def avg_pool(
-        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
+        *,
+        auto=False,
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         if divisor_override == 0:
@@ -260,14 +269,14 @@ def _avg_pooling(d):
             scale = 1.0 / math.prod(kernel)
         else:
             scale = 1.0 / _counts(x.shape[2:], out_size, kernel, stride, padding, count_include_pad)
-        out = _sum_pool(x, out_size=out_size, kernel=kernel, stride=stride, padding=padding, scale=scale)
+        out = _sum_pool(x, out_size=out_size, kernel=kernel, stride=stride, padding=padding, scale=scale, auto=auto)
         return out.squeeze(0) if single else out
 
     return avg_pool
 
 
-max_pool1d, max_pool2d, max_pool3d = (takes_auto(_max_pooling(d)) for d in (1, 2, 3))
-avg_pool1d, avg_pool2d, avg_pool3d = (takes_auto(_avg_pooling(d)) for d in (1, 2, 3))
+max_pool1d, max_pool2d, max_pool3d = map(_max_pooling, (1, 2, 3))
+avg_pool1d, avg_pool2d, avg_pool3d = map(_avg_pooling, (1, 2, 3))
 
 
 def _lp_pooling(d, average):

@@ -10,24 +10,32 @@ begins, its inputs are cast, and what it is made of runs as if there were no aut
 import functools
 
 from ..graph.mode import get_mode
+from .composed import composed
+from .out import Further
 
 
-def in_precision(wanted, inside=False):
+def in_precision(wanted, inside=False, composes=False):
     """Decorate a function that PyTorch's lists name.
 
     Args:
         wanted: "half" or "float32", to which inputs are cast; "widest", float32 if one of them is; None for no cast.
         inside: leave autocast on for the ops that the function is made of.
+        composes: give it an argument `auto`, which composes these (ops/composed.py).
     """
 
     def decorate(function):
         @functools.wraps(function)
         def run(*args, **kwargs):
+            if composes and kwargs.pop("auto", False):
+                with composed():
+                    return run(*args, **kwargs)
             policy = get_mode().autocast
             if policy is None:
                 return function(*args, **kwargs)
             return policy.run(function, wanted, inside, args, kwargs)
 
+        if composes:
+            run.__wrapped__ = Further(function, "auto", False)
         return run
 
     return decorate

@@ -26,7 +26,9 @@ def normalize_dims(dim, ndim, name):
     """
     if dim is None or (isinstance(dim, (tuple, list)) and not len(dim)):
         return None
-    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    if not isinstance(dim, (tuple, list)):
+        return (normalize_dim(dim, ndim),)
+    dims = tuple(dim)
     found = tuple(sorted(normalize_dim(d, ndim) for d in dims))
     if len(set(found)) != len(found):
         raise RuntimeError(f"{name}: dim {dims} appears multiple times in the list of dims")
@@ -40,6 +42,8 @@ def normalize_dim(dim, ndim):
         IndexError: it is out of range.
         TypeError: it is not an int.
     """
+    if type(dim) is int and -ndim <= dim < ndim:
+        return dim + ndim if dim < 0 else dim
     bound = ndim or 1
     try:
         d = operator.index(dim)
@@ -76,6 +80,8 @@ def count(shape, dim):
 
 @op(dtype="same", name="sum", autocast="float32")
 def _sum(xp, input, *, dim=None, keepdim=False):
+    if input.dtype.kind in "fc" and input.dtype.itemsize != 2:
+        return xp.sum(input, dim if input.ndim else None, keepdims=keepdim)
     x = to_acc_type(xp, input)
     return xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim).astype(input.dtype, copy=False)
 
@@ -104,7 +110,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
         input = cast(input, dtypes.as_dtype(dtype))
     elif input.dtype.category < dtypes.FLOAT:
         input = cast(input, dtypes.int64)
-    return _sum(input, dim=normalize_dims(dim, input.ndim, "sum"), keepdim=keepdim)
+    return _sum.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
 
 
 @op(dtype="same", name="mean")
@@ -144,12 +150,12 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
-    if input.dtype.category < dtypes.FLOAT:
+    elif input.dtype.category < dtypes.FLOAT:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {input.dtype.name}"
         )
-    return _mean(input, dim=normalize_dims(dim, input.ndim, "mean"), keepdim=keepdim)
+    return _mean.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
 
 @op(dtype="same", name="var")
