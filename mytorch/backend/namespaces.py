@@ -135,8 +135,47 @@ def _numpy_mean(x, axis=None, keepdims=False):
     return total / (x.size // max(total.size, 1)) if total.size else total
 
 
+def _numpy_all(x, axis=None, keepdims=False):
+    return np.logical_and.reduce(x, axis, None, None, keepdims)
+
+
+def _numpy_any(x, axis=None, keepdims=False):
+    return np.logical_or.reduce(x, axis, None, None, keepdims)
+
+
+def _numpy_broadcast_to(x, shape):
+    """NumPy's read-only view; made at once where x is contiguous, which gradients of sums mostly are."""
+    lead = len(shape) - x.ndim
+    if type(x) is ndarray and x.flags.c_contiguous and x.size and x.dtype.kind != "V" and lead >= 0:
+        strides = [0] * lead
+        for n, wanted, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
+            if n == wanted:
+                strides.append(stride)
+            elif n == 1:
+                strides.append(0)
+            else:
+                return np.broadcast_to(x, shape)  # which says what does not fit
+        out = ndarray(shape, x.dtype, x, 0, strides)
+        out.flags.writeable = False
+        return out
+    return np.broadcast_to(x, shape)
+
+
+def _numpy_take_along_axis(x, index, axis):
+    """NumPy's, in one step for one element of each row."""
+    if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
+        return x[np.arange(len(x))[:, None], index]
+    return np.take_along_axis(x, index, axis)
+
+
 numpy_ns = Namespace(
     np,
+    all=_numpy_all,
+    any=_numpy_any,
+    argmax=ndarray.argmax,
+    argmin=ndarray.argmin,
+    broadcast_to=_numpy_broadcast_to,
+    take_along_axis=_numpy_take_along_axis,
     cumsum=_numpy_cumsum,
     cumprod=_numpy_cumprod,
     max=_numpy_max,

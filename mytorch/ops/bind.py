@@ -8,7 +8,11 @@ that it binds are the very callers of the records, so a method costs no more tha
 import functools
 import inspect
 
+import numpy as np
+
 from .._array import Array
+from ..backend import ndarray
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .callers import caller_of
 from .core import SPELLINGS, Op
@@ -113,6 +117,15 @@ def _reflected(caller):
 
 def _swapped(caller):
     def swapped(self, other):
+        if (
+            type(other) is float
+            and isinstance(self, Tensor)
+            and type(self._data._array) is ndarray
+            and get_mode().plain
+        ):
+            raw = self._data._array
+            if raw.dtype.kind == "f":  # a caller wants a tensor first; a number has its dtype anyway
+                return caller(Tensor._wrap(np.asarray(other, raw.dtype)), self)
         return caller(other, self) if is_operand(other) else NotImplemented
 
     return swapped

@@ -176,6 +176,7 @@ def _conditions(op, i, name):
         if i != first:
             unfit.append(f"x{i}.dtype is not x{first}.dtype")
             numbers.append(f"(type({name}) is float or type({name}) is int) and x{first}.dtype.kind == 'f'")
+            numbers.append(f"type({name}) is int and x{first}.dtype.kind == 'i' and 0 <= {name} < 128")
         elif op.dtype == "float":
             unfit.append(f"x{i}.dtype.kind not in 'fc'")
         elif op.attrs or op.fused_on or len(op.inputs) > 2:  # bfloat16, whose products with numbers are float32
@@ -226,7 +227,7 @@ def caller_of(op, operator=False):
     """
     names = {**_NAMES, "op": op, "operator": operator, "write": _write}
     caller = names["caller"] = FunctionType(_first.__code__, names, op.name)
-    caller.__doc__, caller.__module__ = op.__doc__, op.__module__
+    caller.__qualname__, caller.__doc__, caller.__module__ = op.name, op.__doc__, op.__module__
     caller.op = caller.__wrapped__ = op  # inspect.signature follows __wrapped__
     return caller
 

@@ -377,7 +377,7 @@ def gather(input, dim, index, *, sparse_grad=False):
             )
     if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
         raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
-    return _gather(input, index=raw, dim=d)
+    return _gather.caller(input, raw, d)
 
 
 @public(inplace=False)

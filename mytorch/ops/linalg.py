@@ -4,10 +4,12 @@ import math
 
 from ..backend import is_raw, ndarray
 from ..base import dtypes
+from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .movement import stack
 from .precision import in_precision
+from .raw import shape_of
 
 
 def _swap(xp, x):
@@ -37,15 +39,16 @@ def matmul(input, other):
         >>> (mytorch.zeros(5, 2, 3) @ mytorch.zeros(3, 4)).shape
         mytorch.Size([5, 2, 4])
     """
-    n, m = input.ndim, other.ndim
+    a, b = shape_of(input), shape_of(other)
+    n, m = len(a), len(b)
     if n == 0 or m == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {n}D and {m}D")
-    if input.shape[-1] != other.shape[-2 if m > 1 else 0]:
+    if a[-1] != b[-2 if m > 1 else 0]:
         raise RuntimeError(_mismatch(input, other))
     if n > 1 and m > 1:
         if m == 2 and n > 2:  # one large product instead of many small ones
-            out = _matmul.caller(input.reshape(math.prod(input.shape[:-1]), input.shape[-1]), other)
-            return out.reshape(*input.shape[:-1], other.shape[-1])
+            out = _matmul.caller(input.reshape(math.prod(a[:-1]), a[-1]), other)
+            return out.reshape(*a[:-1], b[-1])
         try:
             return _matmul.caller(input, other)
         except ValueError:
@@ -482,5 +485,7 @@ def chain_matmul(*matrices):
     return out
 
 
-METHODS["__matmul__"] = lambda self, other: matmul(self, other) if hasattr(other, "ndim") else NotImplemented
+METHODS["__matmul__"] = lambda self, other: (
+    matmul(self, other) if isinstance(other, Tensor) or hasattr(other, "ndim") else NotImplemented
+)
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self) if hasattr(other, "ndim") else NotImplemented

@@ -53,8 +53,11 @@ def infer_shape(input, shape, name):
         RuntimeError: the number of elements does not fit, or there are two -1.
     """
     n = raw_of(input).size
-    if math.prod(shape) == n and (not shape or min(shape) >= 0):
+    known = math.prod(shape)
+    if known == n and (not shape or min(shape) >= 0):
         return shape
+    if known < 0 and min(shape) == -1 and shape.count(-1) == 1 and not n % known:
+        return tuple([n // -known if size == -1 else size for size in shape])
     unknown = [i for i, size in enumerate(shape) if size == -1]
     known = math.prod(size for size in shape if size != -1)
     if len(unknown) > 1:

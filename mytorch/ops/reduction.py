@@ -322,7 +322,7 @@ def _extreme(name, of, word, example):
     def extreme(input, dim=(), keepdim=False):
         dims = normalize_dims(dim, input.ndim, name)
         _refuse_empty(input, dims, name)
-        return record(input, dim=dims, keepdim=keepdim)
+        return record.caller(input, dims, keepdim)
 
     return record.grad(input=gradient), extreme
 
@@ -404,8 +404,8 @@ def _max_or_min(name, word, along, over_all, of_two, example):
     return extreme
 
 
-max = _max_or_min("max", "largest", _max, _amax.named("Max"), _maximum.caller, "[[1, 5], [7, 2]] -> 7")
-min = _max_or_min("min", "smallest", _min, _amin.named("Min"), _minimum.caller, "[[1, 5], [7, 2]] -> 1")
+max = _max_or_min("max", "largest", _max, _amax.named("Max").caller, _maximum.caller, "[[1, 5], [7, 2]] -> 7")
+min = _max_or_min("min", "smallest", _min, _amin.named("Min").caller, _minimum.caller, "[[1, 5], [7, 2]] -> 1")
 
 
 def _arg(name, word, example):
@@ -423,7 +423,7 @@ def _arg(name, word, example):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         d = None if dim is None else normalize_dim(dim, input.ndim)
         _refuse_empty(input, None if d is None else (d,), name)
-        return position(input, dim=d, keepdim=keepdim)
+        return position.caller(input, d, keepdim)
 
     return arg
 

@@ -1,0 +1,83 @@
+"""The callers that are written for records (ops/callers.py): what they say is Python, and they do what `Op.run` does."""
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.ops import callers
+from mytorch.ops.record import RECORDS
+
+WRITTEN = {name: record for name, record in RECORDS.items() if not (record.variadic or record.outputs)}
+LOCALS = """
+    array base cell data edge mode out plan result saved versions view wanting general forward find fused auto missing ndarray new op
+    operator plans refresh run write xp caller cast_from_float32
+""".split()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_text_of_a_caller_is_python_and_its_names_are_no_arguments(name):
+    record = WRITTEN[name]
+    compile(callers.source_of(record), name, "exec")
+    assert not {*record.inputs, *record.attrs, *record.residuals} & set(LOCALS)
+
+
+def both(record, tensors, **attrs):
+    """The record's result and gradients, from its caller and from `run`."""
+    found = []
+    for call in (record.caller, record.run):
+        leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+        out = call(*leaves, **attrs)
+        out.backward(mytorch.arange(1.0, 1.0 + out.numel()).reshape(out.shape))
+        found.append((out.detach().numpy(), out.grad_fn, [t.grad for t in leaves]))
+    return found
+
+
+@pytest.mark.parametrize("wants", [(True, True, True), (True, False, False), (False, True, True), (False, False, True)])
+def test_a_caller_and_run_agree_for_each_set_of_inputs_that_want_gradients(wants):
+    record = RECORDS["layer_norm"]
+    tensors = [mytorch.randn(*s, requires_grad=w) for s, w in zip([(3, 4), (4,), (4,)], wants, strict=True)]
+    (out, node, grads), (out2, node2, grads2) = both(record, tensors, width=4)
+    np.testing.assert_array_equal(out, out2)
+    assert node.plan is node2.plan
+    assert [p is None for p in node.parents] == [p is None for p in node2.parents]
+    for g, g2 in zip(grads, grads2, strict=True):
+        np.testing.assert_array_equal(g, g2) if g is not None else None
+        assert (g is None) == (g2 is None)
+
+
+def test_views_by_a_caller_share_memory_versions_and_their_base():
+    x = mytorch.zeros(2, 3)
+    for view in (x.reshape(3, 2), x.T, x[0], x.view(-1), x.expand(4, 2, 3), x.T[1:].unsqueeze(0)):
+        assert view._base is x
+        assert view._data._cell is x._data._cell
+    assert x.T.reshape(6)._base is None  # a copy
+
+
+def test_saved_arrays_of_a_caller_are_watched():
+    for function in (lambda x: x.exp(), lambda x: x.sin(), lambda x: x * x, lambda x: mytorch.softmax(x, 0)):
+        x = mytorch.rand(4, requires_grad=True) * 1.0
+        y = function(x)
+        (y if y.grad_fn.plan.out else x).detach().add_(1.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_a_caller_takes_arguments_as_run_does():
+    x = mytorch.rand(3, 4)
+    softmax = RECORDS["softmax"].caller
+    expected = softmax(x, dim=1).numpy()
+    for found in (softmax(x, 1), softmax(input=x, dim=1), softmax(x, axis=1), softmax(x, 1, fused=False)):
+        np.testing.assert_array_equal(found.numpy(), expected)
+    for args, kwargs in [((x,), {}), ((x, 1, None, None, False, 3), {}), ((x, 1), {"dims": 1}), ((x, 1), {"dim": 1})]:
+        with pytest.raises(TypeError, match="softmax"):
+            softmax(*args, **kwargs)
+
+
+def test_a_caller_is_one_function_before_and_after_it_is_written():
+    twin = RECORDS["exp"].named("Another")
+    caller = twin.caller
+    first = caller.__code__
+    out = caller(mytorch.ones(2, requires_grad=True))
+    assert twin.caller is caller
+    assert caller.__code__ is not first
+    assert out.grad_fn.label == "AnotherBackward"
