@@ -16,6 +16,7 @@ EXAMPLES = ROOT / "examples"
 
 RUNS = {  # arguments, where the result stands, and what it has to satisfy (on scikit-learn's digits)
     "xor": ("--steps 200", r"accuracy (\S+)", lambda a: a == 1.0),
+    "graph": ("--save {text}.svg", r": (\d+) boxes", lambda count: count == 9),
     "toy2d": ("--steps 200 --kind diag", r"accuracy (\S+)", lambda a: a > 0.9),
     "mnist_classifier": ("--epochs 3", r"accuracy (\S+)", lambda a: a > 0.8),
     "mnist.cnn.train": ("--epochs 3 --truncate_test 200", r"accuracy (\S+)", lambda a: a > 0.8),

@@ -9,19 +9,16 @@ from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
 
 
-def flags(description, **defaults):
+def flags(description):
     """A parser with the flags of every training."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--truncate_train", type=int, help="use so many pictures of the training set only")
-    parser.add_argument("--truncate_test", type=int, help="and of the test set")
-    parser.add_argument(
-        "--data", help="a folder that MNIST/raw lies in; see examples/README.md for what is used without"
-    )
-    parser.set_defaults(**defaults)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--device", default=default_device(), help="device to train on")
+    parser.add_argument("--epochs", type=int, default=20, help="number of epochs")
+    parser.add_argument("--batch_size", type=int, default=32, help="batch size")
+    parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
+    parser.add_argument("--truncate_train", type=int, default=10000, help="number of training samples, at most")
+    parser.add_argument("--truncate_test", type=int, default=1000, help="number of test samples, at most")
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in; examples/README.md says what is used without")
     return parser
 
 

@@ -8,30 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # to run as a script, too
 
+from examples.mnist.cnn.model import ConvNet
 from examples.mnist.training import fit, flags
-from mytorch import nn
-
-
-class ConvNet(nn.Module):
-    """Two convolutions, each halving the sides of the picture, and a linear layer."""
-
-    def __init__(self, side, width=32):
-        super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(1, width, kernel_size=3, padding=1),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(width, 2 * width, kernel_size=3, padding=1),
-            nn.BatchNorm2d(2 * width),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        )
-        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.25), nn.Linear(2 * width * (side // 4) ** 2, 10))
-
-    def forward(self, x):
-        return self.head(self.features(x))  # (B, 1, H, W) to (B, 10)
-
 
 if __name__ == "__main__":
     fit(ConvNet, flags(__doc__.splitlines()[0]).parse_args())

@@ -1,0 +1,36 @@
+"""The graph of a linear function, drawn: what ran, what it saved for backward, which gradients came back.
+
+python -m examples.graph --save graph.svg
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+
+import mytorch
+from mytorch.utils.graph import draw
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--save", default="graph.svg", help="the file to write: .svg or .dot; .png and .pdf need Graphviz"
+    )
+    parser.add_argument("--show", action="store_true", help="open it in the browser, too")
+    args = parser.parse_args()
+    mytorch.manual_seed(0)
+    x, w, b = (mytorch.rand(*shape, requires_grad=True) for shape in ((2, 4), (3, 4), (3,)))
+    y = x @ w.transpose(1, 0) + b
+    y.retain_grad()
+    loss = y.square().mean()
+    loss.backward(retain_graph=True)
+    drawing = draw(loss, args.save, {"x": x, "w": w, "b": b})
+    print(f"{drawing.caption}\ndrawn to {args.save}: {len(drawing.boxes)} boxes")
+    if args.show:
+        drawing.show()
+
+
+if __name__ == "__main__":
+    main()
