@@ -163,7 +163,7 @@ convolve.grad(
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
-convolve.fuse(cuda="mytorch.kernels.triton.conv:convolution")
+convolve.fuse(cpu="mytorch.kernels.numba.convolution:convolution", cuda="mytorch.kernels.triton.conv:convolution")
 
 
 def _cropped_to(x, shape):
@@ -181,7 +181,9 @@ def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups
 
 
 convolve_input.vjp(_convolve_input_vjp)
-convolve_input.fuse(cuda="mytorch.kernels.triton.conv:conv_transpose")
+convolve_input.fuse(
+    cpu="mytorch.kernels.numba.convolution:conv_transpose", cuda="mytorch.kernels.triton.conv:conv_transpose"
+)
 
 
 def _convolve_weight_vjp(up, g, input, shapes, stride, padding, dilation, groups, needs, xp):

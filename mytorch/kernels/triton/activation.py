@@ -19,8 +19,9 @@ import math
 import triton
 import triton.language as tl
 
+from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2
-from .common import LOG2E, Kernel, contiguous, is_float, one_dtype
+from .common import LOG2E, contiguous, is_float, one_dtype
 
 KINDS = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3, "relu_squared": 4}
 BLOCK = 2048

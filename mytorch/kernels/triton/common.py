@@ -13,14 +13,6 @@ LOG2E = tl.constexpr(math.log2(math.e))  # exp(x) = 2^(x LOG2E): the hardware ha
 LN2 = tl.constexpr(math.log(2))
 
 
-class Kernel:
-    """A kernel of an op, in a module that holds several: `accepts`, `forward`, `vjp`, and where they are needed `pays` and
-    `residuals`, as kernels/registry.py and ops/core.py look for them in a module."""
-
-    def __init__(self, **functions):
-        self.__dict__.update(functions)
-
-
 def is_float(*arrays):
     """Whether every array that is given is float32, float16 or bfloat16."""
     return all(a is None or a.dtype.name in FLOATS for a in arrays)

@@ -23,8 +23,9 @@ from functools import lru_cache
 import triton
 import triton.language as tl
 
+from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors, tuned
-from .common import Kernel, contiguous, dot, one_dtype
+from .common import contiguous, dot, one_dtype
 from .norm import add_up
 
 

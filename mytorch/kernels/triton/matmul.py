@@ -22,10 +22,11 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, tuned
 from ..linear import backward as plain_backward
 from .activation import KINDS, activate, apply, apply_backward
-from .common import Kernel, dot, one_dtype, strides_of
+from .common import dot, one_dtype, strides_of
 from .norm import add_up
 
 GROUP_ROWS = tl.constexpr(8)

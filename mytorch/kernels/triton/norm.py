@@ -26,8 +26,9 @@ import triton
 import triton.language as tl
 
 from ...base.dtypes import promote_types
+from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
-from .common import Kernel, contiguous, is_float, row_blocks, rows_of, shaped
+from .common import contiguous, is_float, row_blocks, rows_of, shaped
 
 LONGEST = 8192  # elements of a row of which backward keeps the sums of gw and gb in registers
 

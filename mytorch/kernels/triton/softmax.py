@@ -31,8 +31,9 @@ import math
 import triton
 import triton.language as tl
 
+from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2
-from .common import LN2, LOG2E, Kernel, contiguous, is_float, is_mask, row_blocks, rows_of, running_softmax, strides_of
+from .common import LN2, LOG2E, contiguous, is_float, is_mask, row_blocks, rows_of, running_softmax, strides_of
 
 
 @triton.jit
