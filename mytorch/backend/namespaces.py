@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from . import numeric
+from . import blocks, numeric
 from .einsum import einsum
 
 ndarray = np.ndarray
@@ -100,8 +100,8 @@ def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
     added up in float32."""
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
-        return np.asarray(np.add.reduce(x, axis, np.float32, None, keepdims)).astype(x.dtype)
-    return np.add.reduce(x, axis, dtype, None, keepdims)
+        return np.asarray(blocks.add_reduce(x.astype(np.float32), axis, None, keepdims)).astype(x.dtype)
+    return blocks.add_reduce(x, axis, dtype, keepdims)
 
 
 def _numpy_prod(x, axis=None, keepdims=False):
@@ -110,11 +110,11 @@ def _numpy_prod(x, axis=None, keepdims=False):
 
 
 def _numpy_cumsum(x, axis=None):
-    return np.add.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+    return blocks.accumulate(np.add, x, axis)
 
 
 def _numpy_cumprod(x, axis=None):
-    return np.multiply.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+    return blocks.accumulate(np.multiply, x, axis)
 
 
 def _numpy_max(x, axis=None, keepdims=False):
@@ -123,10 +123,6 @@ def _numpy_max(x, axis=None, keepdims=False):
 
 def _numpy_min(x, axis=None, keepdims=False):
     return np.minimum.reduce(x, axis, None, None, keepdims)
-
-
-def _numpy_reshape(x, shape):
-    return x.reshape(shape)
 
 
 def _numpy_mean(x, axis=None, keepdims=False):
@@ -145,7 +141,9 @@ numpy_ns = Namespace(
     prod=_numpy_prod,
     matmul=_numpy_matmul,
     add_matmul=_numpy_add_matmul,
-    reshape=_numpy_reshape,
+    reshape=blocks.reshape,
+    ascontiguousarray=blocks.ascontiguousarray,
+    where=blocks.where,
     sum=_numpy_sum,
     swapaxes=ndarray.swapaxes,
     erf=numeric.erf,

@@ -155,13 +155,23 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 @op(dtype="same", name="var")
 def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     x = to_acc_type(xp, input)
+    few = x.size <= 4096 and x.dtype.kind == "f"
+    x = x.astype(np.float64) if few else x
     axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
     centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
-    squares = centred * centred if x.dtype.kind != "c" else xp.absolute(centred) ** 2
-    total = xp.sum(squares, axis=axis, keepdims=keepdim)
+    total = _sum_of_squares(xp, centred, axis, keepdim)
+    if not few:  # less what the mean's rounding adds (Chan, Golub and LeVeque, 1983)
+        rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
+        total = xp.maximum(total - rest * rest / max_(n, 1), 0)
     free = n - correction
-    return (total / free if free > 0 else total * math.nan).astype(squares.dtype if x is input else input.dtype)
+    return (total / free if free > 0 else total * math.nan).astype(total.dtype if x.dtype.kind == "c" else input.dtype)
+
+
+def _sum_of_squares(xp, x, axis, keepdim):
+    """The sum of |x|^2 over axes."""
+    squares = x * x if x.dtype.kind != "c" else xp.absolute(x) ** 2
+    return xp.sum(squares, axis=axis, keepdims=keepdim)
 
 
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
