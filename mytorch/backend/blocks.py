@@ -29,7 +29,9 @@ def chosen(condition, x, y):
     for a in (x, y):
         if isinstance(a, (int, float)):
             found.append(np.full(1, a, kind))
-        elif getattr(a, "dtype", None) != kind or not (a.size == 1 or (a.shape == condition.shape and a.flags.c_contiguous)):
+        elif getattr(a, "dtype", None) != kind or not (
+            a.size == 1 or (a.shape == condition.shape and a.flags.c_contiguous)
+        ):
             return None
         else:
             found.append(np.asarray(a).reshape(-1))
@@ -120,4 +122,4 @@ def accumulate(ufunc, x, axis=None):
     """Running sums or products, float32 ones with float64 in between, as PyTorch's."""
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
     wide = np.float64 if x.dtype == np.float32 else np.complex128 if x.dtype == np.complex64 else None
-    return ufunc.accumulate(x, axis, wide).astype(x.dtype, copy=False)
+    return ufunc.accumulate(x, axis) if wide is None else ufunc.accumulate(x, axis, wide).astype(x.dtype)

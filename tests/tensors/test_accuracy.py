@@ -6,7 +6,12 @@ import pytest
 import mytorch
 
 pytestmark = pytest.mark.cpu_only
-LAYOUTS = {"all": ((100003,), None), "columns": ((20011, 7), 0), "rows": ((3, 20011), 1), "outer": ((301, 5, 67), (0, 2))}
+LAYOUTS = {
+    "all": ((100003,), None),
+    "columns": ((20011, 7), 0),
+    "rows": ((3, 20011), 1),
+    "outer": ((301, 5, 67), (0, 2)),
+}
 
 
 def worst(name, x, dim, **options):
