@@ -178,10 +178,14 @@ def _conditions(op, i):
         first = promoted[0]
         if i != first:
             unfit.append(f"x{i}.dtype is not x{first}.dtype")
-            numbers.append(f"(type({op.inputs[i]}) is float or type({op.inputs[i]}) is int) and x{first}.dtype.kind == 'f'")
+            numbers.append(
+                f"(type({op.inputs[i]}) is float or type({op.inputs[i]}) is int) and x{first}.dtype.kind == 'f'"
+            )
         elif op.dtype == "float":
             unfit.append(f"x{i}.dtype.kind not in 'fc'")
-        elif op.attrs or op.fused_on or len(op.inputs) > 2:  # bfloat16, whose products with Python's numbers are float32
+        elif (
+            op.attrs or op.fused_on or len(op.inputs) > 2
+        ):  # bfloat16, whose products with Python's numbers are float32
             unfit.append(f"x{i}.dtype.kind == 'V'")
     if i >= op.required:
         numbers.append(f"{op.inputs[i]} is None")
@@ -213,7 +217,8 @@ def _recorded(op):
     return (_RECORD + saves + node).format(
         wanted="(" + " or ".join(f"edge{i} is not None" for i in range(n)) + ")",
         floats=" and out.dtype.kind in 'fcV'" if op.attrs else "",
-        values=", ".join(f"({values[name]})" if " if " in values[name] else values[name] for name in places) + ("," if places else ""),
+        values=", ".join(f"({values[name]})" if " if " in values[name] else values[name] for name in places)
+        + ("," if places else ""),
         cells=("(cell0, cell0[0]), " if plan.inputs else "") + ("(cell1, cell1[0]), " if plan.out else ""),
         wanting=" + ".join(f"{1 << i} * (edge{i} is not None)" for i in range(n)),
         arrays=_each(op, "array{}, "),
@@ -243,7 +248,9 @@ def _write(caller, op, operator):
     """Give a caller its code."""
     names = caller.__globals__
     names.update({f"default_{n}": value for n, value in op.defaults.items()})
-    names.update(forward=op.forward, find=op.kernels.find, general=_general(op, operator), cast_from_float32=op.cast_from_float32)
+    names.update(
+        forward=op.forward, find=op.kernels.find, general=_general(op, operator), cast_from_float32=op.cast_from_float32
+    )
     names.update(plan_of=op.reference.plan, plan=op.reference.plan(1), plans={})
     source, file = source_of(op), f"<caller of {op.name}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
