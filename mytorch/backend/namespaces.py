@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from . import numeric
+from . import blocks, numeric
 from .einsum import einsum
 
 ndarray = np.ndarray
@@ -58,6 +58,30 @@ class Namespace:
         size = abs(x)
         return x / self.where(size == 0, 1, size)
 
+    def gather(self, x, index, dim):
+        """x's elements at `index` along `dim`, at their own place along other axes."""
+        return x[self.grid(index, dim)]
+
+    def add_along(self, out, index, dim, src):
+        """out += src at `index` along `dim`, in place; indices may repeat."""
+        self.scatter_add(out, self.grid(index, dim), src)
+
+    def add_rows(self, out, rows, values):
+        """out[rows[i]] += values[i], in place; rows counts from 0 and may repeat."""
+        self.scatter_add(out, rows, values)
+
+    def grid(self, index, dim):
+        """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
+        along = ([n if axis == d else 1 for axis in range(index.ndim)] for d, n in enumerate(index.shape))
+        return tuple(
+            index if d == dim else self.arange(n).reshape(s)
+            for d, (n, s) in enumerate(zip(index.shape, along, strict=True))
+        )
+
+    def sum_of_squares(self, x, axis=None, keepdims=False):
+        """The sum of |x|^2 over axes."""
+        return self.sum(x * x if x.dtype.kind != "c" else abs(x) ** 2, axis=axis, keepdims=keepdims)
+
     def call(self, op, *arrays, **attrs):
         """Run another op's forward within a forward or a formula; returns its output alone."""
         out = op.forward(self, *arrays, **attrs)
@@ -65,7 +89,29 @@ class Namespace:
 
 
 def _numpy_scatter_add(x, index, values):
-    np.add.at(x, index, values)
+    """NumPy's unbuffered addition; at several index arrays, by their flat positions, for which it has a quick loop."""
+    if type(index) is tuple and len(index) == x.ndim > 1 and x.flags.c_contiguous and values.dtype == x.dtype:
+        if all(getattr(i, "dtype", np.dtype(bool)).kind in "iu" for i in index) and values.size >= blocks.LARGE:
+            places = np.ravel_multi_index(np.broadcast_arrays(*index), x.shape, mode="wrap")
+            if places.shape == values.shape:
+                x, index, values = x.reshape(-1), places.reshape(-1), values.reshape(-1)
+    if x.itemsize > 2 or x.dtype.kind not in "fV":
+        np.add.at(x, index, values)
+    else:
+        wide = x.astype(np.float32)
+        np.add.at(wide, index, values.astype(np.float32))
+        x[...] = wide
+
+
+def _numpy_add_rows(out, rows, values):
+    """Rows are sorted and each run of equal ones is summed at once, which is quicker than unbuffered addition."""
+    if len(rows) < 32 or values.shape[1] < 4 or values.itemsize == 2:
+        _numpy_scatter_add(out, rows, values)
+        return
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    out[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
 
 
 def _numpy_einsum(spec, *arrays):
@@ -100,8 +146,8 @@ def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
     added up in float32."""
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
-        return np.asarray(np.add.reduce(x, axis, np.float32, None, keepdims)).astype(x.dtype)
-    return np.add.reduce(x, axis, dtype, None, keepdims)
+        return np.asarray(blocks.add_reduce(x.astype(np.float32), axis, None, keepdims)).astype(x.dtype)
+    return blocks.add_reduce(x, axis, dtype, keepdims)
 
 
 def _numpy_prod(x, axis=None, keepdims=False):
@@ -110,11 +156,11 @@ def _numpy_prod(x, axis=None, keepdims=False):
 
 
 def _numpy_cumsum(x, axis=None):
-    return np.add.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+    return blocks.accumulate(np.add, x, axis)
 
 
 def _numpy_cumprod(x, axis=None):
-    return np.multiply.accumulate(x.reshape(-1) if axis is None else x, 0 if axis is None else axis)
+    return blocks.accumulate(np.multiply, x, axis)
 
 
 def _numpy_max(x, axis=None, keepdims=False):
@@ -123,10 +169,6 @@ def _numpy_max(x, axis=None, keepdims=False):
 
 def _numpy_min(x, axis=None, keepdims=False):
     return np.minimum.reduce(x, axis, None, None, keepdims)
-
-
-def _numpy_reshape(x, shape):
-    return x.reshape(shape)
 
 
 def _numpy_mean(x, axis=None, keepdims=False):
@@ -184,13 +226,16 @@ numpy_ns = Namespace(
     prod=_numpy_prod,
     matmul=_numpy_matmul,
     add_matmul=_numpy_add_matmul,
-    reshape=_numpy_reshape,
+    reshape=blocks.reshape,
+    ascontiguousarray=blocks.ascontiguousarray,
+    where=blocks.where,
     sum=_numpy_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,
     erf=numeric.erf,
     erfc=numeric.erfc,
     scatter_add=_numpy_scatter_add,
+    add_rows=_numpy_add_rows,
     scatter_max=np.maximum.at,
     scatter_min=np.minimum.at,
     einsum=_numpy_einsum,

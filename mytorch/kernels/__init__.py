@@ -3,3 +3,5 @@
 They see raw arrays only and import nothing above `backend`, so each can be read, tested and timed alone.
 `ops/core.py` looks them up by the path that an op's `.fuse(...)` names.
 """
+
+from . import arrays

@@ -178,24 +178,12 @@ _index.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, index=index
 
 
 def add_rows(xp, out, rows, values):
-    """out[rows[i]] += values[i], in place, rows repeating at will: the gradient of an embedding.
-
-    On the CPU the rows are sorted and each run of equal ones is summed at once, which is several times
-    faster than NumPy's unbuffered add.
-    """
+    """out[rows[i]] += values[i], in place, rows repeating at will: the gradient of an embedding."""
     rows = rows.reshape(-1)
-    width = math.prod(out.shape[1:])
-    values = values.reshape(rows.shape[0], width)
-    flat = out.reshape(out.shape[0], width)
-    if xp is not numpy_ns or rows.shape[0] < 32 or values.dtype.itemsize == 2:
-        xp.scatter_add(flat, rows, values)
-        return
-    if rows.min() < 0:
+    if xp is numpy_ns and rows.size and rows.min() < 0:
         rows = np.where(rows < 0, rows + out.shape[0], rows)
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    flat[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
+    width = math.prod(out.shape[1:])
+    xp.add_rows(out.reshape(out.shape[0], width), rows, values.reshape(rows.shape[0], width))
 
 
 def _split_index(items, dims):
@@ -317,21 +305,11 @@ METHODS["__setitem__"] = setitem
 # -- along an axis: gather, scatter, take -------------------------------------------------------------------
 
 
-def _grid(xp, index, dim):
-    """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
-    places = []
-    for d, n in enumerate(index.shape):
-        shape = [1] * index.ndim
-        shape[d] = n
-        places.append(index if d == dim else xp.arange(n).reshape(shape))
-    return tuple(places)
-
-
 @op(dtype="same", name="gather")
 def _gather(xp, input, *, index, dim):
     if input.ndim == 0:
         return xp.broadcast_to(input, index.shape).copy()
-    return input[_grid(xp, index, dim)]
+    return xp.gather(input, index, dim)
 
 
 @op(dtype="same", name="scatter_zeros")
@@ -340,7 +318,7 @@ def _scatter_zeros(xp, src, *, index, dim, shape):
     out = xp.zeros(shape, src.dtype)
     if not len(shape):
         return xp.asarray(xp.sum(src), src.dtype)
-    xp.scatter_add(out, _grid(xp, index, dim), src)
+    xp.add_along(out, index, dim, src)
     return out
 
 

@@ -39,7 +39,7 @@ def as_shape(shape):
 
 @op(dtype="same", view=True, name="reshape")
 def _reshape(xp, input, *, shape):
-    return input.reshape(shape)
+    return xp.reshape(input, shape)
 
 
 _reshape.grad(input=lambda g, shapes, xp: xp.reshape(g, shapes[0]))
@@ -398,7 +398,7 @@ def contiguous(input, memory_format=None):
 
 @op(dtype="same", name="clone")
 def _clone(xp, input):
-    return input.copy()
+    return input.copy() if input.flags.c_contiguous else xp.ascontiguousarray(input)
 
 
 _clone.grad(input=lambda g: g)

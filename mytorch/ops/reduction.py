@@ -161,13 +161,17 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 @op(dtype="same", name="var")
 def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     x = to_acc_type(xp, input)
+    few = x.size <= 4096 and x.dtype.kind == "f"
+    x = x.astype(np.float64) if few else x
     axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
     centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
-    squares = centred * centred if x.dtype.kind != "c" else xp.absolute(centred) ** 2
-    total = xp.sum(squares, axis=axis, keepdims=keepdim)
+    total = xp.sum_of_squares(centred, axis, keepdim)
+    if not few:  # less what the mean's rounding adds (Chan, Golub and LeVeque, 1983)
+        rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
+        total = xp.maximum(total - rest * rest / max_(n, 1), 0)
     free = n - correction
-    return (total / free if free > 0 else total * math.nan).astype(squares.dtype if x is input else input.dtype)
+    return (total / free if free > 0 else total * math.nan).astype(total.dtype if x.dtype.kind == "c" else input.dtype)
 
 
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
@@ -501,8 +505,9 @@ def logsumexp(input, dim, keepdim=False):
 @op(dtype="float", name="norm", autocast="float32")
 def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     """The ord-norm of the elements along `dim`: (sum of |x|^ord)^(1/ord), with the limits at 0 and infinity."""
-    x = xp.absolute(to_acc_type(xp, input))
+    x = to_acc_type(xp, input)
     axis = axes_of(dim, x.ndim)
+    x = xp.absolute(x) if ord != 2 or x.dtype.kind not in "fV" else x
     if ord == math.inf:
         out = xp.max(x, axis=axis, keepdims=keepdim)
     elif ord == -math.inf:
@@ -512,7 +517,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     elif ord == 1:
         out = xp.sum(x, axis=axis, keepdims=keepdim)
     elif ord == 2:
-        out = xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdim))
+        out = xp.sqrt(xp.sum_of_squares(x, axis, keepdim))
     else:
         out = xp.sum(x**ord, axis=axis, keepdims=keepdim) ** (1 / ord)
     return xp.asarray(out).astype(
@@ -521,6 +526,8 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
 
 
 def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
+    if ord == 2:
+        return input * spread(xp, xp.where(out == 0, 0.0, g / xp.where(out == 0, 1.0, out)), shape, dim, keepdim)
     g, norm = spread(xp, g, shape, dim, keepdim), spread(xp, out, shape, dim, keepdim)
     if ord in (math.inf, -math.inf):
         best = xp.astype(xp.abs(input) == norm, g.dtype)
@@ -531,8 +538,6 @@ def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
     if ord == 1:
         return g * xp.sign(input)
     safe = xp.where(norm == 0, 1.0, norm)
-    if ord == 2:
-        return g * xp.where(norm == 0, 0.0, input / safe)
     magnitude = xp.abs(input)
     magnitude = xp.where(magnitude == 0, 1.0, magnitude)
     return g * xp.where(input == 0, 0.0, xp.sign(input) * magnitude ** (ord - 1) * safe ** (1 - ord))

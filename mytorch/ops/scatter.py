@@ -6,12 +6,12 @@ import operator
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import ndarray, xp_of
+from ..backend import ndarray, numpy_ns, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
-from .indexing import _gather, _grid, _put_index, _scatter_zeros
+from .indexing import _gather, _put_index, _scatter_zeros
 from .inplace import adopt, check_writable
 from .movement import cat
 from .precision import in_precision
@@ -23,14 +23,14 @@ from .shapes import as_strided, diagonal, select
 @op(name="scatter", dtype="same")
 def _scatter(xp, input, src, *, index, dim):
     out = input.copy()
-    out[_grid(xp, index, dim)] = src[tuple(slice(n) for n in index.shape)]
+    out[xp.grid(index, dim)] = src[tuple(slice(n) for n in index.shape)]
     return out
 
 
 def _without(g, index, dim, xp):
     space = xp_of(index)
     mask = space.ones(g.shape, bool)
-    mask[_grid(space, index, dim)] = False
+    mask[space.grid(index, dim)] = False
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
@@ -163,7 +163,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 def _products(input, src, index, dim, touched, include_self):
     """Each element times what arrives there: the arrivals in a row, filled up with ones, and `prod` over rows."""
     index = to_cpu(index)
-    grid = np.broadcast_arrays(*_grid(np, index, dim), index)[:-1]
+    grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
     target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1) if index.size else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
     counts = np.bincount(target, minlength=max(input.numel(), 1))
@@ -181,7 +181,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
     x, values = raw_of(input), raw_of(src)
     xp = xp_of(x)
     start = x.copy()
-    grid = _grid(xp, index, dim)
+    grid = xp.grid(index, dim)
     if not include_self:
         low = -np.inf if reduce == "amax" else np.inf
         if x.dtype.kind == "b":

@@ -92,6 +92,15 @@ class TensorNamespace:
             return chosen if isinstance(chosen, Tensor) or not isinstance(like, Tensor) else like * 0 + chosen
         return elementwise._where(_tensor(condition), x, y)
 
+    def gather(self, x, index, dim):
+        """x's elements at the raw `index` along `dim`."""
+        return x[xp_of(index).grid(index, dim)]
+
+    def sum_of_squares(self, x, axis=None, keepdims=False):
+        """The sum of |x|^2 over axes."""
+        square = x * x if not x.dtype.is_complex else elementwise.abs(x) ** 2
+        return self.sum(square, axis=axis, keepdims=keepdims)
+
     def transpose(self, x, axes=None):
         """The axes reversed, or in the given order."""
         return movement.permute(x, *(range(x.ndim)[::-1] if axes is None else axes))

@@ -7,6 +7,8 @@ whole arrays, because an index that the compiler can't prove non-negative keeps 
 instructions; a polynomial is. `exp` and `erf` here are good to about two units in the last place of float32.
 """
 
+from collections import namedtuple
+
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
@@ -60,6 +62,9 @@ def erf(x):
     q = q * s + np.float32(-7.37332916720468e-03)
     q = q * s + np.float32(-1.42647390514189e-02)
     return x * p / q
+
+
+Loop = namedtuple("Loop", ("accepts", "forward"))  # a kernel among several of its module
 
 
 def flat(x):

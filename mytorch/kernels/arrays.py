@@ -1,0 +1,31 @@
+"""Compiled loops in place of NumPy's functions, for large arrays: whatever calls them through NumPy's namespace gets them.
+
+A kernel here has `accepts` and `forward` of the function's own arguments, and no gradient, since it computes nothing new.
+"""
+
+from ..backend import numpy_ns
+from ..backend.blocks import LARGE
+from .registry import Kernels
+
+
+def _compiled(name, path):
+    """Let numpy_ns's function of this name ask for a kernel where its first argument is large."""
+    plain, kernels = getattr(numpy_ns, name), Kernels(name, cpu="mytorch.kernels.numba." + path)
+
+    def function(x, *rest, **options):
+        if getattr(x, "size", 0) >= LARGE:
+            kernel = kernels.find("cpu", None, (x, *rest), options)
+            if kernel is not None:
+                return kernel.forward(numpy_ns, x, *rest, **options)
+        return plain(x, *rest, **options)
+
+    function.__doc__ = plain.__doc__
+    setattr(numpy_ns, name, function)
+
+
+for _name, _path in {
+    "gather": "indexing:gather", "add_along": "indexing:add_along", "add_rows": "indexing:add_rows",
+    "where": "choice", "sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
+    "cumsum": "scans:cumsum", "cumprod": "scans:cumprod",
+}.items():  # fmt: skip
+    _compiled(_name, _path)

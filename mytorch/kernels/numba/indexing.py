@@ -1,0 +1,142 @@
+"""Reading and adding along an axis: gather, its gradient, and rows added up by index, in one pass.
+
+Arrays are seen as (outer, along, inner). Elements are only moved by `gather`, so it works on their bits. Where several threads
+add, each owns some of the target's rows and passes over the indices of others: the order of additions is always the same.
+"""
+
+import math
+
+import numpy as np
+
+from ...backend.blocks import as_bits
+from ..threads import chunks_for, split
+from .common import Loop, kernel
+
+_ADDED = (np.float32, np.float64, np.int64)
+
+
+@kernel
+def _gather_rows(x, index, out):
+    outer, count = index.shape
+    for o in range(outer):
+        for j in range(count):
+            out[o, j] = x[o, index[o, j]]
+
+
+@kernel
+def _gather(x, index, out):
+    outer, count, inner = index.shape
+    for o in range(outer):
+        for j in range(count):
+            for i in range(inner):
+                out[o, j, i] = x[o, index[o, j, i], i]
+
+
+@kernel
+def _add_in_rows(out, index, src):
+    outer, count = index.shape
+    for o in range(outer):
+        for j in range(count):
+            out[o, index[o, j]] += src[o, j]
+
+
+@kernel
+def _add_along(out, index, src):
+    outer, count, inner = index.shape
+    for o in range(outer):
+        for j in range(count):
+            for i in range(inner):
+                out[o, index[o, j, i], i] += src[o, j, i]
+
+
+@kernel
+def _add_rows(own, out, rows, values):
+    first, last = own[0], own[-1]
+    for j in range(len(rows)):
+        r = rows[j]
+        if first <= r <= last:
+            to, row = out[r], values[j]
+            for i in range(len(row)):
+                to[i] += row[i]
+
+
+def _fits(x, index, dim, least=0):
+    """Whether only `dim` differs in size, and the index is an array of int64."""
+    return (
+        isinstance(index, np.ndarray)
+        and index.dtype == np.int64
+        and x.ndim == index.ndim > 0
+        and index.size > least
+        and x.shape[:dim] == index.shape[:dim]
+        and x.shape[dim + 1 :] == index.shape[dim + 1 :]
+    )
+
+
+def _folded(x, dim):
+    """x as (outer, along, inner), without `inner` where it is 1; contiguous."""
+    outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+    return np.ascontiguousarray(x).reshape((outer, x.shape[dim], inner) if inner > 1 else (outer, x.shape[dim]))
+
+
+def _accepts_gather(x, index, dim):
+    return _fits(x, index, dim) and x.itemsize in (1, 2, 4, 8) and x.dtype.kind != "c"
+
+
+def _run_gather(xp, x, index, dim):
+    """out[i][j] = x[i][index[i][j]] for dim=1."""
+    out = np.empty(index.shape, x.dtype)
+    x, index, to = (_folded(a, dim) for a in (as_bits(x), index.view(np.uint64), as_bits(out)))
+    split(_gather_rows if to.ndim == 2 else _gather, to.size, (x, index, to))
+    return out
+
+
+def _accepts_add(out, index, dim, src):
+    return _fits(out, index, dim) and _addable(out, src) and src.shape == index.shape
+
+
+def _addable(out, values):
+    """Whether values can be added into out: in the dtypes of _ADDED, or in half precision by way of float32."""
+    half = out.itemsize == 2 and out.dtype.kind in "fV"
+    return values.dtype == out.dtype and (half or out.dtype in _ADDED) and out.flags.c_contiguous
+
+
+def _in_float32(run, out, values):
+    """run(out, values), half precision in float32 and rounded once."""
+    if out.itemsize > 2:
+        run(out, np.ascontiguousarray(values))
+    else:
+        wide = out.astype(np.float32)
+        run(wide, values.astype(np.float32, order="C"))
+        out[...] = wide
+
+
+def _run_add(xp, out, index, dim, src):
+    """out[i][index[i][j]] += src[i][j] for dim=1, in place."""
+
+    def run(out, src):
+        to, where, values = _folded(out, dim), _folded(index.view(np.uint64), dim), _folded(src, dim)
+        split(_add_in_rows if to.ndim == 2 else _add_along, values.size, (to, where, values))
+
+    _in_float32(run, out, src)
+
+
+def _accepts_rows(out, rows, values):
+    return rows.dtype == np.int64 and _addable(out, values)
+
+
+def _run_rows(xp, out, rows, values):
+    """out[rows[i]] += values[i], in place; rows counts from 0."""
+
+    def run(out, values):
+        own = np.arange(len(out))
+        split(_add_rows, values.size, (own,), out, rows, values) if chunks_for(values.size) <= len(own) else _add_rows(
+            own, out, rows, values
+        )
+
+    if len(out):
+        _in_float32(run, out, values)
+
+
+gather = Loop(_accepts_gather, _run_gather)
+add_along = Loop(_accepts_add, _run_add)
+add_rows = Loop(_accepts_rows, _run_rows)

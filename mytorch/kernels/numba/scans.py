@@ -1,0 +1,84 @@
+"""Running sums and products of float32 along any axis, in float64, four rows at a time: an addition waits for the one before."""
+
+import math
+
+import numpy as np
+
+from ..threads import split
+from .common import Loop, kernel
+
+
+@kernel
+def _sums_of_rows(x, out):
+    rows, width = x.shape
+    for r in range(0, rows, 4):
+        r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
+        a = b = c = d = 0.0
+        for i in range(width):
+            a += x[r, i]
+            b += x[r1, i]
+            c += x[r2, i]
+            d += x[r3, i]
+            out[r, i], out[r1, i], out[r2, i], out[r3, i] = a, b, c, d
+
+
+@kernel
+def _products_of_rows(x, out):
+    rows, width = x.shape
+    for r in range(0, rows, 4):
+        r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
+        a = b = c = d = 1.0
+        for i in range(width):
+            a *= x[r, i]
+            b *= x[r1, i]
+            c *= x[r2, i]
+            d *= x[r3, i]
+            out[r, i], out[r1, i], out[r2, i], out[r3, i] = a, b, c, d
+
+
+@kernel
+def _sums(x, out):
+    outer, count, inner = x.shape
+    total = np.empty(inner)
+    for o in range(outer):
+        total[:] = 0.0
+        for j in range(count):
+            for i in range(inner):
+                total[i] += x[o, j, i]
+                out[o, j, i] = total[i]
+
+
+@kernel
+def _products(x, out):
+    outer, count, inner = x.shape
+    total = np.empty(inner)
+    for o in range(outer):
+        total[:] = 1.0
+        for j in range(count):
+            for i in range(inner):
+                total[i] *= x[o, j, i]
+                out[o, j, i] = total[i]
+
+
+def _accepts(x, axis=None):
+    return x.dtype == np.float32
+
+
+def _scan(of_rows, along):
+    def run(xp, x, axis=None):
+        x, axis = (x.reshape(-1), 0) if axis is None else (x, axis % x.ndim)
+        outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+        x, out = np.ascontiguousarray(x), np.empty(x.shape, np.float32)
+        if inner == 1:
+            shape = outer, x.shape[axis]
+            split(of_rows, x.size, (x.reshape(shape), out.reshape(shape)))
+        else:
+            shape = outer, x.shape[axis], inner
+            split(along, x.size, (x.reshape(shape), out.reshape(shape)))
+        return out
+
+    return run
+
+
+cumsum = Loop(_accepts, _scan(_sums_of_rows, _sums))
+cumprod = Loop(_accepts, _scan(_products_of_rows, _products))

@@ -1,0 +1,132 @@
+"""What NumPy's namespace computes for large arrays, by compiled loops and without them, beside plain NumPy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.backend import numpy_ns as xp
+
+pytestmark = pytest.mark.cpu_only
+BF16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = [np.dtype("float32"), np.dtype("float64"), np.dtype("float16"), BF16]
+SHAPES = {"rows": ((97, 203), 1), "columns": ((203, 97), 0), "middle": ((7, 89, 31), 1), "vector": ((20011,), 0)}
+
+
+@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+def kernels(request):
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    with mytorch.fused(None if request.param == "compiled" else False):
+        yield request.param
+
+
+def values(rng, shape, dtype):
+    return (rng.standard_normal(shape) * 8).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("bool"), np.dtype("complex64")], ids=str)
+@pytest.mark.parametrize("layout", SHAPES)
+def test_gather(rng, layout, dtype):
+    shape, dim = SHAPES[layout]
+    x, index = values(rng, shape, dtype), rng.integers(0, shape[dim], shape)
+    np.testing.assert_array_equal(xp.gather(x, index, dim), np.take_along_axis(x, index, dim))
+    np.testing.assert_array_equal(xp.gather(x.T, index.T, x.ndim - 1 - dim).T, np.take_along_axis(x, index, dim))
+    index = index[tuple(slice(n - 1) for n in shape)]  # smaller than x
+    np.testing.assert_array_equal(
+        xp.gather(x, index, dim),
+        np.take_along_axis(x, np.pad(index, [(0, 1)] * x.ndim), dim)[tuple(map(slice, index.shape))],
+    )
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("int32")], ids=str)
+@pytest.mark.parametrize("layout", SHAPES)
+def test_adding_along_an_axis_counts_every_repetition(rng, layout, dtype):
+    shape, dim = SHAPES[layout]
+    out, src, index = values(rng, shape, dtype), values(rng, shape, dtype), rng.integers(0, shape[dim], shape)
+    wide = out.astype(np.float64)
+    np.add.at(wide, xp.grid(index, dim), src.astype(np.float64))
+    xp.add_along(out, index, dim, src)
+    tolerance = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}.get(dtype.name, 1e-12)
+    np.testing.assert_allclose(out.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 16)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("width", [1, 3, 64])
+def test_adding_rows(rng, width, dtype):
+    out, rows = values(rng, (53, width), dtype), rng.integers(0, 53, 9001)
+    src = values(rng, (9001, width), dtype)
+    wide = out.astype(np.float64)
+    np.add.at(wide, rows, src.astype(np.float64))
+    xp.add_rows(out, rows, src)
+    tolerance = {"float32": 2e-5, "float16": 1e-3, "bfloat16": 8e-3}.get(dtype.name, 1e-11)
+    np.testing.assert_allclose(out.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 100)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64")], ids=str)
+def test_where_keeps_every_bit(rng, dtype):
+    x, y, condition = values(rng, (131, 79), dtype), values(rng, (131, 79), dtype), rng.random((131, 79)) < 0.5
+    if dtype.kind != "i":
+        x[3:5], y[5:9] = np.nan, -np.inf
+        x[7] = -0.0
+    for a, b in (
+        (x, y),
+        (x, 0 if dtype.kind == "i" else 0.0),
+        (2, y),
+        (x, y[:1]),
+        (x.T.copy().T, y),
+        (x, y.reshape(-1)[0]),
+    ):
+        found, wanted = xp.where(condition, a, b), np.where(condition, a, b)
+        if isinstance(b, int | float) or isinstance(a, int | float):
+            wanted = wanted.astype(dtype)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (1, 2), (0, 2), (0, 1, 2), -1])
+@pytest.mark.parametrize("shape", [(67, 33, 35), (2, 3, 65536), (1, 1, 70001)])
+def test_sums(rng, shape, axis):
+    x = rng.random(shape).astype(np.float32)
+    for keepdims in (False, True):
+        for found, power in ((xp.sum(x, axis=axis, keepdims=keepdims), 1), (xp.sum_of_squares(x, axis, keepdims), 2)):
+            wanted = (x.astype(np.float64) ** power).sum(axis=axis, keepdims=keepdims)
+            assert np.shape(found) == wanted.shape
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, wanted, rtol=5e-7)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_running_sums_and_products(rng, axis):
+    x = (1 + 0.01 * rng.standard_normal((23, 41, 29))).astype(np.float32)
+    for name in ("cumsum", "cumprod"):
+        for given in (x, np.flip(x, axis)):
+            wanted = getattr(np, name)(given.astype(np.float64), axis)
+            np.testing.assert_allclose(getattr(xp, name)(given, axis=axis), wanted, rtol=2e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("int8"), *FLOATS], ids=str)
+def test_copies_of_transposed_arrays(rng, dtype):
+    x = values(rng, (113, 5, 97), dtype)
+    for axes in ((2, 1, 0), (0, 2, 1), (1, 2, 0)):
+        view = x.transpose(axes)
+        for copy in (xp.ascontiguousarray(view), xp.reshape(view, view.shape)):
+            np.testing.assert_array_equal(copy, view)
+        assert xp.ascontiguousarray(view).flags.c_contiguous
+        np.testing.assert_array_equal(xp.reshape(view, (-1,)), view.reshape(-1))
+    assert np.shares_memory(xp.reshape(x.swapaxes(0, 1), (5, 113, 97, 1)), x)
+
+
+def test_several_threads_give_what_one_gives(rng, kernels):
+    x, index = values(rng, (211, 307), "float32"), rng.integers(0, 211, 4001)
+    rows, threads, found = values(rng, (4001, 307), "float32"), mytorch.get_num_threads(), []
+    try:
+        for count in (1, 3):
+            mytorch.set_num_threads(count)
+            out = x.copy()
+            xp.add_rows(out, index, rows)
+            found.append((out, xp.sum(x, axis=1), xp.cumsum(x, axis=0), xp.where(x > 0, x, 0.0)))
+    finally:
+        mytorch.set_num_threads(threads)
+    for one, three in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, three)

@@ -1,0 +1,70 @@
+"""Sums and what is made of them keep float32's digits, whatever the length, the mean and the axis: beside float64."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+pytestmark = pytest.mark.cpu_only
+LAYOUTS = {
+    "all": ((100003,), None),
+    "columns": ((20011, 7), 0),
+    "rows": ((3, 20011), 1),
+    "outer": ((301, 5, 67), (0, 2)),
+}
+
+
+def worst(name, x, dim, **options):
+    """The largest relative error of a reduction."""
+    axis = {} if dim is None else {"axis": dim}
+    truth = getattr(np, name)(x.astype(np.float64), **axis, **({"ddof": 1} if name in ("var", "std") else {}))
+    found = getattr(mytorch.tensor(x), name)(*([] if dim is None else [dim]), **options)
+    assert found.dtype is mytorch.float32
+    return (np.abs(found.numpy() - truth) / np.abs(truth)).max()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_sums_are_added_pairwise_along_every_axis(rng, name, layout):
+    shape, dim = LAYOUTS[layout]
+    assert worst(name, rng.random(shape).astype("float32"), dim) < 5e-7
+
+
+def test_sums_of_transposed_tensors(rng):
+    x = rng.random((5, 40009)).astype("float32")
+    for dim in (0, None):
+        found = mytorch.tensor(x).t().sum(*([] if dim is None else [dim])).numpy()
+        np.testing.assert_allclose(found, x.T.sum(dim, dtype=np.float64), rtol=5e-7)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "mean"), [("var", 0.0), ("var", 1e6), ("std", 3e7)])
+def test_variances_about_a_large_mean(rng, name, mean, layout):
+    shape, dim = LAYOUTS[layout]
+    x = (rng.standard_normal(shape) * (100 if mean > 1e7 else 1) + mean).astype("float32")
+    assert worst(name, x, dim) < 2e-6
+    assert worst(name, x.reshape(-1)[:101], None) < 1e-6
+
+
+def test_variance_of_equal_numbers_is_not_negative():
+    for n in (10, 10007):
+        assert 0 <= mytorch.full((n,), 0.1).var().item() < 1e-12
+
+
+@pytest.mark.parametrize("n", [20, 20000])
+def test_running_sums_of_many_equal_numbers(n):
+    x = mytorch.full((n,), 0.1)
+    np.testing.assert_allclose(x.cumsum(0).numpy(), 0.1 * np.arange(1, n + 1), rtol=2e-7)
+    np.testing.assert_allclose(x.reshape(-1, 2).cumsum(0).numpy()[:, 1], 0.1 * np.arange(1, n // 2 + 1), rtol=2e-7)
+
+
+def test_running_sums_go_backward_as_exactly(torch):
+    x = mytorch.full((20000,), 0.1, requires_grad=True)
+    x.cumsum(0).backward(mytorch.full((20000,), 0.1))
+    np.testing.assert_allclose(x.grad.numpy(), 0.1 * np.arange(20000, 0, -1), rtol=2e-7)
+
+
+def test_running_products_keep_their_digits():
+    x = np.full(5000, 1.001, np.float32)
+    found = mytorch.tensor(x).cumprod(0).numpy()
+    np.testing.assert_allclose(found, np.cumprod(x.astype(np.float64)), rtol=2e-7)
