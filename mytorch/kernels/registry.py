@@ -17,8 +17,9 @@ there? `TAKES`, if it has one, says in words what it accepts. What else it has i
 import importlib
 import warnings
 
-from ..backend import gpu, ndarray
+from ..backend import gpu, ndarray, numpy_ns
 from ..base import config
+from . import blas
 
 _warned = set()
 
@@ -137,3 +138,4 @@ def _products(cupy):
 
 
 gpu.EXTENSIONS.append(_products)
+vars(numpy_ns).update(large_product=blas.product)
