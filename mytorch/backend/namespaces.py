@@ -129,11 +129,13 @@ def _numpy_matmul(a, b, out=None):
     """NumPy's product; in half precision by way of float32, as NumPy has no fast routine for it (and, for
     bfloat16, gives float32 back)."""
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
-        product = np.matmul(a.astype(np.float32), b.astype(np.float32))
+        product = _numpy_matmul(a.astype(np.float32), b.astype(np.float32))
         if out is None:
             return product.astype(a.dtype)
         out[...] = product
         return out
+    if a.size * b.shape[-1] > 9216:  # where BLAS may take several threads
+        return numpy_ns.large_product(a, b, out)
     return np.matmul(a, b, out)
 
 
@@ -225,6 +227,7 @@ numpy_ns = Namespace(
     min=_numpy_min,
     prod=_numpy_prod,
     matmul=_numpy_matmul,
+    large_product=np.matmul,  # kernels/blas.py puts its own here
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,

@@ -17,8 +17,9 @@ there? `LEAST` says the usual reason alone: from how many elements of the first 
 import importlib
 import warnings
 
-from ..backend import gpu, ndarray
+from ..backend import gpu, ndarray, numpy_ns
 from ..base import config
+from . import blas
 
 _warned = set()
 
@@ -141,3 +142,4 @@ def _products(cupy):
 
 
 gpu.EXTENSIONS.append(_products)
+vars(numpy_ns).update(large_product=blas.product)

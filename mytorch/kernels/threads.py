@@ -1,35 +1,42 @@
-"""Running a compiled kernel on several cores: arrays are cut along their first axis, one chunk a thread.
+"""The library's own threads, which sleep until there is work: for compiled kernels and for the CPU's matrix products.
 
-The threads are plain Python ones that wait on a queue; kernels release the interpreter lock. An OpenMP pool
-would spin between launches and so take the cores from BLAS, whose own threads run in between: measured,
-that made a training step five times slower.
+Work is cut into more chunks than there are threads, and whoever is free takes the next one. So a thread whose core another
+program has taken holds nobody up: the others do its share. Threads that spin while they wait (OpenMP's; OpenBLAS's, for 2^26
+cycles after each product) take the core from whatever runs next, and beside another busy program a product of 40
+microseconds then takes 50 milliseconds. Therefore BLAS computes on one thread what comes from here, see blas.py.
 """
 
 import os
 import threading
+from collections import deque
 from queue import SimpleQueue
 
 SMALL = 16384  # elements below which handing a chunk to a thread costs more than it saves
 
 
-def _cores():
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _from_environment():
+    """The number of threads that the environment asks for, or that of the cores which this process may use."""
+    for name in ("MYTORCH_NUM_THREADS", "OMP_NUM_THREADS"):
+        word = os.environ.get(name, "").partition(",")[0].strip()
+        if word.isdigit() and int(word):
+            return int(word)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_count = int(os.environ.get("MYTORCH_NUM_THREADS", 0)) or _cores()
-_tasks = None
-_owner = None
+_count = _from_environment()
+_jobs = SimpleQueue()
+_started = 0
+_starting = threading.Lock()
 
 
 def get_num_threads():
-    """How many threads a CPU kernel may use."""
+    """How many threads kernels and matrix products on the CPU use."""
     return _count
 
 
 def set_num_threads(n):
-    """Let CPU kernels use n threads. BLAS has its own setting (OPENBLAS_NUM_THREADS).
+    """Let kernels and matrix products on the CPU use n threads; at first as many as MYTORCH_NUM_THREADS, OMP_NUM_THREADS or the
+    cores say.
 
     Raises:
         RuntimeError: n is not positive.
@@ -40,31 +47,73 @@ def set_num_threads(n):
     _count = int(n)
 
 
-def _serve(tasks):
+class _Job:
+    """Calls of one function that any thread may take."""
+
+    __slots__ = ("done", "function", "left")
+
+    def __init__(self, function, calls):
+        self.function, self.left, self.done = function, deque(calls), SimpleQueue()
+
+    def work(self):
+        """Take calls until none is left; what came of each goes to `done`: None, or the error."""
+        while True:
+            try:
+                arguments = self.left.popleft()
+            except IndexError:
+                return
+            try:
+                self.function(*arguments)
+            except BaseException as error:
+                self.done.put(error)
+            else:
+                self.done.put(None)
+
+
+def _serve(jobs):
     while True:
-        kernel, arguments, results = tasks.get()
-        try:
-            kernel(*arguments)
-        except BaseException as error:  # handed to the caller, who raises it
-            results.put(error)
-        else:
-            results.put(None)
+        jobs.get().work()
 
 
-def _queue(workers):
-    """The task queue, with at least `workers` threads behind it; a forked child gets its own."""
-    global _tasks, _owner
-    if _owner is None or _owner[0] != os.getpid():
-        _tasks, _owner = SimpleQueue(), [os.getpid(), 0]
-    while _owner[1] < workers:
-        threading.Thread(target=_serve, args=(_tasks,), daemon=True, name="mytorch-kernel").start()
-        _owner[1] += 1
-    return _tasks
+def _forget_threads():
+    """A forked child has none of its parent's threads, and starts its own when it needs them."""
+    global _jobs, _started, _starting
+    _jobs, _started, _starting = SimpleQueue(), 0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def run(function, calls):
+    """function(*arguments) for each of a list of arguments, on as many threads as there are; this one works with them.
+
+    Raises:
+        BaseException: what a call raised, once all have ended.
+    """
+    global _started
+    helpers = min(_count, len(calls)) - 1
+    if helpers < 1:
+        for arguments in calls:
+            function(*arguments)
+        return
+    if _started < helpers:
+        with _starting:
+            while _started < helpers:
+                threading.Thread(target=_serve, args=(_jobs,), daemon=True, name="mytorch-kernel").start()
+                _started += 1
+    job = _Job(function, calls)
+    for _ in range(helpers):
+        _jobs.put(job)
+    job.work()
+    failed = [error for error in [job.done.get() for _ in calls] if error is not None]
+    if failed:
+        raise failed[0]
 
 
 def chunks_for(size):
     """How many chunks work on `size` elements is cut into."""
-    return 1 if size < SMALL else _count
+    return 1 if size < SMALL or _count == 1 else min(2 * _count, 2 * size // SMALL)
 
 
 def split(kernel, size, arrays, *constants):
@@ -78,14 +127,6 @@ def split(kernel, size, arrays, *constants):
     if chunks == 1:
         kernel(*arrays, *constants)
         return
-    tasks, results = _queue(chunks - 1), SimpleQueue()
-
-    def chunk(c):
-        return [a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays]
-
-    for c in range(1, chunks):
-        tasks.put((kernel, (*chunk(c), *constants), results))
-    kernel(*chunk(0), *constants)
-    failed = [error for error in [results.get() for _ in range(1, chunks)] if error is not None]
-    if failed:
-        raise failed[0]
+    run(kernel, [
+        (*(a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays), *constants) for c in range(chunks)
+    ])  # fmt: skip

@@ -1,0 +1,83 @@
+"""Matrix products on the CPU: BLAS computes them on one thread, and large ones are cut over the library's own threads.
+
+OpenBLAS's threads spin after each product, see threads.py; so it is told to use one while it works for us, and the program's
+number again afterwards. Another BLAS (Accelerate, MKL) is left alone: it takes each product whole.
+"""
+
+import contextlib
+import ctypes
+
+import numpy as np
+
+from . import threads
+
+SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
+LARGE = 2**22  # multiplications from which a product is worth several threads
+
+_counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
+
+
+def _openblas():
+    """(get, set) of the OpenBLAS that NumPy brought along; () for another BLAS."""
+    global _counts
+    if _counts is None:
+        _counts = ()
+        library = ctypes.PyDLL(np._core._multiarray_umath.__file__)  # looks into the libraries it depends on, too
+        for form in ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads"):
+            with contextlib.suppress(AttributeError):
+                get, put = library[form.format("get")], library[form.format("set")]
+                get.argtypes, get.restype, put.argtypes, put.restype = (), ctypes.c_int, (ctypes.c_int,), None
+                _counts = get, put
+                break
+    return _counts
+
+
+def run(function, calls):
+    """threads.run(function, calls), while each call has one thread of BLAS."""
+    get, put = _counts or _openblas() or (lambda: 1, None)
+    before = get()
+    if before > 1:
+        put(1)
+    try:
+        threads.run(function, calls)
+    finally:
+        if before > 1:
+            put(before)
+
+
+def product(a, b, out=None):
+    """np.matmul(a, b, out), on the library's own threads if it is large."""
+    multiplications = a.size * b.shape[-1]
+    few = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
+    if (
+        few
+        or a.ndim < 2
+        or b.ndim < 2
+        or a.dtype != b.dtype
+        or a.dtype.char not in "fd"
+        or not (_counts or _openblas())
+    ):
+        return np.matmul(a, b, out)
+    if out is None:
+        lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
+    chunks = 1 if multiplications < LARGE else min(2 * threads.get_num_threads(), 2 * multiplications // LARGE)
+    run(np.matmul, [(a, b, out)] if chunks == 1 or threads.get_num_threads() == 1 else _cut(a, b, out, chunks))
+    return out
+
+
+def _cut(a, b, out, chunks):
+    """The arguments of `chunks` products that make one: along the batch's first axis, or the longer one of the matrix."""
+    if out.ndim > 2 and len(out) >= chunks and a.ndim == b.ndim and len(a) == len(b):
+        return [(a[i:j], b[i:j], out[i:j]) for i, j in bounds(len(out), chunks)]
+    rows, columns = out.shape[-2:]
+    if rows >= columns:
+        return [(a[..., i:j, :], b, out[..., i:j, :]) for i, j in bounds(rows, chunks)]
+    return [(a, b[..., i:j], out[..., i:j]) for i, j in bounds(columns, chunks)]
+
+
+def bounds(length, chunks):
+    """(begin, end) of the chunks of an axis: at multiples of 16, of which BLAS's blocks are made, where it is long."""
+    step = 16 if length >= 32 * chunks else 1
+    ends = [length * c // chunks // step * step for c in range(1, chunks)] + [length]
+    return [(i, j) for i, j in zip([0, *ends], ends, strict=False) if i < j]

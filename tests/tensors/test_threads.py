@@ -1,0 +1,125 @@
+"""The library's own threads: products cut over them, errors, forks, and a core that another program has taken."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.kernels import blas, threads
+
+
+@pytest.fixture
+def three():
+    """Three threads, whatever the machine has."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(3)
+    yield
+    threads.set_num_threads(before)
+
+
+SHAPES = [
+    ((300, 200), (200, 310)), ((310, 200), (200, 40)), ((7, 5000), (5000, 700)), ((1, 3000), (3000, 2000)), ((2000, 3000), (3000, 1)),
+    ((9, 80, 90), (9, 90, 81)), ((2, 300, 90), (2, 90, 200)), ((4, 1, 150, 100), (3, 100, 160)), ((5, 100, 100), (100, 100)),
+    ((400, 300), (2, 300, 40)), ((0, 500), (500, 30)), ((500, 0), (0, 500)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_products_cut_over_threads_are_numpys(three, a, b, dtype):
+    x, y = (np.random.default_rng(i).standard_normal(shape).astype(dtype) for i, shape in enumerate((a, b)))
+    wanted = np.matmul(x.astype("float64"), y.astype("float64"))
+    tolerance = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12}[dtype] * (1 + np.abs(wanted).max(initial=0))
+    for left in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        got = mytorch.matmul(mytorch.tensor(left) if left is x else mytorch.from_numpy(left), mytorch.tensor(y))
+        assert got.shape == wanted.shape
+        assert np.abs(got.numpy().astype("float64") - wanted).max(initial=0) <= tolerance
+
+
+def test_products_write_into_an_array_that_is_given(three):
+    x, y = mytorch.randn(300, 200), mytorch.randn(200, 300)
+    wide = np.zeros((300, 600), np.float32)
+    blas.product(x.numpy(), y.numpy(), wide[:, ::2][:, :300])
+    assert np.allclose(wide[:, ::2], x.numpy() @ y.numpy(), atol=1e-3)
+    assert not wide[:, 1::2].any()
+
+
+def test_blas_has_the_programs_number_of_threads_again_afterwards():
+    get = (blas._openblas() or [lambda: 1])[0]
+    before = get()
+    mytorch.randn(512, 512) @ mytorch.randn(512, 512)
+    assert get() == before
+
+
+def test_an_error_in_a_chunk_reaches_the_caller_when_all_have_ended(three):
+    ran = []
+
+    def work(i):
+        ran.append(i)
+        if i == 3:
+            raise ValueError("chunk 3")
+
+    with pytest.raises(ValueError, match="chunk 3"):
+        threads.run(work, [(i,) for i in range(8)])
+    assert sorted(ran) == list(range(8))
+
+
+def test_set_num_threads_is_how_many_work(three):
+    inside, barrier = set(), threading.Barrier(3, timeout=20)
+
+    def work():
+        inside.add(threading.get_ident())
+        barrier.wait()
+
+    threads.run(work, [()] * 3)
+    assert len(inside) == 3
+    threads.set_num_threads(1)
+    threads.run(lambda: inside.add(threading.get_ident()), [()] * 8)
+    assert len(inside) == 3
+    with pytest.raises(RuntimeError, match="positive"):
+        mytorch.set_num_threads(0)
+
+
+def _threads_under(**environment):
+    script = "import mytorch; print(mytorch.get_num_threads())"
+    names = ("MYTORCH_NUM_THREADS", "OMP_NUM_THREADS")
+    kept = {k: v for k, v in os.environ.items() if k not in names}
+    return int(subprocess.check_output([sys.executable, "-c", script], env=kept | environment))
+
+
+def test_the_environment_says_how_many_threads():
+    assert _threads_under(OMP_NUM_THREADS="3") == 3
+    assert _threads_under(OMP_NUM_THREADS="3", MYTORCH_NUM_THREADS="5") == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore")
+def test_a_child_forked_beside_products_of_other_threads_computes(three):
+    x = mytorch.randn(300, 300)
+    wanted, stop = (x @ x).numpy(), threading.Event()
+
+    def busy():
+        while not stop.is_set():
+            x @ x
+
+    workers = [threading.Thread(target=busy) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                ok = np.allclose((x @ x).numpy(), wanted, atol=1e-3)
+                os._exit(0 if ok else 1)
+            timer = threading.Timer(20, os.kill, (child, 9))
+            timer.start()
+            assert os.waitpid(child, 0)[1] == 0
+            timer.cancel()
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
