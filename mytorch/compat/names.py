@@ -17,31 +17,24 @@ from ..graph.mode import get_mode
 from ..kernels import threads
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC
+from ..ops import memory_format as formats
 from ..ops.creation import as_tensor, empty, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
 from ..tensor import Tensor
 from . import functional, jit, storage
+from .deterministic import deterministic
 
 
-class memory_format(str):
-    """PyTorch's names for orders of strides; accepted everywhere, arrays are kept as they come."""
-
-    __slots__ = ()
-
-    def __repr__(self):
-        return f"mytorch.{self}"
-
-
-class layout(memory_format):
+class layout(str):
     """PyTorch's kinds of storage, of which there is one here: strided."""
 
     __slots__ = ()
 
+    def __repr__(self):
+        return f"torch.{self}"
 
-contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
-channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+
 strided = layout("strided")
-_deterministic = [True]
 _warn_always = [False]
 
 
@@ -53,13 +46,39 @@ def set_default_tensor_type(t):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Accepted: CPU results do not vary from run to run."""
-    _deterministic[0] = bool(mode)
+    """Accepted: results do not vary from run to run. What `empty` makes is filled while it holds, as PyTorch does.
+
+    See `utils.deterministic.fill_uninitialized_memory`.
+    """
+    deterministic.use(mode, warn_only)
 
 
 def are_deterministic_algorithms_enabled():
     """What `use_deterministic_algorithms` was last told."""
-    return _deterministic[0]
+    return deterministic.mode > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """What `use_deterministic_algorithms` was last told as `warn_only`."""
+    return deterministic.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """0 or "default", 1 or "warn", 2 or "error": `use_deterministic_algorithms` by number."""
+    words = ("default", "warn", "error")
+    if isinstance(debug_mode, str) and debug_mode not in words:
+        raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(words)}, but got {debug_mode}")
+    level = words.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if not isinstance(level, int):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if level not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)
+
+
+def get_deterministic_debug_mode():
+    """0, 1 or 2, as `set_deterministic_debug_mode` has it."""
+    return (1 if deterministic.warn_only else 2) if deterministic.mode else 0
 
 
 def set_float32_matmul_precision(precision):
@@ -237,21 +256,6 @@ def set_flush_denormal(mode):
     return False
 
 
-def set_deterministic_debug_mode(debug_mode):
-    """Accepted, as `use_deterministic_algorithms`: 0 or "default", 1 or "warn", 2 or "error"."""
-    _deterministic[0] = debug_mode not in (0, "default")
-
-
-def get_deterministic_debug_mode():
-    """2 if `use_deterministic_algorithms(True)` was called, else 0."""
-    return 2 if _deterministic[0] else 0
-
-
-def is_deterministic_algorithms_warn_only_enabled():
-    """False: there is nothing to warn of."""
-    return False
-
-
 def is_anomaly_check_nan_enabled():
     """Whether `autograd.detect_anomaly` is on; it always looks for NaN."""
     return get_mode().anomaly
@@ -409,6 +413,8 @@ def install(namespace):
         and (callable(v) or isinstance(v, str))
     }
     del names["install"]
+    for word in ("memory_format", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d"):
+        names[word] = getattr(formats, word)
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update(functional.FUNCTIONS)

@@ -31,6 +31,7 @@ from .bind import _attribute, public
 from .core import op
 from .elementwise import cast
 from .inplace import adopt, check_writable, set_edge
+from .memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
 from .movement import _permute, as_shape
 from .operands import is_operand
 from .raw import raw_of
@@ -130,10 +131,10 @@ def finish(raw, requires_grad, out=None, pin=False):
 def size_and_pin(name, size, named):
     """The shape that `*size` or `size=` gives, and whether `pin_memory` is set; refuses any other keyword.
 
-    PyTorch's layout, memory_format and names are accepted, and change nothing here.
+    PyTorch's layout and names are accepted, and change nothing here.
     """
     shape = as_shape(named.pop("size", named.pop("shape", size)))
-    for word in ("layout", "memory_format", "names"):
+    for word in ("layout", "names"):
         named.pop(word, None)
     pin = named.pop("pin_memory", False)
     if named:
@@ -168,21 +169,31 @@ def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
 # -- constant and sequential -----------------------------------------------------------------------------------
 
 
+def uninitialized(raw):
+    """A raw array whose elements mean nothing, filled with NaN or the largest number if the program asked for that."""
+    if config.fill_uninitialized:
+        raw.fill(np.nan if raw.dtype.kind in "fcV" else True if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max)
+    return raw
+
+
 def _constant(name, text, show, shown, shown_like):
     """The functions `name`, of a size, and `name_like`, of a tensor's size, dtype and device."""
 
     def make(xp, shape, dtype):
-        return getattr(xp, name)(shape, dtype)
+        raw = getattr(xp, name)(shape, dtype)
+        return raw if config.fill_uninitialized is False or name != "empty" else uninitialized(raw)
 
-    def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, **named):
+    def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, memory_format=None, **named):
         shape, pin = size_and_pin(name, size, named)
-        return _filled(make, shape, dtype, device, requires_grad, out, pin)
+        laid_out = in_order(make, channel_axes(len(shape), memory_format))
+        return _filled(laid_out, shape, dtype, device, requires_grad, out, pin)
 
     def of_input(
         input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False
     ):
         shape = tuple(input.shape)
-        return _filled(make, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device))
+        laid_out = in_order(make, axes_in_memory(raw_of(input), memory_format))
+        return _filled(laid_out, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device))
 
     of_size.__name__ = of_size.__qualname__ = name
     of_size.__doc__ = f"""A tensor of the given size (ints, or one tuple of them), {text}.
@@ -262,8 +273,11 @@ def full_like(
         >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
         [3.0, 3.0]
     """
-    options = like(input, dtype, device)
-    return full(tuple(input.shape), fill_value, requires_grad=requires_grad, pin_memory=pin_memory, **options)
+    return (
+        empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
+        .fill_(fill_value)
+        .requires_grad_(requires_grad)
+    )
 
 
 def _number(x):
@@ -404,7 +418,7 @@ def to(self, *args, **named):
     """
     where, dtype = named.pop("device", None), named.pop("dtype", None)
     non_blocking, copy = named.pop("non_blocking", False), named.pop("copy", False)
-    named.pop("memory_format", None)
+    memory_format = named.pop("memory_format", None)
     other = named.pop("other", None)
     if named:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(named))}'")
@@ -429,12 +443,15 @@ def to(self, *args, **named):
         result = cast(result, dtypes.as_dtype(dtype))
     if where is not None and as_device(where) is not result.device:
         result = _to_device(result, where=as_device(where), home=result.device, non_blocking=non_blocking)
-    return result.clone() if copy and result is self else result
+    if copy and result is self:
+        result = result.clone(memory_format=memory_format)
+    return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
 
 
 def _cast_method(name, d):
     def method(self, memory_format=None):
-        return cast(self, d)
+        result = cast(self, d)
+        return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"self as {d.name}."
@@ -661,8 +678,9 @@ def storage_offset(self):
 
 @public(function=False, inplace=False)
 def is_contiguous(self, memory_format=None):
-    """Whether the elements lie in memory in row-major order."""
-    return raw_of(self).flags.c_contiguous
+    """Whether the elements lie in memory without gaps, in row-major order or that of a memory format."""
+    raw = raw_of(self)
+    return raw.flags.c_contiguous if memory_format is None else lies_in(raw, memory_format)
 
 
 @public(function=False, inplace=False)

@@ -6,6 +6,7 @@ from .._array import Array, as_raw, on_input_device
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
+from .creation import uninitialized
 from .inplace import check_writable, overwrite
 from .movement import as_shape, split
 from .raw import raw_of, to_cpu
@@ -26,7 +27,7 @@ def resize_(self, *sizes, memory_format=None):
     need = int(np.prod(shape))
     flat = raw.reshape(-1)
     if need > flat.size:
-        grown = xp_of(raw).empty(need, raw.dtype)
+        grown = uninitialized(xp_of(raw).empty(need, raw.dtype))
         grown[: flat.size] = flat
         flat = grown
     _replace(self, flat[:need].reshape(shape))

@@ -12,6 +12,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
+from .memory_format import axes_in_memory, channel_axes, inverse
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -393,12 +394,24 @@ def contiguous(input, memory_format=None):
         >>> x.is_contiguous(), x.contiguous().is_contiguous()
         (False, True)
     """
-    return input if raw_of(input).flags.c_contiguous else clone(input)
+    raw = raw_of(input)
+    axes = None if memory_format is None else channel_axes(raw.ndim, memory_format)
+    if (raw if axes is None else raw.transpose(axes)).flags.c_contiguous:
+        return input
+    return _clone_ordered(input, axes=axes)
 
 
 @op(dtype="same", name="clone")
 def _clone(xp, input):
-    return input.copy() if input.flags.c_contiguous else xp.ascontiguousarray(input)
+    return input.copy("K")
+
+
+@op(dtype="same", grad_name="Clone")
+def _clone_ordered(xp, input, *, axes):
+    return input.copy("C") if axes is None else input.transpose(axes).copy("C").transpose(inverse(axes))
+
+
+_clone_ordered.grad(input=lambda g: g)
 
 
 _clone.grad(input=lambda g: g)
@@ -414,7 +427,9 @@ def clone(input, *, memory_format=None):
         >>> x.grad.tolist()
         [2.0]
     """
-    return _clone.caller(input)
+    if memory_format is None:
+        return _clone.caller(input)
+    return _clone_ordered(input, axes=axes_in_memory(raw_of(input), memory_format))
 
 
 # -- joining ---------------------------------------------------------------------------------------------------

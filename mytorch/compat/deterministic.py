@@ -1,0 +1,35 @@
+"""`torch.utils.deterministic`, and the settings of `use_deterministic_algorithms`."""
+
+import sys
+from types import ModuleType
+
+from .. import utils
+from ..base import config
+
+
+class _Deterministic(ModuleType):
+    """A module with one setting that is checked when it is written."""
+
+    mode = warn_only = False
+    _fill = True
+
+    def use(self, mode, warn_only):
+        """Set the mode; see `mytorch.use_deterministic_algorithms`."""
+        self.mode, self.warn_only = bool(mode), bool(warn_only)
+        config.fill_uninitialized = self.mode and self._fill
+
+    @property
+    def fill_uninitialized_memory(self):
+        """Whether `empty` and the like fill with NaN, or the largest number, in deterministic mode."""
+        return self._fill
+
+    @fill_uninitialized_memory.setter
+    def fill_uninitialized_memory(self, mode):
+        if not isinstance(mode, bool):
+            raise RuntimeError(f"fill_uninitialized_memory: expected a bool, but got {type(mode).__name__}")
+        self._fill = mode
+        config.fill_uninitialized = self.mode and mode
+
+
+deterministic = _Deterministic("mytorch.utils.deterministic", "Settings of deterministic mode.")
+sys.modules[deterministic.__name__] = utils.deterministic = deterministic

@@ -1,0 +1,75 @@
+"""PyTorch's memory formats: the order in which a tensor's axes lie in memory."""
+
+import numpy as np
+
+
+class memory_format(str):
+    """PyTorch's names for orders of strides."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"torch.{self}"
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+_CHANNELS_LAST = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
+
+
+def axes_in_memory(raw, format):
+    """The axes of an array like `raw` in a memory format, outermost in memory first; None where they are in order.
+
+    Args:
+        raw: the array; its own order counts for `preserve_format`, which None stands for.
+        format: a memory format.
+
+    Raises:
+        RuntimeError: a format for tensors of another number of axes.
+    """
+    if format is None or format == preserve_format:
+        strides = raw.strides
+        if raw.flags.c_contiguous or 0 in strides:
+            return None
+        return tuple(sorted(range(raw.ndim), key=lambda axis: -abs(strides[axis])))
+    return channel_axes(raw.ndim, format)
+
+
+def channel_axes(ndim, format):
+    """As `axes_in_memory`, for a format that does not depend on an array.
+
+    Raises:
+        RuntimeError: `preserve_format`, or a format for tensors of another number of axes.
+    """
+    if format is None or format == contiguous_format:
+        return None
+    axes = _CHANNELS_LAST.get(format)
+    if axes is None:
+        raise RuntimeError("memory_format: preserve_format is not supported here; there is no tensor to take it from")
+    if len(axes) != ndim:
+        raise RuntimeError(f"required rank {len(axes)} tensor to use {format} format")
+    return axes
+
+
+def inverse(axes):
+    """The permutation that takes `axes` back."""
+    return tuple(int(axis) for axis in np.argsort(axes))
+
+
+def in_order(make, axes):
+    """`make(xp, shape, dtype)`, whose array lies in memory in the order of `axes`."""
+    if axes is None:
+        return make
+    return lambda xp, shape, dtype: make(xp, tuple(shape[axis] for axis in axes), dtype).transpose(inverse(axes))
+
+
+def lies_in(raw, format):
+    """Whether an array lies in memory in a format, without gaps."""
+    axes = (
+        channel_axes(raw.ndim, format)
+        if format not in _CHANNELS_LAST or raw.ndim == len(_CHANNELS_LAST[format])
+        else ()
+    )
+    if axes == ():
+        return False
+    return raw.flags.c_contiguous if axes is None else raw.transpose(axes).flags.c_contiguous
