@@ -85,6 +85,7 @@ INNER = {
     "_of",
     "_view",
     "edge",
+    "render",  # arrays have no graph
 }
 ARGUMENTS = ((), (1,), (0, 1), ("cpu",), (mytorch.float64,), (1.0, 2.0), ((0,),), ((4,),))
 

@@ -44,7 +44,8 @@ def _alone(xp, term, array, keep):
             term = term[:first] + term[first + 1 : second] + term[second + 1 :] + c
     lone = tuple(i for i, c in enumerate(term) if c not in keep)
     if lone:
-        array = xp.sum(array, axis=lone)
+        kept = tuple(n for c, n in zip(term, array.shape, strict=True) if c in keep)
+        array = xp.reshape(xp.sum(array, axis=lone, keepdims=True), kept)
         term = "".join(c for c in term if c in keep)
     return term, array
 

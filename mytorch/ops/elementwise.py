@@ -88,7 +88,8 @@ def _divider(divide):
     """
 
     def checked(xp, input, other):
-        if isinstance(other, ndarray) and other.dtype.kind in "biu" and not other.all() and input.size:
+        whole = type(other) is int or (isinstance(other, ndarray) and other.dtype.kind in "biu")
+        if whole and input.size and not (other.all() if type(other) is not int else other or input.dtype.kind in "fcV"):
             raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
         return divide(xp, input, other)
 
