@@ -205,6 +205,12 @@ def _numpy_broadcast_to(x, shape):
     return np.broadcast_to(x, shape)
 
 
+def _numpy_stack(arrays, axis=0):
+    """NumPy's, without its checks."""
+    place = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
+    return np.concatenate([x[(*place, None)] for x in arrays], len(place))
+
+
 def _numpy_take_along_axis(x, index, axis):
     """NumPy's, in one step for one element of each row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
@@ -232,6 +238,7 @@ numpy_ns = Namespace(
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
     where=blocks.where,
+    stack=_numpy_stack,
     sum=_numpy_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,

@@ -34,7 +34,7 @@ class Op(Record):
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
-        self.caller = self.run if self.variadic or self.outputs else caller_of(self)
+        self.caller = caller_of(self)
 
     def named(self, name):
         """This op with nodes that print under another name, as `x.flatten()`, a reshape, is FlattenBackward."""
@@ -42,7 +42,7 @@ class Op(Record):
         if name not in twins:
             twin = twins[name] = copy.copy(self)
             twin.grad_name = name + "Backward"
-            twin.caller = twin.run if self.variadic or self.outputs else caller_of(twin)
+            twin.caller = caller_of(twin)
         return twins[name]
 
     def __call__(self, *inputs, **attrs):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.ops import callers
 from mytorch.ops.record import RECORDS
+from mytorch.ops.source import source_of
 
 WRITTEN = {name: record for name, record in RECORDS.items() if not (record.variadic or record.outputs)}
 LOCALS = """
@@ -17,7 +17,7 @@ LOCALS = """
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_text_of_a_caller_is_python_and_its_names_are_no_arguments(name):
     record = WRITTEN[name]
-    compile(callers.source_of(record), name, "exec")
+    compile(source_of(record), name, "exec")
     assert not {*record.inputs, *record.attrs, *record.residuals} & set(LOCALS)
 
 
