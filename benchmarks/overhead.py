@@ -39,7 +39,7 @@ BACKWARD = """
     F.cross_entropy(m, i).backward()|F.layer_norm(m, (8,), v, v).sum().backward()
 """
 CALLS = """
-    linear(m)|mlp(m)|norm(m)|linear.zero_grad()|sgd.zero_grad()|sgd.step()|adam.step()
+    linear(m)|mlp(m)|norm(m)|sgd.step()|adam.step()|linear.zero_grad()|sgd.zero_grad()
     Categorical(logits=m0).sample()|Categorical(logits=m0[0]).sample().item()|Categorical(logits=m).log_prob(i)|Normal(a, s).sample()
     Normal(a, s).log_prob(b)|act(m0[0])|a.item() if a.numel() == 1 else a.tolist()
 """

@@ -219,7 +219,11 @@ def getitem(self, index):
     if type(index) is int and index == 0 and self.ndim == 0:  # older programs print loss[0]
         index = ()
     items = index if type(index) is tuple else (index,)
-    if _is_plain(items):
+    if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
+        raw = index._data._array
+        if type(raw) is ndarray and raw.ndim and raw.dtype.kind in "ib":
+            return _index.caller(self, (raw,))
+    elif _is_plain(items):
         return _index.caller(self, items)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)

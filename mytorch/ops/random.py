@@ -264,8 +264,9 @@ class Generator:
         old = [] if self._spare is None else [self._spare]
         u = self.uniform(((n - len(old) + 1) // 2 if n else 0, 2), np.float64)
         radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
-        new = np.stack([radius * np.cos(theta), radius * np.sin(theta)], -1).ravel()
-        found = np.concatenate([old, new])
+        new = np.empty(u.shape)
+        new[:, 0], new[:, 1] = radius * np.cos(theta), radius * np.sin(theta)
+        found = np.concatenate([old, new.ravel()])
         if n:
             self._spare = float(found[n]) if len(found) > n else None
         return found[:n]
