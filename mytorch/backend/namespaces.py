@@ -147,9 +147,21 @@ def _numpy_add_matmul(total, a, b):
 def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
     added up in float32."""
+    if x.size < blocks.LARGE and (x.itemsize != 2 or dtype is not None):
+        return np.add.reduce(x, axis, dtype, None, keepdims)
+    return numpy_ns.large_sum(x, axis, dtype, keepdims)
+
+
+def _large_sum(x, axis=None, dtype=None, keepdims=False):
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
         return np.asarray(blocks.add_reduce(x.astype(np.float32), axis, None, keepdims)).astype(x.dtype)
     return blocks.add_reduce(x, axis, dtype, keepdims)
+
+
+def _numpy_where(condition, x, y):
+    """NumPy's choice."""
+    large = getattr(condition, "size", 0) >= blocks.LARGE
+    return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
 def _numpy_prod(x, axis=None, keepdims=False):
@@ -237,9 +249,11 @@ numpy_ns = Namespace(
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
-    where=blocks.where,
+    where=_numpy_where,
+    large_where=blocks.where,  # and kernels/arrays.py its own here
     stack=_numpy_stack,
     sum=_numpy_sum,
+    large_sum=_large_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,
     erf=numeric.erf,
