@@ -16,7 +16,7 @@ from types import FunctionType
 import numpy as np
 
 from .._array import Array
-from ..backend import memory_owner, ndarray, numpy_ns
+from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
@@ -25,8 +25,8 @@ from .source import source_of
 
 _NAMES = {
     "Array": Array, "Face": Face, "Node": Node, "Tensor": Tensor, "__name__": __name__, "asarray": np.asarray,
-    "explained": explained, "get_mode": get_mode, "memory_owner": memory_owner, "missing": Parameter.empty, "ndarray": ndarray,
-    "new": object.__new__, "refresh": refresh, "xp": numpy_ns,
+    "explained": explained, "generic": np.generic, "get_mode": get_mode, "is_raw": is_raw, "memory_owner": memory_owner,
+    "missing": Parameter.empty, "ndarray": ndarray, "new": object.__new__, "refresh": refresh, "xp": numpy_ns,
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ _RUN = """\
         {results} = forward(xp, {raws}{named})
     except (TypeError, ValueError, MemoryError) as error:
         raise explained(op, ({raws}), error) from None
-    if type(out) is not ndarray:
+    if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
         out = asarray(out)
     data = new(Array)
     data._array = out
