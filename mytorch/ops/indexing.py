@@ -357,7 +357,12 @@ def gather(input, dim, index, *, sparse_grad=False):
             raise RuntimeError(
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
-    if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
+    if (
+        raw.size
+        and isinstance(raw, ndarray)
+        and input.ndim
+        and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d])
+    ):
         raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
     return _gather.caller(input, raw, d)
 
@@ -379,7 +384,7 @@ def index_select(input, dim, index):
     raw = index_raw(index, "index_select").reshape(-1)
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
-    if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
+    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
     return _index(input, index=(slice(None),) * d + (raw,))
 
