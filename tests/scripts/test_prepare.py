@@ -152,11 +152,13 @@ def test_missing_and_empty_files(tmp_path):
     assert "holds no text" in done.stderr
 
 
-def test_demo_corpus_is_the_standard_library(tmp_path):
-    done = run("prepare_data/prepare_demo.py", "--path_to_save", tmp_path / "demo", "--limit", 60_000)
+def test_demo_corpus_is_a_book_that_lies_in_the_repository(tmp_path):
+    done = run("prepare_data/prepare_demo.py", "--path_to_save", tmp_path / "demo")
     assert done.returncode == 0, done.stderr
     tokenizer = load_tokenizer(tmp_path / "demo" / "tokenizer.json")
-    assert "def " in tokenizer.decode(read_tokens(tmp_path / "demo" / "train.bin"))
+    text = tokenizer.decode(read_tokens(tmp_path / "demo" / "train.bin"))
+    assert text.startswith("CHAPTER 1. Loomings.\n\nCall me Ishmael. Some years ago")
+    assert max(map(len, text.splitlines())) <= 72
 
 
 def test_openwebtext_from_local_files(tmp_path):
