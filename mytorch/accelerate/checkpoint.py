@@ -250,12 +250,7 @@ def read_state(accelerator, directory):
         )
     for i, loader in enumerate(accelerator._loaders):
         mine = before == accelerator.num_processes
-        position = load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0)))
-        if not mine:
-            done = position["drawn"] - len(position["pending"]) or sum(position["handed"])
-            done = done * before // accelerator.num_processes
-            position.update(drawn=done, pending=[], handed=[done] + [0] * (len(position["handed"]) - 1))
-        loader.load_state_dict(position)
+        loader.load_state_dict(load(_expect(directory, dataloader_file(i, accelerator.rank if mine else 0))))
     for thing, name in _custom(accelerator):
         thing.load_state_dict(load(_expect(directory, name)))
     if accelerator.scaler is not None:

@@ -42,6 +42,16 @@ def kind(value):
     return type(value).__name__
 
 
+def require_tensor(name, input, place=1):
+    """Refuse an input that is no array of any kind.
+
+    Raises:
+        TypeError: in PyTorch's words.
+    """
+    if not hasattr(input, "ndim"):
+        raise TypeError(f"{name}(): argument 'input' (position {place}) must be Tensor, not {kind(input)}")
+
+
 def shapes(*arrays):
     """Join the shapes of several arrays for a message: `(2, 3) and (4,)`."""
     return " and ".join(str(tuple(a.shape)) for a in arrays)

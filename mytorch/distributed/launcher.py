@@ -43,7 +43,7 @@ def mpiexec_command(n):
     """
     mpiexec = find_mpiexec()
     if mpiexec is None:
-        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mytorch[mpi].")
+        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mpi4py mpich.")
     about = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     if "Open MPI" in about or "OpenRTE" in about:
         return [mpiexec, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", str(n)]
@@ -185,6 +185,7 @@ class Job:
         self.first = first
         self.world = n if world is None else world
         self.output = output
+        self.terminal, self.bar = sys.stderr.isatty(), b""
         self.link = link
         self.env = {**os.environ, **env}
         self.ranks = {first + i: Rank(first + i) for i in range(n)}
@@ -240,6 +241,8 @@ class Job:
             self.processes.append(subprocess.Popen(command, env=env, start_new_session=True, **streams))
 
         common = {**self.env, "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.n)}
+        if self.terminal:  # for progress bars, behind "[0] "
+            common |= {"MYTORCHRUN_TERMINAL": "1", "COLUMNS": str(shutil.get_terminal_size().columns - 5)}
         if self.mpi:
             for name in ("RANK", "LOCAL_RANK"):
                 common.pop(name, None)
@@ -334,10 +337,26 @@ class Job:
                 stream.write(content)
                 stream.flush()
             return
-        *lines, rank.partial[kind] = (rank.partial[kind] + content).split(b"\n")
+        *lines, rest = (rank.partial[kind] + content).split(b"\n")
+        rank.partial[kind] = rest[max(rest.rfind(b"\r", 0, -1), 0) :]
+        if self.bar and lines:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
         for line in lines:
             self._line(rank, stream, line)
         stream.flush()
+        if rank.number == 0 and kind == b"e":
+            self._show_bar(rest if b"\r" in rest else b"")
+        elif self.bar and lines:
+            self._show_bar(self.bar)
+
+    def _show_bar(self, text):
+        """Show rank 0's unfinished line below all else, if that is a progress bar and this a terminal."""
+        text = text.rstrip(b"\r").rpartition(b"\r")[2].rstrip()
+        if self.terminal and (text or self.bar):
+            sys.stderr.buffer.write(b"\r" + (b"[0] " + text if text else b"") + b"\033[K")
+            sys.stderr.flush()
+        self.bar = text if self.terminal else b""
 
     @staticmethod
     def _line(rank, stream, line):

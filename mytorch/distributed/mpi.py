@@ -40,7 +40,7 @@ def load():
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
-            f"distributed: several processes on CPUs need MPI (pip install mytorch[mpi]): {error}"
+            f"distributed: several processes on CPUs need MPI (pip install mpi4py mpich): {error}"
         ) from error
     _leave_well()
     return MPI

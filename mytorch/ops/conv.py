@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from ..backend import Namespace, numpy_ns
-from ..base.errors import shapes
+from ..base.errors import require_tensor, shapes
 from .core import op
 from .elementwise import named
 from .padding import pad
@@ -230,6 +230,7 @@ def _convolution(d):
         (mytorch.Size([1, 5{two}]), {[2.0**d] * 2**d})
     """)  # fmt: skip
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None, auto=False):
+        require_tensor(name, input)
         stride, dilation = several(stride, d, name), several(dilation, d, name)
         single = input.ndim == d + 1
         if single:
@@ -295,6 +296,7 @@ def _transposed(d):
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None, auto=False
     ):
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
+        require_tensor(name, input)
         extra = several(output_padding, d, name)
         single = input.ndim == d + 1
         if single:

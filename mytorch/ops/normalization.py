@@ -6,11 +6,25 @@ import numpy as np
 
 from .._array import on_input_device
 from ..backend import Namespace, xp_of
+from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
+from ..base.errors import require_tensor
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
 from .raw import shape_of
+
+
+def _check(name, input, *parameters):
+    """Refuse what is no tensor, and under PyTorch's face parameters of another dtype than input's, as PyTorch does.
+
+    16-bit inputs may have float32 parameters.
+    """
+    require_tensor(name, input)
+    if config.torch_face:
+        for p in parameters:
+            if p is not None and p.dtype is not input.dtype and (p.dtype is not float32 or input.dtype.itemsize != 2):
+                raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
 def _in_float32(xp, x):
@@ -99,6 +113,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
         >>> F.layer_norm(tensor([[1.0, 3.0], [0.0, 8.0]]), (2,), eps=0.0).tolist()
         [[-1.0, 1.0], [-1.0, 1.0]]
     """
+    _check("layer_norm", input, weight, bias)
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
     dtype = None if dtype is None else as_dtype(dtype)
     return _layer_norm.caller(input, weight, bias, width, eps, dtype, fused, auto)
@@ -336,6 +351,7 @@ def batch_norm(
         >>> F.batch_norm(x, None, None, training=True, eps=0.0).tolist()
         [[-1.0, -1.0], [1.0, 1.0]]
     """
+    _check("batch_norm", input, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
@@ -408,6 +424,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         >>> F.group_norm(x, 2, eps=0.0).tolist()
         [[-1.0, 1.0, -1.0, 1.0]]
     """
+    _check("group_norm", input, weight, bias)
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
@@ -417,7 +434,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
-    return _affine(out, weight, bias)
+    out = _affine(out, weight, bias)
+    return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
 
 
 def _affine(out, weight, bias):

@@ -83,7 +83,7 @@ class GPT2Tokenizer:
             try:
                 import tiktoken
             except ImportError:
-                raise ImportError("the gpt2 tokenizer needs tiktoken: pip install mytorch[tiktoken].") from None
+                raise ImportError("the gpt2 tokenizer needs tiktoken: pip install tiktoken.") from None
             encoding = tiktoken.get_encoding("gpt2")
         self._encoding = encoding
 
