@@ -16,7 +16,7 @@ from types import FunctionType
 import numpy as np
 
 from .._array import Array
-from ..backend import memory_owner, ndarray, numpy_ns
+from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
@@ -25,7 +25,7 @@ from .record import PSEUDO
 
 _NAMES = {
     "Array": Array, "Face": Face, "Node": Node, "Tensor": Tensor, "__name__": __name__, "asarray": np.asarray,
-    "explained": explained, "get_mode": get_mode, "memory_owner": memory_owner, "missing": Parameter.empty, "ndarray": ndarray,
+    "explained": explained, "get_mode": get_mode, "is_raw": is_raw, "memory_owner": memory_owner, "missing": Parameter.empty, "ndarray": ndarray,
     "new": object.__new__, "refresh": refresh, "xp": numpy_ns,
 }  # fmt: skip
 
@@ -72,7 +72,7 @@ _RUN = """\
         {results} = forward(xp, {raws}{named})
     except (TypeError, ValueError, MemoryError) as error:
         raise explained(op, ({raws}), error) from None
-    if type(out) is not ndarray:
+    if type(out) is not ndarray and not is_raw(out):
         out = asarray(out)
     data = new(Array)
     data._array = out
