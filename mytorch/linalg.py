@@ -10,6 +10,7 @@ import numpy as np
 
 from ._array import on_input_device
 from .backend import xp_of
+from .base.errors import LinAlgError
 from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
@@ -28,7 +29,7 @@ from .tensor import Tensor
 inv, det, slogdet, cholesky, diagonal = (
     also_named(f, {"A": "input"}) for f in (inverse, det, slogdet, cholesky, diagonal)
 )
-LinAlgError = np.linalg.LinAlgError
+
 
 _Eigh, _Eig = (namedtuple(name, "eigenvalues eigenvectors") for name in ("eigh", "eig"))
 _Svd, _Qr = namedtuple("svd", "U S Vh"), namedtuple("qr", "Q R")

@@ -8,6 +8,8 @@ subclasses here exist for what a caller may want to catch by name.
 import sys
 import warnings
 
+import numpy as np
+
 
 class GraphFreedError(RuntimeError):
     """A backward pass reached a node whose saved arrays were already given up."""
@@ -23,6 +25,10 @@ class DeviceError(RuntimeError):
 
 class OutOfMemoryError(RuntimeError):
     """A GPU's memory does not hold the requested allocation."""
+
+
+class LinAlgError(np.linalg.LinAlgError, RuntimeError):
+    """A matrix is singular, or not positive definite: NumPy's error, and PyTorch's kind of it."""
 
 
 class CaptureError(RuntimeError):

@@ -249,11 +249,7 @@ class Job:
             start([*mpiexec_command(self.n), *supervise], common)
         else:
             for i in range(self.n):
-                own = {"RANK": str(self.first + i), "LOCAL_RANK": str(i), "SIZE": str(self.world)}
-                own.update(
-                    {f"OMPI_COMM_WORLD_{name}": value for name, value in own.items()}
-                )  # for programs that read these
-                start(supervise, {**common, **{name: value for name, value in own.items() if name != "SIZE"}})
+                start(supervise, {**common, "RANK": str(self.first + i), "LOCAL_RANK": str(i)})
 
     # -- the loop --------------------------------------------------------------------------------
 

@@ -249,12 +249,13 @@ def _convolution(d):
         if isinstance(padding, str):
             input, padding = _named_padding(input, padding, weight.shape[2:], stride, dilation, name)
         padding = several(padding, d, name)
-        for n, k, p, dil in zip(input.shape[2:], weight.shape[2:], padding, dilation, strict=True):
-            if n + 2 * p < dil * (k - 1) + 1:
-                raise RuntimeError(
-                    f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
-                    "can't be greater than actual input size"
-                )
+        sizes = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
+        reach = [dil * (k - 1) + 1 for k, dil in zip(weight.shape[2:], dilation, strict=True)]
+        if any(n < k for n, k in zip(sizes, reach, strict=True)):
+            raise RuntimeError(
+                f"{name}: Calculated padded input size per channel: ({' x '.join(map(str, sizes))}). Kernel size: "
+                f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+            )
         out = convolve(input, weight, bias, **_geometry(stride, padding, dilation, groups), fused=fused, auto=auto)
         return out.squeeze(0) if single else out
 

@@ -183,7 +183,7 @@ class Op(Record):
             extra = inputs[len(self.inputs) :]
             if len(extra) > len(self.attrs):
                 raise TypeError(
-                    f"{self.name}() takes {len(self.inputs) + len(self.attrs)} arguments, got {len(inputs)}."
+                    f"{self.name}() takes {len(self.inputs) + len(self.attrs)} positional argument(s) but {len(inputs)} were given"
                 )
             inputs = inputs[: len(self.inputs)]
             for name, value in zip(self.attrs, extra, strict=False):

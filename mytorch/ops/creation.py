@@ -492,14 +492,14 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
 @public(function=False, inplace=False)
 def numpy(self, *, force=False):
-    """The NumPy array underneath, sharing memory.
+    """The NumPy array underneath, sharing memory; of a tensor on a GPU a copy.
 
     Args:
-        force: also for tensors that require grad or lie on a GPU (then a copy).
+        force: also for tensors that require grad.
 
     Raises:
         RuntimeError: the tensor requires grad.
-        TypeError: it lies on a GPU.
+        TypeError: it lies on a GPU, under `install_as_torch`, as PyTorch refuses that.
 
     Example:
         >>> mytorch.tensor([1.5, 2.0]).numpy().sum().item()
@@ -508,7 +508,7 @@ def numpy(self, *, force=False):
     if not force and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = raw_of(self)
-    if not isinstance(raw, ndarray) and not force:
+    if config.torch_face and not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )

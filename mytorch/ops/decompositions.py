@@ -11,6 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from ..base import dtypes
+from ..base.errors import LinAlgError
 from .bind import public
 from .core import op
 from .elementwise import cast, sgn, where
@@ -70,7 +71,7 @@ def inverse(input):
     try:
         return _inv.caller(square(input, "inv"))
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(
+        raise LinAlgError(
             "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular."
         ) from None
 
@@ -112,7 +113,7 @@ def solve(A, B, *, left=True):
     try:
         out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
     return out.squeeze(-1) if vector else out
 
 
@@ -227,7 +228,7 @@ def cholesky(input, upper=False):
     try:
         out = _cholesky.caller(input.mH if upper else input)
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(
+        raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
         ) from None
     return out.mH if upper else out

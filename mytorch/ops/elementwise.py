@@ -451,14 +451,14 @@ def clamp(input, min=None, max=None):
         max: upper bound.
 
     Raises:
-        ValueError: both bounds are missing.
+        RuntimeError: both bounds are missing.
 
     Example:
         >>> mytorch.clamp(tensor([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
         [0.0, 0.5, 1.0]
     """
     if min is None and max is None:
-        raise ValueError("clamp: at least one of 'min' or 'max' must not be None.")
+        raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None.")
     return _clamp(input, min, max)
 
 

@@ -67,8 +67,9 @@ def raw_index(tensor, index):
             if hasattr(item, "__index__"):
                 out.append(item.__index__())
                 continue
-            raise TypeError(
-                f"only integers, slices, ellipsis, None, and integer or bool tensors are valid indices, got {kind(item)}."
+            error = TypeError if isinstance(item, str) else IndexError
+            raise error(
+                f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {kind(item)})"
             )
         if array.dtype.kind not in "iub":
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
@@ -149,14 +150,37 @@ def _check_bounds(shape, items):
         axis += len(shape) - used if item is Ellipsis else _dims_of(item)
 
 
+def _misfit(shape, index):
+    """PyTorch's sentence on an index that does not fit a shape."""
+    used, axis, arrays = sum(map(_dims_of, index)), 0, []
+    for place, item in enumerate(index):
+        if is_raw(item) and item.dtype.kind == "b":
+            here = shape[axis : axis + item.ndim]
+            if item.shape != here:
+                return (
+                    f"The shape of the mask {list(item.shape)} at index {place} does not match the shape of the indexed tensor "
+                    f"{list(shape)} at index {axis}"
+                )
+        elif is_raw(item):
+            arrays.append(item)
+            wrong = item[(item < -shape[axis]) | (item >= shape[axis])]
+            if wrong.size:
+                return (
+                    f"index {int(wrong.reshape(-1)[0])} is out of bounds for dimension {axis} with size {shape[axis]}"
+                )
+        axis += len(shape) - used if item is Ellipsis else _dims_of(item)
+    shapes = ", ".join(str(list(a.shape)) for a in arrays)
+    return f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+
+
 @op(dtype="same", view=True, name="index")
 def _index(xp, input, *, index):
     try:
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
-    except IndexError as error:
+    except IndexError:
         _check_bounds(input.shape, index)
-        raise IndexError(f"index: {error} (input has shape {tuple(input.shape)}).") from None
+        raise IndexError(_misfit(input.shape, index)) from None
 
 
 @op(dtype="same", name="index_zeros")
@@ -279,8 +303,13 @@ def setitem(self, index, value):
         value = source = Array(value)._array
     try:
         raw[found] = value
-    except ValueError as error:
-        raise RuntimeError(f"setitem: {error} (tensor of shape {tuple(raw.shape)}).") from None
+    except IndexError:
+        raise IndexError(_misfit(raw.shape, found)) from None
+    except ValueError:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
+            f"{list(raw[found].shape)}"
+        ) from None
     array._bump()
     if not isinstance(self, Tensor) or not get_mode().grad:
         return
@@ -363,7 +392,8 @@ def gather(input, dim, index, *, sparse_grad=False):
         and input.ndim
         and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d])
     ):
-        raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
+        wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < input.shape[d])
+        raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {input.shape[d]}")
     return _gather.caller(input, raw, d)
 
 
@@ -381,7 +411,10 @@ def index_select(input, dim, index):
         [[2, 2], [4, 4]]
     """
     d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "index_select").reshape(-1)
+    raw = index_raw(index, "index_select")
+    if raw.ndim > 1:
+        raise IndexError(f"index_select(): Index is supposed to be a vector, got one of shape {tuple(raw.shape)}")
+    raw = raw.reshape(-1)
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
     if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d]):

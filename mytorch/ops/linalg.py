@@ -49,10 +49,7 @@ def matmul(input, other):
         if m == 2 and n > 2:  # one large product instead of many small ones
             out = _matmul.caller(input.reshape(math.prod(a[:-1]), a[-1]), other)
             return out.reshape(*a[:-1], b[-1])
-        try:
-            return _matmul.caller(input, other)
-        except ValueError:
-            raise RuntimeError(_mismatch(input, other)) from None
+        return _matmul.caller(input, other)
     if n == 1 and m == 1:
         return _matmul.caller(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
     if n == 1:

@@ -155,14 +155,14 @@ def permute(input, *dims, **named):
     """
     order = as_shape(named.get("dims", dims))
     ndim = input.ndim
-    found = tuple([normalize_dim(d, ndim) for d in order])
-    if len(found) != ndim or len(set(found)) != ndim:
+    if len(order) != ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
             f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
-            if len(order) != input.ndim
-            else f"permute(): duplicate dims are not allowed, got {order}."
         )
+    found = tuple([normalize_dim(d, ndim) for d in order])
+    if len(set(found)) != ndim:
+        raise RuntimeError(f"permute(): duplicate dims are not allowed, got {order}.")
     return _permute.caller(input, found)
 
 
@@ -458,7 +458,7 @@ def cat(tensors, dim=0, *, axis=None):
     dim = dim if axis is None else axis
     tensors = list(tensors)
     if not tensors:
-        raise RuntimeError("cat: expected a non-empty list of Tensors")
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     shapes = [shape_of(t) for t in tensors]
     if (0,) in shapes:
         tensors = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]

@@ -364,6 +364,14 @@ def batch_norm(
     n = math.prod(input.shape) // max(input.shape[1], 1)
     if n <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
+    for name, given in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
+        if given is not None and given.shape[0] != input.shape[1]:
+            raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {given.shape[0]}")
     raw = input._data._array
     xp = xp_of(raw)
     x = _in_float32(xp, raw)

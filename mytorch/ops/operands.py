@@ -180,7 +180,11 @@ def explained(op, raws, error):
     if isinstance(error, MemoryError):
         return error if namespace(raws) is numpy_ns else out_of_memory(error)
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
-        return RuntimeError(_sizes_differ([r.shape for r in raws if is_raw(r)]) or f"{op.name}: {text}")
+        leading = -2 if op.name == "matmul" else None
+        shapes = [r.shape[:leading] for r in raws if is_raw(r)]
+        return RuntimeError(
+            _sizes_differ(shapes) or f"{op.name}: shapes {', '.join(map(str, shapes))} do not go together."
+        )
     if text.startswith("numpy boolean subtract"):
         return RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "

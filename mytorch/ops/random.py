@@ -793,11 +793,16 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     Args:
         size: of the result, if neither is a tensor.
 
+    Raises:
+        RuntimeError: a negative deviation.
+
     Example:
         >>> mytorch.normal(tensor([1.0, 2.0]), 0.0).tolist()
         [1.0, 2.0]
     """
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)

@@ -303,9 +303,9 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
 
 def _refuse_empty(input, dims, name):
     if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
-        raise IndexError(
-            f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}."
-        )
+        wanted = "be specified for input.numel() == 0" if dims is None else "have non-zero size"
+        error = RuntimeError if dims is None and name in ("max", "min") else IndexError
+        raise error(f"{name}(): Expected reduction dim to {wanted}; the tensor has shape {tuple(input.shape)}.")
 
 
 def _extreme(name, of, word, example):
