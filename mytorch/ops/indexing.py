@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
-from .inplace import check_writable, set_edge
+from .inplace import check_writable, refuse_overlap, set_edge
 from .out import write_out
 from .raw import index_raw, raw_of
 from .reduction import normalize_dim, put_along
@@ -265,6 +265,8 @@ def setitem(self, index, value):
     source = value
     if isinstance(value, (Tensor, Array)):
         value = raw_of(value)
+        if array._cell is not None and basic and isinstance(raw, ndarray):
+            refuse_overlap(self, source, "setitem", region=raw[found])
         if value.ndim > 1 and value.shape[0] == 1:
             value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
         if value.dtype.kind == "c" and raw.dtype.kind != "c":

@@ -234,7 +234,11 @@ def movedim(input, source, destination):
 @public(inplace=False)
 def adjoint(input):
     """The last two axes exchanged (and the complex conjugate taken)."""
-    return transpose(input, -2, -1)
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1).conj()
 
 
 @public(names=("ravel",), inplace=False)
@@ -614,7 +618,7 @@ def chunk(input, chunks, dim=0):
 @op(dtype="same", view=True, outputs="list", name="unbind")
 def _unbind(xp, input, *, dim):
     lead = (slice(None),) * dim
-    return [input[(*lead, i)] for i in range(input.shape[dim])]
+    return [input[(*lead, i, ...)] for i in range(input.shape[dim])]  # with ..., of a vector too: a view, no number
 
 
 _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))

@@ -32,7 +32,8 @@ def _normed(xp, x, eps):
     """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
-    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    variance = xp.mean(centred * centred, axis=-1, keepdims=True)
+    rstd = 1.0 / xp.sqrt(variance + (variance * 0.0 + eps))  # NaN where it overflows, which is not to look like zeros
     return centred * rstd, mean, rstd
 
 

@@ -8,11 +8,13 @@ import numpy as np
 from .._array import Array, on_input_device
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange
 from .indexing import _index, _put_index
+from .inplace import check_shared
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .precision import in_precision
 from .raw import raw_of, to_cpu
@@ -527,12 +529,20 @@ def _reshaping(name, view):
     """A method that gives self another shape over the same memory, such as unsqueeze_."""
 
     def method(self, *args, **kwargs):
-        out = view(self, *args, **kwargs)
-        if isinstance(self, Tensor):
-            self._data = out._data
+        if not isinstance(self, Tensor):
+            self._array = view(self, *args, **kwargs)._array
+            return self
+        if get_mode().grad:
+            check_shared(self, name)
+        before = self if self._view is not None else Tensor._of(self._data, self._edge)
+        out = view(before, *args, **kwargs)
+        if out._data._array is not before._data._array:
+            self._data, self._view = (
+                out._data,
+                out._view,
+            )  # of `before`: views that know self as their base are refused by refresh
             self._edge = self._edge if out._edge is None else out._edge
-        else:
-            self._array = out._array
+            self._data._bump()
         return self
 
     method.__name__ = name

@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import xp_of
+from ..backend import numpy_ns, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import public
@@ -152,10 +152,33 @@ def logcumsumexp(input, dim):
     d = normalize_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()
-    x = input.detach()
-    peak = (x.real if x.dtype.is_complex else x).amax(d, keepdim=True)
-    peak = peak if x.dtype.is_complex else where(peak.isfinite(), peak, 0.0)
+    if not input.dtype.is_complex:
+        return _logcumsumexp(input, dim=d)
+    peak = input.detach().real.amax(d, keepdim=True)
     return (input - peak).exp().cumsum(d).log() + peak
+
+
+@op(dtype="float", name="logcumsumexp", autocast="float32")
+def _logcumsumexp(xp, input, *, dim):
+    if xp is numpy_ns:
+        return xp.logaddexp.accumulate(input, dim, dtype=input.dtype if input.dtype.kind == "f" else np.float32)
+    step, lead, n = 1, (slice(None),) * dim, input.shape[dim]
+    while step < n:  # by doubling: every element takes in the one that is `step` before it
+        later = xp.logaddexp(input[(*lead, slice(step, n))], input[(*lead, slice(0, n - step))])
+        input, step = xp.concatenate([input[(*lead, slice(0, step))], later], axis=dim), 2 * step
+    return input
+
+
+def _logcumsumexp_grad(g, input, out, dim, xp):
+    def part(g):
+        """exp(input) times the sum behind it of exp(log(g) - out), for positive parts of g, without overflow."""
+        logs = xp.where(g > 0, xp.log(xp.where(g > 0, g, 1.0)) - out, -math.inf)
+        return xp.exp(xp.flip(xp.call(_logcumsumexp, xp.flip(logs, dim), dim=dim), dim) + input)
+
+    return part(g) - part(-g)
+
+
+_logcumsumexp.grad(input=_logcumsumexp_grad)
 
 
 # -- order statistics ------------------------------------------------------------------------------------------------
