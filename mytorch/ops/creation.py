@@ -30,9 +30,10 @@ from ..tensor import Tensor
 from .bind import _attribute, public
 from .core import op
 from .elementwise import cast
-from .inplace import adopt, check_writable, refuse_overlap, set_edge
+from .inplace import adopt, check_writable, set_edge
 from .movement import _permute, as_shape
 from .operands import is_operand
+from .overlap import refuse_overlap
 from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------

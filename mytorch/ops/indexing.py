@@ -15,9 +15,11 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
-from .inplace import check_writable, refuse_overlap, set_edge
+from .inplace import check_writable, set_edge
+from .operands import broadcast
 from .out import write_out
-from .raw import index_raw, raw_of
+from .overlap import refuse_overlap
+from .raw import index_raw, index_vector, raw_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -146,6 +148,11 @@ def _check_bounds(shape, items):
     for item in items:
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
             raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
+        if is_raw(item) and item.dtype.kind == "b" and item.shape != tuple(shape[axis : axis + item.ndim]):
+            raise IndexError(
+                f"The shape of the mask {list(item.shape)} at index {axis} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {axis}"
+            )
         axis += len(shape) - used if item is Ellipsis else _dims_of(item)
 
 
@@ -277,8 +284,13 @@ def setitem(self, index, value):
         value = source = Array(value)._array
     try:
         raw[found] = value
-    except ValueError as error:
-        raise RuntimeError(f"setitem: {error} (tensor of shape {tuple(raw.shape)}).") from None
+    except ValueError:
+        given = list(getattr(value, "shape", ()))
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {given} cannot be broadcast to the indexed part of a tensor of shape {list(raw.shape)}"
+        ) from None
+    except IndexError as error:
+        raise IndexError(f"index: {error} (tensor of shape {tuple(raw.shape)}).") from None
     array._bump()
     if not isinstance(self, Tensor) or not get_mode().grad:
         return
@@ -355,8 +367,10 @@ def gather(input, dim, index, *, sparse_grad=False):
             raise RuntimeError(
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
-    if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
-        raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
+    if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= (input.shape[d] if input.ndim else 1)):
+        raise IndexError(
+            f"gather: index out of range: values must lie in [0, {input.shape[d] if input.ndim else 1}) along dimension {d}."
+        )
     return _gather.caller(input, raw, d)
 
 
@@ -374,7 +388,7 @@ def index_select(input, dim, index):
         [[2, 2], [4, 4]]
     """
     d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "index_select").reshape(-1)
+    raw = index_vector(index, "index_select")
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
     if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
@@ -426,7 +440,7 @@ def masked_select(input, mask):
     """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast(input.shape, mask.shape)
     return input.expand(*shape)[mask.expand(*shape)]
 
 

@@ -15,6 +15,7 @@ from .bind import spelled
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
 from .movement import cat, stack
+from .operands import broadcast
 from .precision import in_precision
 from .raw import on_device_of, raw_of, shape_of, to_cpu
 
@@ -600,7 +601,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
         >>> F.cosine_similarity(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
         [1.0, 0.0]
     """
-    shape = np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
+    shape = broadcast(x1.shape, x2.shape)
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)

@@ -3,8 +3,6 @@
 import math
 import operator
 
-import numpy as np
-
 from .._array import Array, Size
 from ..backend import address, is_raw, memory_owner
 from ..base import dtypes
@@ -12,6 +10,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
+from .operands import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -382,7 +381,7 @@ def broadcast_to(input, size):
 def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
     try:
-        shape = np.broadcast_shapes(*[tuple(t.shape) for t in tensors])
+        shape = broadcast(*(t.shape for t in tensors))
     except ValueError:
         raise RuntimeError(f"broadcast_tensors: shapes {[tuple(t.shape) for t in tensors]} don't broadcast.") from None
     return tuple(expand(t, *shape) for t in tensors)

@@ -84,14 +84,26 @@ def tensor_split(input, indices_or_sections, dim=0):
     if isinstance(indices_or_sections, (Tensor, Array)):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
         size, extra = divmod(n, indices_or_sections)
         return split(input, [size + 1] * extra + [size] * (indices_or_sections - extra), d)
     cuts = [0, *(slice(None, i).indices(n)[1] for i in indices_or_sections), n]
     return tuple(narrow(input, d, a, b - a if b > a else 0) for a, b in itertools.pairwise(cuts))
 
 
-def _directed(name, axis_of):
+def _directed(name, axes, axis_of):
     def directed(input, indices_or_sections):
+        if input.ndim < axes:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {axes} dimension, but got a tensor with {input.ndim} dimensions!"
+            )
+        sections, n = indices_or_sections, input.shape[axis_of(input)]
+        if isinstance(sections, int) and (sections <= 0 or n % sections):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {axis_of(input)}, but the size of the dimension {n} is not "
+                f"divisible by the split_size {sections}!"
+            )
         return tensor_split(input, indices_or_sections, axis_of(input))
 
     directed.__name__ = name
@@ -99,9 +111,9 @@ def _directed(name, axis_of):
     return public(inplace=False)(directed)
 
 
-hsplit = _directed("hsplit", lambda t: 0 if t.ndim == 1 else 1)
-vsplit = _directed("vsplit", lambda t: 0)
-dsplit = _directed("dsplit", lambda t: 2)
+hsplit = _directed("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1)
+vsplit = _directed("vsplit", 2, lambda t: 0)
+dsplit = _directed("dsplit", 3, lambda t: 2)
 
 
 @public(inplace=False)
@@ -495,6 +507,9 @@ def diagonal_sum(input):
 
 def _triangle_indices(name, make):
     def indices(row, col, offset=0, *, dtype=None, device=None, layout=None):
+        for word, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{word} must be non-negative, got {n}")
         rows, columns = make(row, offset, col)
         found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
         return found if device is None else found.to(device)

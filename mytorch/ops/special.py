@@ -301,6 +301,8 @@ def _log_ndtr(input):
 @public()
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     total = p * (p - 1) / 4 * math.log(math.pi)
     out = lgamma.caller(input)
     for j in range(1, p):
