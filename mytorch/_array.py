@@ -248,7 +248,13 @@ class Size(tuple):
         return f"{config.torch_name()}.Size({list(self)})"
 
     def __getitem__(self, key):
-        got = tuple.__getitem__(self, key)
+        try:
+            got = tuple.__getitem__(self, key)
+        except IndexError:
+            n = len(self) or 1
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {key})"
+            ) from None
         return Size(got) if isinstance(key, slice) else got
 
     def __add__(self, other):

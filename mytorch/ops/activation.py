@@ -25,7 +25,10 @@ _TANH_CUBE = 0.044715
 
 
 def _sigmoid_of(xp, input):
-    return xp.tanh(input * 0.5) * 0.5 + 0.5  # exact at both ends, without overflow
+    """1 / (1 + exp(-input)), whose lower tail is that of exp; 16 bits in float32, where it does not overflow."""
+    if input.dtype.itemsize == 2:
+        return xp.astype(1.0 / (xp.exp(-xp.astype(input, np.float32)) + 1.0), input.dtype)
+    return 1.0 / (xp.exp(-input) + 1.0)
 
 
 def _rectified(xp, input):
@@ -340,8 +343,8 @@ _softshrink = _activation(
         input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0))),
     lambda g, input, lambd, xp: xp.where((input > lambd) | (input < -lambd), g, 0.0))
 _threshold = _activation(
-    "threshold", lambda xp, input, *, level, value: xp.where(input > level, input, input.dtype.type(value)),
-    lambda g, input, level, xp: xp.where(input > level, g, 0.0))
+    "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),
+    lambda g, input, level, xp: xp.where(input <= level, 0.0, g))
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
     lambda g, input, xp: g * _sigmoid_of(xp, -input))
@@ -475,6 +478,8 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
         [-1.0, 0.5, 1.0]
     """
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val, fused=fused, auto=auto), inplace)
 
 

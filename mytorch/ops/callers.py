@@ -97,7 +97,7 @@ def _looping(op):
             edges.append(edge)
         try:
             out = np.asarray(op.forward(numpy_ns, *raws, **attrs))
-        except (TypeError, ValueError, MemoryError) as error:
+        except Exception as error:
             raise explained(op, raws, error) from None
         result = Tensor._wrap(out)
         if mask and mode.grad:

@@ -83,7 +83,7 @@ class Op(Record):
                 implementation = self.by_kernel(module)
         try:
             result = implementation.forward(xp, *raws, **attrs)
-        except (TypeError, ValueError, MemoryError) as error:
+        except Exception as error:
             raise explained(self, raws, error) from None
         if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)

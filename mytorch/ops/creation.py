@@ -33,6 +33,7 @@ from .elementwise import cast
 from .inplace import adopt, check_writable, set_edge
 from .movement import _permute, as_shape
 from .operands import is_operand
+from .overlap import refuse_overlap
 from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
@@ -731,6 +732,7 @@ def copy_(self, src, non_blocking=False):
             return self
         non_blocking = False  # what comes next reads it
     src = to(src, self.device, non_blocking=non_blocking)
+    refuse_overlap(self, src, "copy_")
     if tuple(src.shape) != tuple(self.shape):
         src = src.expand(*self.shape)
     return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
@@ -745,7 +747,7 @@ def fill_(self, value):
     array = self if isinstance(self, Array) else self._data
     assign(array._array, value)
     array._bump()
-    if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
+    if isinstance(self, Tensor) and get_mode().grad and self._edge is not None and not self.is_leaf:
         set_edge(self, (self * 0)._edge)
     return self
 

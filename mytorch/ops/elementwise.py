@@ -11,8 +11,10 @@ import numpy as np
 from ..backend import is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import kind
+from ..tensor import Tensor
 from .bind import public
 from .core import op, to_dtype
+from .operands import NUMBERS
 
 
 def documented(text, name, example):
@@ -394,6 +396,9 @@ def where(condition, input=None, other=None):
     dtype = condition.dtype
     if dtype is not dtypes.bool_ and dtype is not dtypes.uint8:
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtype}")
+    if type(input) in NUMBERS and type(other) in NUMBERS:  # of the default dtype, not of NumPy's
+        dtype = dtypes.result_type([], [], [dtypes.of_number(x) for x in (input, other)])
+        input = Tensor._wrap(np.asarray(input, dtype.numpy)).to(condition.device)
     return _where.caller(condition, input, other)
 
 

@@ -16,8 +16,10 @@ from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
 from .inplace import check_writable, set_edge
+from .operands import broadcast
 from .out import write_out
-from .raw import index_raw, raw_of
+from .overlap import refuse_overlap
+from .raw import index_raw, index_vector, raw_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -147,6 +149,11 @@ def _check_bounds(shape, items):
     for item in items:
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
             raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
+        if is_raw(item) and item.dtype.kind == "b" and item.shape != tuple(shape[axis : axis + item.ndim]):
+            raise IndexError(
+                f"The shape of the mask {list(item.shape)} at index {axis} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {axis}"
+            )
         axis += len(shape) - used if item is Ellipsis else _dims_of(item)
 
 
@@ -293,6 +300,8 @@ def setitem(self, index, value):
     source = value
     if isinstance(value, (Tensor, Array)):
         value = raw_of(value)
+        if array._cell is not None and basic and isinstance(raw, ndarray):
+            refuse_overlap(self, source, "setitem", region=raw[found])
         if value.ndim > 1 and value.shape[0] == 1:
             value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
         if value.dtype.kind == "c" and raw.dtype.kind != "c":
@@ -386,14 +395,10 @@ def gather(input, dim, index, *, sparse_grad=False):
             raise RuntimeError(
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
-    if (
-        raw.size
-        and isinstance(raw, ndarray)
-        and input.ndim
-        and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d])
-    ):
-        wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < input.shape[d])
-        raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {input.shape[d]}")
+    size = input.shape[d] if input.ndim else 1
+    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= size):
+        wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
+        raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
     return _gather.caller(input, raw, d)
 
 
@@ -411,10 +416,7 @@ def index_select(input, dim, index):
         [[2, 2], [4, 4]]
     """
     d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "index_select")
-    if raw.ndim > 1:
-        raise IndexError(f"index_select(): Index is supposed to be a vector, got one of shape {tuple(raw.shape)}")
-    raw = raw.reshape(-1)
+    raw = index_vector(index, "index_select")
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
     if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d]):
@@ -466,7 +468,7 @@ def masked_select(input, mask):
     """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast(input.shape, mask.shape)
     return input.expand(*shape)[mask.expand(*shape)]
 
 

@@ -3,8 +3,6 @@
 import math
 import operator
 
-import numpy as np
-
 from .._array import Array, Size
 from ..backend import address, is_raw, memory_owner
 from ..base import dtypes
@@ -12,6 +10,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
+from .operands import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -234,7 +233,11 @@ def movedim(input, source, destination):
 @public(inplace=False)
 def adjoint(input):
     """The last two axes exchanged (and the complex conjugate taken)."""
-    return transpose(input, -2, -1)
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1).conj()
 
 
 @public(names=("ravel",), inplace=False)
@@ -378,7 +381,7 @@ def broadcast_to(input, size):
 def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
     try:
-        shape = np.broadcast_shapes(*[tuple(t.shape) for t in tensors])
+        shape = broadcast(*(t.shape for t in tensors))
     except ValueError:
         raise RuntimeError(f"broadcast_tensors: shapes {[tuple(t.shape) for t in tensors]} don't broadcast.") from None
     return tuple(expand(t, *shape) for t in tensors)
@@ -614,7 +617,7 @@ def chunk(input, chunks, dim=0):
 @op(dtype="same", view=True, outputs="list", name="unbind")
 def _unbind(xp, input, *, dim):
     lead = (slice(None),) * dim
-    return [input[(*lead, i)] for i in range(input.shape[dim])]
+    return [input[(*lead, i, ...)] for i in range(input.shape[dim])]  # with ..., of a vector too: a view, no number
 
 
 _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))

@@ -46,7 +46,8 @@ def _normed(xp, x, eps):
     """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
-    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    variance = xp.mean(centred * centred, axis=-1, keepdims=True)
+    rstd = 1.0 / xp.sqrt(variance + (variance * 0.0 + eps))  # NaN where it overflows, which is not to look like zeros
     return centred * rstd, mean, rstd
 
 
@@ -348,10 +349,15 @@ def batch_norm(
 
     Example:
         >>> x = tensor([[1.0, 0.0], [3.0, 8.0]])
-        >>> F.batch_norm(x, None, None, training=True, eps=0.0).tolist()
+        >>> F.batch_norm(x, None, None, training=True, eps=1e-12).tolist()
         [[-1.0, -1.0], [1.0, 1.0]]
     """
     _check("batch_norm", input, weight, bias)
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"batch_norm: expected at least 2 axes, (N, C, …), got an input of shape {list(input.shape)}"
+        )
+    _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
@@ -361,6 +367,8 @@ def batch_norm(
         shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
         return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
+    if eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     n = math.prod(input.shape) // max(input.shape[1], 1)
     if n <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
@@ -433,17 +441,27 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         [[-1.0, 1.0, -1.0, 1.0]]
     """
     _check("group_norm", input, weight, bias)
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
             f"and num_groups={num_groups}"
         )
+    _check_channels(input.shape[1], weight=weight, bias=bias)
     if input.device.type != "cpu":
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
     out = _affine(out, weight, bias)
     return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
+
+
+def _check_channels(channels, **vectors):
+    """Refuse statistics and factors that have not one number for each channel."""
+    for name, vector in vectors.items():
+        if vector is not None and shape_of(vector) != (channels,):
+            raise RuntimeError(f"{name} should contain {channels} elements not {math.prod(shape_of(vector))}")
 
 
 def _affine(out, weight, bias):
@@ -468,6 +486,7 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused, auto=auto)
+    _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if math.prod(input.shape[2:]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     if running_mean is not None:

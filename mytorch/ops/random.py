@@ -25,6 +25,7 @@ from .bind import public
 from .creation import finish, like, size_and_pin
 from .inplace import check_writable
 from .movement import as_shape
+from .operands import broadcast
 from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
@@ -807,7 +808,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)
     else:
-        shape = np.broadcast_shapes(*(tuple(getattr(t, "shape", ())) for t in (mean, std)))
+        shape = broadcast(*(getattr(t, "shape", ()) for t in (mean, std)))
         draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
         raw = raw_of(draw * std + mean)
     return finish(raw, requires_grad, out)

@@ -9,7 +9,7 @@ from .core import op
 
 
 def _sigmoid(xp, x):
-    return xp.tanh(x * 0.5) * 0.5 + 0.5
+    return 1.0 / (xp.exp(-x) + 1.0)
 
 
 def _steps(count, reverse):

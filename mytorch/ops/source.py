@@ -48,7 +48,7 @@ _KERNEL = """\
 _RUN = """\
     try:
         {results} = forward(xp, {raws}{named})
-    except (TypeError, ValueError, MemoryError) as error:
+    except Exception as error:
         raise explained(op, ({raws}), error) from None
     if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
         out = asarray(out)

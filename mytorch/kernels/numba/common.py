@@ -30,7 +30,8 @@ def float_of_bits(typing_context, bits):
 
 @inlined
 def exp(x):
-    """e**x for float32 x, by 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87."""
+    """e**x for float32 x, by 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
+    given = x
     x = min(max(x, np.float32(-87.33)), np.float32(88.37))
     n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -41,7 +42,9 @@ def exp(x):
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + np.float32(1.0)
-    return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    value = p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    value = np.float32(0.0) if given < np.float32(-87.33) else value
+    return np.float32(np.inf) if given > np.float32(88.37) else value
 
 
 @inlined
