@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 
 import mytorch
-from mytorch import nn
 from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import newest_checkpoint
 from mytorch.models import GPT2, GPT2Config
@@ -77,13 +76,12 @@ def measure(folder, competitor):
     """What is counted, now: numbers by the names in PANELS."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    shm = [entry for entry in os.scandir("/dev/shm") if entry.name.startswith(("mytorch", "mpich", "pym-", "sem."))]
     return {
         "resident_mb": int(status["VmRSS"].split()[0]) / 1024,
         "handles": len(os.listdir("/proc/self/fd")),
         "threads": int(status["Threads"]),
         "processes": len([pid for pid in children(os.getpid()) if pid != competitor]),
-        "temporary": len(list(folder.rglob("*"))) + len(shm),
+        "temporary": len(list(folder.rglob("*"))),
         "objects": len(gc.get_objects()),
     }
 
