@@ -31,7 +31,7 @@ from mytorch.models import GPT2, GPT2Config
 from mytorch.models.gpt2 import SIZES
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
-from mytorch.serialization import write_json
+from mytorch.serialization import atomic_write, write_json
 from mytorch.utils.data import DataLoader
 from mytorch.utils.data.tokens import read_header, read_tokens
 
@@ -310,9 +310,13 @@ class Log:
         if not writes:
             return
         if iteration and path.is_file():
-            lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+            lines = [
+                json.loads(line)
+                for line in path.read_text().splitlines()
+                if line.startswith("{") and line.endswith("}")
+            ]
             self.records = [r for r in lines if r["iteration"] <= iteration]
-        path.write_text("".join(json.dumps(r) + "\n" for r in self.records))
+        atomic_write(path, "".join(json.dumps(r) + "\n" for r in self.records).encode())
 
     def write(self, **record):
         self.records.append(record)

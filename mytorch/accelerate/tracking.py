@@ -1,12 +1,15 @@
 """Where logged numbers go: Weights & Biases, or files: JSON lines and a CSV table."""
 
 import csv
+import io
 import json
 import math
 import os
 import time
 from importlib import util
 from pathlib import Path
+
+from ..files.writing import atomic_write
 
 
 def plain(value):
@@ -44,11 +47,16 @@ class Table:
         new = [name for name in row if name not in self.columns]
         rewrite = new or not self.path.is_file()
         self.columns += new
-        with open(self.path, "w" if rewrite else "a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.columns)
-            if rewrite:
-                writer.writeheader()
-            writer.writerows(self.rows if rewrite else [row])
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns)
+        if rewrite:
+            writer.writeheader()
+        writer.writerows(self.rows if rewrite else [row])
+        if rewrite:
+            atomic_write(self.path, text.getvalue().encode())
+            return
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            file.write(text.getvalue())
 
 
 class JSONLinesTracker:

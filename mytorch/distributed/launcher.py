@@ -23,10 +23,14 @@ import time
 from pathlib import Path
 
 from .collective_log import CollectiveLog
+from .rendezvous import CALLERS, listen
 
 END_AFTER = 5.0  # seconds from asking ranks to end, after a failure, to killing them
 INTERRUPT_AFTER = 30.0  # the same after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
 START_WITHIN = 120.0
+STRANGERS = 10.0  # seconds for a connection to say who it is
+_SAYING = 4096  # bytes that it may say until then
+_MESSAGE = 1 << 20  # bytes of a supervisor's message
 _TAIL = 16384  # bytes of a rank's errors to remember
 
 
@@ -59,6 +63,37 @@ def free_port(address="127.0.0.1", wanted=0):
                 probe.bind((address, port))
                 return probe.getsockname()[1]
     raise RuntimeError(f"no free port on {address}")
+
+
+_SHM = Path("/dev/shm")
+
+
+def shared_segments():
+    """The names of MPI's segments of shared memory on this machine."""
+    if not _SHM.is_dir():
+        return set()
+    return {name for name in os.listdir(_SHM) if name.startswith(("mpich", "vader", "sm_segment", "openmpi", "ompi"))}
+
+
+def remove_segments(before):
+    """Remove what ranks that did not come to MPI's end have left: new, this user's, and in no process's memory.
+
+    Args:
+        before: what `shared_segments` gave before they started.
+    """
+    for name in shared_segments() - before:
+        path = str(_SHM / name)
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_uid == os.getuid() and not _is_mapped(path):
+                os.remove(path)
+
+
+def _is_mapped(path):
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if path in maps.read_text():
+                return True
+    return False
 
 
 class Rank:
@@ -100,7 +135,7 @@ class Link:
         """Listen, or connect, and take part in the job's loop."""
         self.job = job
         if self.node == 0:
-            self.server = stack.enter_context(socket.create_server(("", self.port), backlog=self.nodes))
+            self.server = stack.enter_context(listen(self.address, self.port, self.nodes + CALLERS))
             job.selector.register(self.server, selectors.EVENT_READ, self._accept)
             return
         until = time.monotonic() + START_WITHIN
@@ -118,6 +153,11 @@ class Link:
         self._add(connection, known=True)
 
     def _accept(self, server):
+        strangers = [c for c, state in self.others.items() if state[0] is False]
+        if len(strangers) >= CALLERS:  # the longest there goes
+            self.job.selector.unregister(strangers[0])
+            strangers[0].close()
+            del self.others[strangers[0]]
         self._add(server.accept()[0], known=False)
 
     def _add(self, connection, known):
@@ -133,6 +173,8 @@ class Link:
             content = b""
         state[1] += content
         *lines, state[1] = state[1].split(b"\n")
+        if len(state[1]) > _SAYING:
+            content, lines = b"", []
         for line in lines:
             if not state[0]:
                 state[0] = secrets.compare_digest(line, self.token)
@@ -195,6 +237,7 @@ class Job:
         self.deadline = None
         self.processes = []
         self.who, self.buffers = {}, {}  # by connection: the rank, and what has come of its next message
+        self.strangers = {}  # by connection that has not said who it is: since when
         self.selector = selectors.DefaultSelector()
 
     # -- starting --------------------------------------------------------------------------------
@@ -221,6 +264,8 @@ class Job:
             self.selector.register(server, selectors.EVENT_READ, self._accept)
             if self.link is not None:
                 self.link.attach(self, stack)
+            if self.mpi:
+                stack.callback(remove_segments, shared_segments())
             stack.callback(self._end_processes)
             self._start()
             self._loop()
@@ -258,6 +303,8 @@ class Job:
             for key, _ in self.selector.select(0.1):
                 key.data(key.fileobj)
             now = time.monotonic()
+            for connection in [c for c, since in self.strangers.items() if now - since > STRANGERS]:
+                self._close(connection)
             missing = [rank.number for rank in self.ranks.values() if rank.connection is None]
             if missing and self.failed is None:
                 ended = all(p.poll() is not None for p in self.processes)
@@ -277,6 +324,15 @@ class Job:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffers[connection] = b""
         self.selector.register(connection, selectors.EVENT_READ, self._read)
+        if len(self.strangers) >= CALLERS:  # the longest there goes
+            self._close(next(iter(self.strangers)))
+        self.strangers[connection] = time.monotonic()
+
+    def _close(self, connection):
+        self.selector.unregister(connection)
+        connection.close()
+        self.strangers.pop(connection, None)
+        del self.buffers[connection]
 
     def _read(self, connection):
         try:
@@ -286,6 +342,9 @@ class Job:
         buffer = self.buffers[connection] + content
         while content and len(buffer) >= 5:
             kind, length = struct.unpack("<cI", buffer[:5])
+            if length > (_MESSAGE if connection in self.who else _SAYING):
+                content = b""
+                break
             if len(buffer) < 5 + length:
                 break
             message, buffer = buffer[5 : 5 + length], buffer[5 + length :]
@@ -298,8 +357,7 @@ class Job:
                 self._show(self.who[connection], kind, message)
         self.buffers[connection] = buffer
         if not content:
-            self.selector.unregister(connection)
-            connection.close()
+            self._close(connection)
             rank = self.who.get(connection)
             if rank is not None and rank.code is None:  # its supervisor is gone, and so is the rank
                 self._ended(rank, -signal.SIGKILL)
@@ -317,6 +375,7 @@ class Job:
         if rank is None or rank.connection is not None:
             return False
         self.who[connection] = rank
+        del self.strangers[connection]
         rank.connection, rank.pid = connection, hello["pid"]
         if self.deadline is not None:
             rank.send(b"s", str(int(self.signal or signal.SIGTERM)).encode())

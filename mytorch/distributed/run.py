@@ -141,6 +141,12 @@ def job(args, env=None):
         command = [args.script, *args.args]
     else:
         command = [sys.executable, *(["-m"] if args.module else []), args.script, *args.args]
+    if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
+        print(
+            f"mytorchrun: whoever reaches {address}:{port} can take part in this program; give all machines the same secret in "
+            "MYTORCHRUN_TOKEN.",
+            file=sys.stderr,
+        )
     link = Link(node, nodes, address, port) if nodes > 1 else None
     return Job(
         command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all", link=link
