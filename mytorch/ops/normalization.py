@@ -9,6 +9,7 @@ from ..backend import Namespace, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
+from ..kernels.registry import device_type
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -318,6 +319,37 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 
 
 _batch_norm.vjp(_batch_norm_vjp)
+_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm")
+
+
+@op(name="channel_affine", promoted=("input",))
+def _channel_affine(xp, input, scale, shift):
+    """input * scale + shift, both (C,), for each channel, axis 1."""
+    ndim = len(input.shape)
+    out = _in_float32(xp, input) * _channels(xp, scale, ndim) + _channels(xp, shift, ndim)
+    return xp.astype(out, input.dtype)
+
+
+def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
+    g, axes = _in_float32(xp, g), (0, *range(2, len(input.shape)))
+    return (
+        g * _channels(xp, scale, len(input.shape)) if needs[0] else None,
+        xp.reshape(xp.sum(g * _in_float32(xp, input), axis=axes), shapes[1]) if needs[1] else None,
+        xp.reshape(xp.sum(g, axis=axes), shapes[2]) if needs[2] else None,
+    )
+
+
+_channel_affine.vjp(_channel_affine_vjp)
+_channel_affine.fuse(cpu="mytorch.kernels.numba.batch_norm:channel_affine")
+
+
+def _batch_statistics(xp, raw, kernel):
+    """The mean and the variance of each channel."""
+    if kernel is not None:
+        return kernel.statistics(raw)
+    x, axes = _in_float32(xp, raw), (0, *range(2, raw.ndim))
+    mean = xp.mean(x, axis=axes, keepdims=True)
+    return mean.reshape(-1), xp.mean(xp.square(x - mean), axis=axes)
 
 
 @on_input_device
@@ -355,12 +387,10 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
-        shape = (1, -1) + (1,) * (input.ndim - 2)
         scale = (running_var + eps).rsqrt()
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
-        shift = shift if bias is None else shift + bias
-        return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
+        return _channel_affine(input, scale, shift if bias is None else shift + bias, fused=fused, auto=auto)
     n = math.prod(input.shape) // max(input.shape[1], 1)
     if n <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
@@ -373,12 +403,9 @@ def batch_norm(
         if given is not None and given.shape[0] != input.shape[1]:
             raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {given.shape[0]}")
     raw = input._data._array
-    xp = xp_of(raw)
-    x = _in_float32(xp, raw)
-    axes = (0, *range(2, raw.ndim))
-    mean = xp.mean(x, axis=axes, keepdims=True)
-    var = xp.mean(xp.square(x - mean), axis=axes)
-    mean = mean.reshape(-1)
+    parameters = [None if p is None else p._data._array for p in (weight, bias)]
+    kernel = _batch_norm.kernels.find(device_type(raw), fused, (raw, *parameters), {"eps": eps})
+    mean, var = _batch_statistics(xp_of(raw), raw, kernel)
     for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
         if running is not None:
             kept = running._data._array
@@ -447,6 +474,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
 
 
 def _affine(out, weight, bias):
+    if weight is not None and bias is not None and weight.dtype == bias.dtype == out.dtype:
+        return _channel_affine(out, weight, bias)
     shape = (1, -1) + (1,) * (out.ndim - 2)
     out = out if weight is None else out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)

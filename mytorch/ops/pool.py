@@ -104,6 +104,7 @@ _max_pool.grad(
         _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
+_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool")
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
@@ -163,7 +164,7 @@ def _max_pooling(d):
         {4**d - 1}.0
     """)  # fmt: skip
     def max_pool(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, auto=False
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, fused=None, auto=False
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
@@ -174,7 +175,7 @@ def _max_pooling(d):
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
         geometry = _geometry(kernel, stride, padding, dilation)
-        out, chosen = _max_pool(x, out_size=out_size, **geometry, auto=auto)
+        out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
         out = out.squeeze(0) if single else out
         if not return_indices:
             return out

@@ -59,11 +59,11 @@ class Phase(NamedTuple):
     """Every s-th position of an axis of the output, which all see the same taps.
 
     Attributes:
-        first, count: of the positions. taps: (index in the window, place from the padded input's begin) of each.
+        first, positions: of them, where and how many. taps: (index in the window, place from the padded input's begin) of each.
     """
 
     first: int
-    count: int
+    positions: int
     taps: tuple
 
 
@@ -79,9 +79,9 @@ class Axis(NamedTuple):
 
     def pitch(self):
         """How many positions of the buffer it takes: room for the zeros behind it, which lie before the next one."""
-        ends = [place + (p.count - 1) * self.stride + 1 for p in self.phases for _, place in p.taps]
+        ends = [place + (p.positions - 1) * self.stride + 1 for p in self.phases for _, place in p.taps]
         behind = max([self.lead, *(end - self.lead - self.size for end in ends)])
-        return max(-(-(self.size + behind) // self.stride), *[p.count for p in self.phases])
+        return max(-(-(self.size + behind) // self.stride), *[p.positions for p in self.phases])
 
 
 def forward_axis(n, out, k, stride, padding, dilation):
@@ -115,7 +115,7 @@ class Layout:
     def __init__(self, axes, samples, channels):
         size, lead, stride = zip(*[(a.size, a.lead, a.stride) for a in axes], strict=True)
         pitch = tuple(a.pitch() for a in axes)
-        out = [sum(p.count for p in a.phases) for a in axes]
+        out = [sum(p.positions for p in a.phases) for a in axes]
         self.image, self.step = math.prod(pitch), axes[-1].step
         self.images = max(1, min(-(-JOINED // self.image), samples))
         phases, writes, shifts, self.taps = [], [], [], []
@@ -123,11 +123,11 @@ class Layout:
             seen = np.array(list(product(*(p.taps for p in phase))), np.int64).reshape(-1, 3, 2)
             self.taps.append(_flat_index(seen[:, :, 0].T, [a.window for a in axes]))
             shifts.append(seen[:, :, 1].T)
-            rows = np.indices([p.count for p in phase[:2]] + [1]).reshape(3, -1)
+            rows = np.indices([p.positions for p in phase[:2]] + [1]).reshape(3, -1)
             places = [p.first + row * a.step for p, row, a in zip(phase, rows, axes, strict=True)]
             ends = len(writes), len(writes) + rows.shape[1]
             writes += zip(_flat_index(rows, pitch), _flat_index(places, out), strict=True)
-            phases.append((*ends, sum(map(len, self.taps[:-1])) * channels, len(seen) * channels, phase[2].count))
+            phases.append((*ends, sum(map(len, self.taps[:-1])) * channels, len(seen) * channels, phase[2].positions))
         self.phases, self.writes = np.array(phases, np.int64), np.array(writes, np.int64)
         last = (self.images - 1) * self.image + max(
             int(self.writes[end - 1, 0]) + count for _, end, *_, count in phases
