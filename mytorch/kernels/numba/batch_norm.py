@@ -126,7 +126,7 @@ def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _vjp(g, input, weight, mean, rstd, needs):
     x, count = _in_rows(input), input.shape[1]
-    gx, g_sums, gn_sums = np.empty_like(x), *np.empty((2, count), np.float32)
+    gx, (g_sums, gn_sums) = np.empty_like(x), np.empty((2, count), np.float32)
     arrays = np.arange(count), g_sums, gn_sums
     split(_bwd, x.size, arrays, _in_rows(g), x, gx, mean, rstd, _vector(weight, count, 1))
     return gx.reshape(input.shape) if needs[0] else None, gn_sums if needs[1] else None, g_sums if needs[2] else None
@@ -143,7 +143,7 @@ def _affine(xp, input, scale, shift):
 
 def _affine_vjp(g, input, scale, shapes, needs):
     count = input.shape[1]
-    zeros, g_sums, gx_sums = np.zeros(count, np.float32), *np.empty((2, count), np.float32)
+    zeros, (g_sums, gx_sums) = np.zeros(count, np.float32), np.empty((2, count), np.float32)
     if needs[1] or needs[2]:
         split(_sums, input.size, (np.arange(count), g_sums, gx_sums), _in_rows(g), _in_rows(input), zeros)
     return (
