@@ -164,7 +164,16 @@ def _max_pooling(d):
         {4**d - 1}.0
     """)  # fmt: skip
     def max_pool(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, fused=None, auto=False
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        dilation=1,
+        ceil_mode=False,
+        return_indices=False,
+        *,
+        fused=None,
+        auto=False,
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)

@@ -49,36 +49,44 @@ def _scale(channels, x, out, centres, scales, shifts):
 
 
 @kernel
-def _sums(channels, g_sums, gx_sums, g, x, centres):
-    """The sums of g and of g * (x - centre) over each channel."""
+def _bwd(channels, g_sums, gn_sums, g, x, gx, means, rstds, weights):
     for j in range(len(channels)):
         c = channels[j]
-        g_sum, gx_sum = 0.0, 0.0
+        g_sum, gn_sum, mean, rstd = 0.0, 0.0, means[c], rstds[c]
         for n in range(len(x)):
             row, up = x[n, c], g[n, c]
             of_g, of_gx = np.float32(0.0), np.float32(0.0)
             for i in range(row.size):
                 of_g += up[i]
-                of_gx += up[i] * (row[i] - centres[c])
+                of_gx += up[i] * (row[i] - mean)
+            g_sum += of_g
+            gn_sum += of_gx * rstd
+        g_sums[j] = g_sum
+        gn_sums[j] = gn_sum
+        count = np.float32(len(x) * x.shape[2])
+        middle, slope, scale = g_sums[j] / count, gn_sums[j] * rstd / count, rstd * weights[c]
+        for n in range(len(x)):
+            row, up, to = x[n, c], g[n, c], gx[n, c]
+            for i in range(row.size):
+                to[i] = (up[i] - middle - (row[i] - mean) * slope) * scale
+
+
+@kernel
+def _affine_bwd(channels, g_sums, gx_sums, g, x, gx, scales):
+    for j in range(len(channels)):
+        c = channels[j]
+        scale, g_sum, gx_sum = scales[c], 0.0, 0.0
+        for n in range(len(x)):
+            row, up, to = x[n, c], g[n, c], gx[n, c]
+            of_g, of_gx = np.float32(0.0), np.float32(0.0)
+            for i in range(row.size):
+                of_g += up[i]
+                of_gx += up[i] * row[i]
+                to[i] = up[i] * scale
             g_sum += of_g
             gx_sum += of_gx
         g_sums[j] = g_sum
         gx_sums[j] = gx_sum
-
-
-@kernel
-def _bwd(channels, g_sums, gn_sums, g, x, gx, means, rstds, weights):
-    for j in range(len(channels)):
-        c = channels[j]
-        one = channels[j : j + 1]
-        _sums(one, g_sums[j : j + 1], gn_sums[j : j + 1], g, x, means)
-        gn_sums[j] *= rstds[c]
-        count = np.float32(len(x) * x.shape[2])
-        middle, slope, scale = g_sums[j] / count, gn_sums[j] * rstds[c] / count, rstds[c] * weights[c]
-        for n in range(len(x)):
-            row, up, to = x[n, c], g[n, c], gx[n, c]
-            for i in range(row.size):
-                to[i] = (up[i] - middle - (row[i] - means[c]) * slope) * scale
 
 
 def _in_rows(x):
@@ -142,12 +150,11 @@ def _affine(xp, input, scale, shift):
 
 
 def _affine_vjp(g, input, scale, shapes, needs):
-    count = input.shape[1]
-    zeros, (g_sums, gx_sums) = np.zeros(count, np.float32), np.empty((2, count), np.float32)
-    if needs[1] or needs[2]:
-        split(_sums, input.size, (np.arange(count), g_sums, gx_sums), _in_rows(g), _in_rows(input), zeros)
+    x, count = _in_rows(input), input.shape[1]
+    gx, (g_sums, gx_sums) = np.empty_like(x), np.empty((2, count), np.float32)
+    split(_affine_bwd, x.size, (np.arange(count), g_sums, gx_sums), _in_rows(g), x, gx, _vector(scale, count, 1))
     return (
-        _scaled(g, zeros, _vector(scale, count, 1), zeros) if needs[0] else None,
+        gx.reshape(input.shape) if needs[0] else None,
         gx_sums.reshape(shapes[1]) if needs[1] else None,
         g_sums.reshape(shapes[2]) if needs[2] else None,
     )

@@ -430,9 +430,26 @@ def _accepts(input, weight, bias=None, **options):
     return is_float32(input, weight, bias) and input.ndim <= 5 and weight.size > 0
 
 
-def _pays(input, weight, bias=None, *, stride, padding, dilation, groups, shape=None):
-    """Except for 1 × 1 windows, which are a plain product."""
-    return any(k != 1 for k in weight.shape[2:]) or any(s != 1 for s in stride) or any(padding) or groups != 1
+def _out(input, weight, stride, padding, dilation):
+    """How often a window goes into the input, along each axis."""
+    sides = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides]
+
+
+def _is_product(weight, stride, padding, groups):
+    """Whether a convolution is a plain product of matrices: 1 × 1 windows."""
+    return groups == 1 and all(k == 1 for k in weight.shape[2:]) and all(s == 1 for s in stride) and not any(padding)
+
+
+def _pays(input, weight, bias=None, *, stride, padding, dilation, groups):
+    """Except for plain products: 1 × 1 windows, or one window in all."""
+    single = all(n == 1 for n in _out(input, weight, stride, padding, dilation))
+    return not _is_product(weight, stride, padding, groups) and not (single and groups == 1)
+
+
+def _transposed_pays(g, weight, bias=None, *, shape, stride, padding, dilation, groups):
+    """Except for plain products: 1 × 1 windows, or one window in all."""
+    return not _is_product(weight, stride, padding, groups) and not (math.prod(g.shape[2:]) == 1 and groups == 1)
 
 
 def _over_positions(g):
@@ -440,8 +457,7 @@ def _over_positions(g):
 
 
 def _convolution(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
-    sides = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides]
+    out = _out(input, weight, stride, padding, dilation)
     return convolve(input, weight, bias, out, stride, padding, dilation, groups)
 
 
@@ -468,4 +484,4 @@ def _transposed_vjp(up, g, weight, shapes, stride, padding, dilation, groups, ne
 
 
 convolution = Kernel(accepts=_accepts, pays=_pays, forward=_convolution, vjp=_convolution_vjp)
-conv_transpose = Kernel(accepts=_accepts, pays=_pays, forward=_transposed, vjp=_transposed_vjp)
+conv_transpose = Kernel(accepts=_accepts, pays=_transposed_pays, forward=_transposed, vjp=_transposed_vjp)

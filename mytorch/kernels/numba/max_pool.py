@@ -13,13 +13,13 @@ from .common import exact, is_float32
 
 
 @exact
-def _row(line, best, chosen, place, t, begin, end, stride):
-    """One position of all windows of a row; `place` is where it is for window 0, and begin to end are in the input."""
-    for j in range(end - begin):
-        v = line[place + (begin + j) * stride]
-        better = v > best[begin + j] or v != v
-        best[begin + j] = v if better else best[begin + j]
-        chosen[begin + j] = t if better else chosen[begin + j]
+def _row(line, best, chosen, t, stride):
+    """One position of the windows of a row: the elements of a line, `stride` apart."""
+    for j in range(best.size):
+        v = line[j * stride]
+        better = (v > best[j]) | (v != v)
+        best[j] = v if better else best[j]
+        chosen[j] = t if better else chosen[j]
 
 
 @exact
@@ -41,8 +41,15 @@ def _fwd(x, out, chosen, sizes, outs, kernel, stride, padding, dilation):
                 shift = t % kernel[2] * dilation[2] - padding[2]
                 begin = 0 if shift >= 0 else (-shift + stride[2] - 1) // stride[2]
                 end = 0 if shift >= width else min(outs[2], (width - 1 - shift) // stride[2] + 1)
-                line = plane[(a * height + b) * width : (a * height + b + 1) * width]
-                _row(line, best, best_at, shift, t, begin, end, stride[2])
+                if begin < end:
+                    line = plane[(a * height + b) * width + shift + begin * stride[2] :]
+                    of_row, at = best[begin:end], best_at[begin:end]
+                    if stride[2] == 1:  # with the stride known, the compiler can load vectors
+                        _row(line, of_row, at, np.int16(t), 1)
+                    elif stride[2] == 2:
+                        _row(line, of_row, at, np.int16(t), 2)
+                    else:
+                        _row(line, of_row, at, np.int16(t), stride[2])
 
 
 @exact
