@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, xp_of
+from ..backend import Namespace, numpy_ns, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
@@ -282,6 +282,14 @@ def _channels(xp, p, ndim):
     return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
 
 
+def _channel_sum(xp, g, other=None):
+    """The sum of g, or of g * other, over each channel; on a CPU as products of rows, without an array of all products."""
+    if xp is numpy_ns and other is not None:
+        rows, columns = g.reshape(*g.shape[:2], 1, -1), other.reshape(*g.shape[:2], -1, 1)
+        return np.matmul(rows, columns).reshape(g.shape[:2]).sum(0)
+    return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
+
+
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
@@ -306,11 +314,9 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
     x, g = _in_float32(xp, input), _in_float32(xp, g)
-    axes = (0, *range(2, len(input.shape)))
     n = math.prod(input.shape) // max(input.shape[1], 1)
     normed = (x - mean) * rstd
-    g_sum = xp.sum(g, axis=axes, keepdims=True)
-    gn_sum = xp.sum(g * normed, axis=axes, keepdims=True)
+    g_sum, gn_sum = (_channels(xp, s, len(input.shape)) for s in (_channel_sum(xp, g), _channel_sum(xp, g, normed)))
     gx = None
     if needs[0]:
         scale = rstd if weight is None else rstd * _channels(xp, weight, len(input.shape))
@@ -326,16 +332,17 @@ _batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm")
 def _channel_affine(xp, input, scale, shift):
     """input * scale + shift, both (C,), for each channel, axis 1."""
     ndim = len(input.shape)
-    out = _in_float32(xp, input) * _channels(xp, scale, ndim) + _channels(xp, shift, ndim)
+    out = _in_float32(xp, input) * _channels(xp, scale, ndim)
+    out = np.add(out, _channels(xp, shift, ndim), out=out) if xp is numpy_ns else out + _channels(xp, shift, ndim)
     return xp.astype(out, input.dtype)
 
 
 def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
-    g, axes = _in_float32(xp, g), (0, *range(2, len(input.shape)))
+    g = _in_float32(xp, g)
     return (
         g * _channels(xp, scale, len(input.shape)) if needs[0] else None,
-        xp.reshape(xp.sum(g * _in_float32(xp, input), axis=axes), shapes[1]) if needs[1] else None,
-        xp.reshape(xp.sum(g, axis=axes), shapes[2]) if needs[2] else None,
+        xp.reshape(_channel_sum(xp, g, _in_float32(xp, input)), shapes[1]) if needs[1] else None,
+        xp.reshape(_channel_sum(xp, g), shapes[2]) if needs[2] else None,
     )
 
 

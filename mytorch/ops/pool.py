@@ -50,14 +50,15 @@ def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
     x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
     best = chosen = None
+    kind = np.int8 if math.prod(kernel) <= 127 else np.int16
     for t, position in enumerate(taps(kernel)):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
         if best is None:
-            best, chosen = value.copy(), xp.zeros(value.shape, np.int16)
+            best, chosen = value.copy(), xp.zeros(value.shape, kind)
         else:
             better = (value > best) | (value != value)
-            xp.copyto(best, value, where=better)
-            xp.copyto(chosen, xp.asarray(t, np.int16), where=better)
+            best = xp.maximum(best, value)
+            chosen = xp.maximum(chosen, better.astype(kind) * t)  # t grows: far quicker than a copy where it is better
     return best, chosen
 
 

@@ -117,7 +117,8 @@ def _scaled(x, centres, scales, shifts):
 
 def _accepts(input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """float32, of two axes at least, with something in it."""
-    return is_float32(input, weight, bias) and input.ndim >= 2 and input.size > 0
+    fit = input.ndim >= 2 and all(p is None or p.size == input.shape[1] for p in (weight, bias))
+    return fit and is_float32(input, weight, bias) and input.size > 0
 
 
 def _pays(input, weight=None, bias=None, *, eps=1e-5, stats=None):
@@ -141,7 +142,7 @@ def _vjp(g, input, weight, mean, rstd, needs):
 
 
 def _affine_accepts(input, scale, shift):
-    return _accepts(input, scale, shift) and scale.size == shift.size == input.shape[1]
+    return _accepts(input, scale, shift)
 
 
 def _affine(xp, input, scale, shift):

@@ -36,11 +36,11 @@ from ..threads import chunks_for, split
 from .common import is_float32, kernel
 from .tiles import LANES, REGISTERS, copy, shifted_dots, shifted_sums
 
-WIDE, MIDDLE, NARROW = (
-    ((8, 3), (4, 6), (1, 8)) if REGISTERS == 32 else ((4, 3), (2, 4), (1, 8))
-)  # rows by vectors of a tile
+# rows by vectors of a tile
+WIDE, MIDDLE, NARROW = ((8, 3), (4, 6), (1, 8)) if REGISTERS == 32 else ((4, 3), (2, 4), (1, 8))
 JOINED = 640  # positions that images are joined to reach
 IMAGE_CACHE, _DOTS_CACHE = 96 << 10, 1 << 10  # floats of the buffer, and positions, that are worked on at a time
+LARGE = 1 << 17  # weights of which each thread does not get an array of its own to add up in
 
 _wide_sums, _middle_sums, _narrow_sums = shifted_sums(*WIDE), shifted_sums(*MIDDLE), shifted_sums(*NARROW)
 _wide_dots, _middle_dots, _narrow_dots = shifted_dots(*WIDE), shifted_dots(*MIDDLE), shifted_dots(*NARROW)
@@ -289,12 +289,12 @@ def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, places, phases, read
 
 
 @kernel
-def _dots(jobs, buffers, lines, totals, x, g, offsets, reads, writes, sizes, tile, steps):
-    """The dot products of g with shifted inputs for jobs of (image, images, group, first channel, end), added to totals[0]."""
+def _dots(jobs, buffers, lines, numbers, totals, x, g, offsets, reads, writes, sizes, tile, steps):
+    """The dot products of g with shifted inputs for jobs of (image, images, group, first channel, end), added to a row of totals."""
     ins, outs, groups, width, in_size, out_size = sizes
     plane, image, out_width, row, terms = steps
     rows, shifts = tile
-    buffer, line, total, most = buffers[0], lines[0], totals[0], 0
+    buffer, line, total, most = buffers[0], lines[0], totals[numbers[0]], 0
     for job in range(len(jobs)):
         first, images, group = jobs[job, 0], jobs[job, 1], jobs[job, 2]
         image_step = groups * ins * in_size
@@ -341,12 +341,10 @@ def _flat(x):
     return x if x.flags.writeable else x.copy()
 
 
-def _jobs(samples, images, groups, outs, rows, size):
-    """(image, images, group, first channel, end) for each job: its channels are part of a group where there are few jobs."""
-    units = -(-samples // images) * groups
+def _jobs(samples, images, groups, outs, rows, parts):
+    """(image, images, group, first channel, end) for each job; the channels of a group are cut into parts, which come in turn."""
     blocks = -(-outs // rows)
-    parts = min(blocks, -(-chunks_for(size) // units))
-    first, group, part = np.indices((-(-samples // images), groups, parts)).reshape(3, -1)
+    part, first, group = np.indices((parts, -(-samples // images), groups)).reshape(3, -1)
     first *= images
     begin, end = (np.minimum(blocks * p // parts * rows, outs) for p in (part, part + 1))
     return np.stack([first, np.minimum(samples - first, images), group, begin, end], axis=1)
@@ -367,7 +365,8 @@ def _sum_shifted(layout, places, x, w, bias, shape, groups, out_step):
     span = max(IMAGE_CACHE * layout.images * layout.image // layout.room // wide, 1) * wide
     span = min(span, -(-layout.images * layout.image // wide) * wide)
     work = y.size * len(places) // 8
-    jobs = _jobs(shape[0], layout.images, groups, outs, rows, work)
+    units = -(-shape[0] // layout.images) * groups
+    jobs = _jobs(shape[0], layout.images, groups, outs, rows, min(-(-outs // rows), -(-chunks_for(work) // units)))
     chunks = min(chunks_for(work), len(jobs))
     split(
         _sums, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.empty((chunks, rows * span), np.float32)),
@@ -409,16 +408,19 @@ def convolve_weight(g, x, window, stride, padding, dilation, groups):
     terms, lines = -(-len(places) // shifts) * shifts, -(-outs // rows) * rows
     offsets = np.concatenate([layout.offsets, np.zeros(terms - len(places), np.int64)])
     work, row = g.size * len(places) // 8, layout.image * layout.images + LANES
-    jobs = _jobs(len(x), layout.images, groups, outs, rows, work)
-    chunks = min(chunks_for(work), len(jobs))
-    totals = np.zeros((chunks, groups * lines * terms), np.float32)
+    chunks, units, blocks = chunks_for(work), -(-len(x) // layout.images), lines // rows
+    together = groups == 1 and (units == 1 or (blocks >= chunks and (units < chunks or outs * terms > LARGE)))
+    jobs = _jobs(len(x), layout.images, groups, outs, rows, min(blocks, chunks) if together else 1)
+    chunks = min(chunks, len(jobs))
+    numbers = np.arange(chunks) * (not together)  # threads of different channels write into one array
+    totals = np.zeros((1 if together else chunks, groups * lines * terms), np.float32)
     split(
-        _dots, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.zeros((chunks, lines * row), np.float32), totals),
-        _flat(x), _flat(g), offsets, layout.reads, layout.writes[:, :1].copy(),
+        _dots, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.zeros((chunks, lines * row), np.float32), numbers),
+        totals, _flat(x), _flat(g), offsets, layout.reads, layout.writes[:, :1].copy(),
         (ins, outs, groups, x.shape[-1], math.prod(x.shape[2:]), math.prod(g.shape[2:])), (rows, shifts),
         (layout.plane, layout.image, g.shape[-1], row, terms),
     )  # fmt: skip
-    total = totals[0] if chunks == 1 else totals.sum(0)
+    total = totals[0] if len(totals) == 1 else totals.sum(0)
     return np.ascontiguousarray(total.reshape(groups, lines, terms)[:, :outs, : len(places)]).reshape(shape)
 
 
