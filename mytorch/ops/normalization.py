@@ -5,10 +5,11 @@ import math
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, xp_of
+from ..backend import Namespace, numpy_ns, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
+from ..kernels.registry import device_type
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
@@ -282,6 +283,14 @@ def _channels(xp, p, ndim):
     return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
 
 
+def _channel_sum(xp, g, other=None):
+    """The sum of g, or of g * other, over each channel; on a CPU as products of rows, without an array of all products."""
+    if xp is numpy_ns and other is not None:
+        rows, columns = g.reshape(*g.shape[:2], 1, -1), other.reshape(*g.shape[:2], -1, 1)
+        return np.matmul(rows, columns).reshape(g.shape[:2]).sum(0)
+    return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
+
+
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
@@ -306,11 +315,9 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
     x, g = _in_float32(xp, input), _in_float32(xp, g)
-    axes = (0, *range(2, len(input.shape)))
     n = math.prod(input.shape) // max(input.shape[1], 1)
     normed = (x - mean) * rstd
-    g_sum = xp.sum(g, axis=axes, keepdims=True)
-    gn_sum = xp.sum(g * normed, axis=axes, keepdims=True)
+    g_sum, gn_sum = (_channels(xp, s, len(input.shape)) for s in (_channel_sum(xp, g), _channel_sum(xp, g, normed)))
     gx = None
     if needs[0]:
         scale = rstd if weight is None else rstd * _channels(xp, weight, len(input.shape))
@@ -319,6 +326,38 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 
 
 _batch_norm.vjp(_batch_norm_vjp)
+_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm")
+
+
+@op(name="channel_affine", promoted=("input",))
+def _channel_affine(xp, input, scale, shift):
+    """input * scale + shift, both (C,), for each channel, axis 1."""
+    ndim = len(input.shape)
+    out = _in_float32(xp, input) * _channels(xp, scale, ndim)
+    out = np.add(out, _channels(xp, shift, ndim), out=out) if xp is numpy_ns else out + _channels(xp, shift, ndim)
+    return xp.astype(out, input.dtype)
+
+
+def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
+    g = _in_float32(xp, g)
+    return (
+        g * _channels(xp, scale, len(input.shape)) if needs[0] else None,
+        xp.reshape(_channel_sum(xp, g, _in_float32(xp, input)), shapes[1]) if needs[1] else None,
+        xp.reshape(_channel_sum(xp, g), shapes[2]) if needs[2] else None,
+    )
+
+
+_channel_affine.vjp(_channel_affine_vjp)
+_channel_affine.fuse(cpu="mytorch.kernels.numba.batch_norm:channel_affine")
+
+
+def _batch_statistics(xp, raw, kernel):
+    """The mean and the variance of each channel."""
+    if kernel is not None:
+        return kernel.statistics(raw)
+    x, axes = _in_float32(xp, raw), (0, *range(2, raw.ndim))
+    mean = xp.mean(x, axis=axes, keepdims=True)
+    return mean.reshape(-1), xp.mean(xp.square(x - mean), axis=axes)
 
 
 @on_input_device
@@ -361,12 +400,11 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
-        shape = (1, -1) + (1,) * (input.ndim - 2)
         scale = (running_var + eps).rsqrt()
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
-        return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
+        return _channel_affine(input, scale, shift, fused=fused, auto=auto).to(input.dtype)
     if eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     n = math.prod(input.shape) // max(input.shape[1], 1)
@@ -381,12 +419,9 @@ def batch_norm(
         if given is not None and given.shape[0] != input.shape[1]:
             raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {given.shape[0]}")
     raw = input._data._array
-    xp = xp_of(raw)
-    x = _in_float32(xp, raw)
-    axes = (0, *range(2, raw.ndim))
-    mean = xp.mean(x, axis=axes, keepdims=True)
-    var = xp.mean(xp.square(x - mean), axis=axes)
-    mean = mean.reshape(-1)
+    parameters = [None if p is None else p._data._array for p in (weight, bias)]
+    kernel = _batch_norm.kernels.find(device_type(raw), fused, (raw, *parameters), {"eps": eps})
+    mean, var = _batch_statistics(xp_of(raw), raw, kernel)
     for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
         if running is not None:
             kept = running._data._array
@@ -465,6 +500,8 @@ def _check_channels(channels, **vectors):
 
 
 def _affine(out, weight, bias):
+    if weight is not None and bias is not None and weight.dtype == bias.dtype == out.dtype:
+        return _channel_affine(out, weight, bias)
     shape = (1, -1) + (1,) * (out.ndim - 2)
     out = out if weight is None else out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)

@@ -50,14 +50,15 @@ def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
     x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
     best = chosen = None
+    kind = np.int8 if math.prod(kernel) <= 127 else np.int16
     for t, position in enumerate(taps(kernel)):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
         if best is None:
-            best, chosen = value.copy(), xp.zeros(value.shape, np.int16)
+            best, chosen = value.copy(), xp.zeros(value.shape, kind)
         else:
             better = (value > best) | (value != value)
-            xp.copyto(best, value, where=better)
-            xp.copyto(chosen, xp.asarray(t, np.int16), where=better)
+            best = xp.maximum(best, value)
+            chosen = xp.maximum(chosen, better.astype(kind) * t)  # t grows: far quicker than a copy where it is better
     return best, chosen
 
 
@@ -104,6 +105,7 @@ _max_pool.grad(
         _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
+_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool")
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
@@ -165,7 +167,16 @@ def _max_pooling(d):
         {4**d - 1}.0
     """)  # fmt: skip
     def max_pool(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, auto=False
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        dilation=1,
+        ceil_mode=False,
+        return_indices=False,
+        *,
+        fused=None,
+        auto=False,
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
@@ -177,7 +188,7 @@ def _max_pooling(d):
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
         geometry = _geometry(kernel, stride, padding, dilation)
-        out, chosen = _max_pool(x, out_size=out_size, **geometry, auto=auto)
+        out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
         out = out.squeeze(0) if single else out
         if not return_indices:
             return out

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
 kernel = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy")
+exact = njit(cache=True, nogil=True, error_model="numpy")  # where NaN keeps its meaning
 inlined = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy", inline="always")
 
 
