@@ -66,6 +66,18 @@ class Namespace:
         """out += src at `index` along `dim`, in place; indices may repeat."""
         self.scatter_add(out, self.grid(index, dim), src)
 
+    def put_along(self, out, index, dim, src):
+        """src written into out at `index` along `dim`, in place."""
+        out[self.grid(index, dim)] = src
+
+    def max_along(self, out, index, dim, src):
+        """out at `index` along `dim` becomes src where that is larger, in place."""
+        self.scatter_max(out, self.grid(index, dim), src)
+
+    def min_along(self, out, index, dim, src):
+        """out at `index` along `dim` becomes src where that is smaller, in place."""
+        self.scatter_min(out, self.grid(index, dim), src)
+
     def add_rows(self, out, rows, values):
         """out[rows[i]] += values[i], in place; rows counts from 0 and may repeat."""
         self.scatter_add(out, rows, values)
@@ -232,6 +244,7 @@ numpy_ns = Namespace(
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
     where=blocks.where,
+    top=blocks.top,
     sum=_numpy_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,

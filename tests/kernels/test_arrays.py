@@ -130,3 +130,70 @@ def test_several_threads_give_what_one_gives(rng, kernels):
         mytorch.set_num_threads(threads)
     for one, three in zip(*found, strict=True):
         np.testing.assert_array_equal(one, three)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("uint8")], ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sorting_is_stable_whatever_the_way(rng, dtype, descending, dim):
+    x = np.round(values(rng, (131, 97), "float64")).astype(dtype)
+    x[3, 4:9] = -0.0 if dtype.kind != "u" else 0
+    found = mytorch.tensor(x).sort(dim, descending=descending)
+    wide = x.astype(np.float64)
+    order = np.argsort(-wide if descending else wide, dim, kind="stable")
+    np.testing.assert_array_equal(found.indices.numpy(), order)
+    np.testing.assert_array_equal(found.values.numpy().astype(np.float64), np.take_along_axis(wide, order, dim))
+    for k in (1, 7, 90):
+        top = mytorch.tensor(x).topk(k, dim, largest=descending)
+        np.testing.assert_array_equal(top.indices.numpy(), order.take(range(k), dim))
+    kth = mytorch.tensor(x).kthvalue(7, dim)
+    if not descending:
+        np.testing.assert_array_equal(kth.indices.numpy(), order.take(6, dim))
+
+
+def test_sorting_puts_nan_last_as_pytorch(torch, rng):
+    x = values(rng, (131, 97), "float32")
+    x[rng.random(x.shape) < 0.1] = np.nan
+    for dim in (0, 1):
+        for run in (
+            lambda L: L.tensor(x).sort(dim).values, lambda L: L.tensor(x).topk(30, dim).values,
+            lambda L: L.tensor(x).kthvalue(5, dim).values, lambda L: L.tensor(x).cummax(dim).values,
+            lambda L: L.tensor(x).cummin(dim).indices,
+        ):  # fmt: skip
+            np.testing.assert_array_equal(run(mytorch).numpy(), run(torch).numpy())
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_take_the_last_of_equal_ones(torch, rng, name):
+    x = np.round(values(rng, (67, 41), "float32"))
+    for dim in (0, 1):
+        mine, theirs = (getattr(L.tensor(x), name)(dim) for L in (mytorch, torch))
+        np.testing.assert_array_equal(mine.values.numpy(), theirs.values.numpy())
+        np.testing.assert_array_equal(mine.indices.numpy(), theirs.indices.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("layout", SHAPES)
+def test_scatter_and_its_extremes(torch, rng, layout, dtype):
+    shape, dim = SHAPES[layout]
+    x, src = values(rng, shape, dtype), values(rng, shape, dtype)
+    index = np.argsort(rng.random(shape), dim)  # no repetitions, so that all libraries must agree
+    np.testing.assert_array_equal(
+        *(L.tensor(x).scatter(dim, L.tensor(index), L.tensor(src)).numpy() for L in (mytorch, torch))
+    )
+    index = rng.integers(0, shape[dim], shape)
+    for reduce in ("amax", "amin"):
+        found = [L.tensor(x).scatter_reduce(dim, L.tensor(index), L.tensor(src), reduce) for L in (mytorch, torch)]
+        np.testing.assert_array_equal(*(f.numpy() for f in found))
+
+
+def test_columns_are_picked_and_their_gradients_added(torch, rng):
+    x, index = values(rng, (57, 43, 5), "float32"), rng.integers(-43, 43, 200)
+    found = []
+    for L in (mytorch, torch):
+        t = L.tensor(x, requires_grad=True)
+        out = t[:, L.tensor(index)]
+        (out * out).sum().backward()
+        found.append((out.detach().numpy(), t.grad.numpy()))
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
