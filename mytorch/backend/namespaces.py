@@ -141,14 +141,18 @@ def _numpy_matmul(a, b, out=None):
     """NumPy's product; in half precision by way of float32, as NumPy has no fast routine for it (and, for
     bfloat16, gives float32 back)."""
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
-        product = _numpy_matmul(a.astype(np.float32), b.astype(np.float32))
+        product = numpy_ns.half_product(a, b)
         if out is None:
-            return product.astype(a.dtype)
+            return product
         out[...] = product
         return out
     if a.size * b.shape[-1] > 9216:  # where BLAS may take several threads
         return numpy_ns.large_product(a, b, out)
     return np.matmul(a, b, out)
+
+
+def _half_product(a, b):
+    return _numpy_matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
 
 def _numpy_add_matmul(total, a, b):
@@ -240,6 +244,7 @@ numpy_ns = Namespace(
     prod=_numpy_prod,
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py puts its own here
+    half_product=_half_product,
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,

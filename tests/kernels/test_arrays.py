@@ -197,3 +197,23 @@ def test_columns_are_picked_and_their_gradients_added(torch, rng):
         found.append((out.detach().numpy(), t.grad.numpy()))
     for mine, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((33, 77), (77, 51)), ((5, 1024), (1024, 97)), ((2, 3, 41, 38), (2, 3, 38, 50)), ((3, 9, 64), (64, 47))]
+)
+def test_products_of_bfloat16_are_rounded_once(rng, shapes):
+    a, b = (values(rng, shape, BF16) for shape in shapes)
+    wide = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    for right in (b, np.ascontiguousarray(b.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        found = xp.matmul(a, right)
+        assert found.dtype == BF16
+        np.testing.assert_allclose(found.astype(np.float64), wide, rtol=2**-8, atol=1e-4 * np.abs(wide).max())
+
+
+def test_products_of_bfloat16_with_infinity_and_nan(rng):
+    a, b = np.ones((64, 40), BF16), np.ones((40, 70), BF16)
+    a[3, 5], a[4, 6], b[7, 2] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        wanted = np.matmul(a.astype(np.float32), b.astype(np.float32))
+        np.testing.assert_array_equal(xp.matmul(a, b).astype(np.float32), wanted)
