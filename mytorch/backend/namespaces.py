@@ -37,7 +37,11 @@ class Namespace:
 
     def astype(self, x, dtype):
         """x as the NumPy dtype `dtype`; x itself where it has it already."""
-        return x if x.dtype == dtype else x.astype(dtype)
+        return x if x.dtype == dtype else self.cast(x, dtype)
+
+    def cast(self, x, dtype):
+        """A copy of x as the NumPy dtype `dtype`."""
+        return x.astype(dtype)
 
     def detach(self, x):
         """x without its graph; raw arrays have none. Formulas use it to choose, not to compute."""
@@ -152,7 +156,7 @@ def _numpy_matmul(a, b, out=None):
 
 
 def _half_product(a, b):
-    return _numpy_matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+    return numpy_ns.cast(_numpy_matmul(numpy_ns.cast(a, np.float32), numpy_ns.cast(b, np.float32)), a.dtype)
 
 
 def _numpy_add_matmul(total, a, b):
@@ -164,7 +168,7 @@ def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
     added up in float32."""
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
-        return np.asarray(blocks.add_reduce(x.astype(np.float32), axis, None, keepdims)).astype(x.dtype)
+        return numpy_ns.cast(np.asarray(numpy_ns.sum(numpy_ns.cast(x, np.float32), axis, None, keepdims)), x.dtype)
     return blocks.add_reduce(x, axis, dtype, keepdims)
 
 

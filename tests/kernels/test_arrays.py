@@ -217,3 +217,46 @@ def test_products_of_bfloat16_with_infinity_and_nan(rng):
     with np.errstate(invalid="ignore"):
         wanted = np.matmul(a.astype(np.float32), b.astype(np.float32))
         np.testing.assert_array_equal(xp.matmul(a, b).astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_activations_beside_pytorch(torch, rng, dtype):
+    x, g = rng.standard_normal((37, 129)) * 20, rng.standard_normal((37, 129))
+    runs = {
+        "silu": lambda L, x: L.nn.functional.silu(x), "log_softmax": lambda L, x: L.log_softmax(x, -1),
+        "softmax": lambda L, x: L.softmax(x, -1), "clamp": lambda L, x: x.clamp(-3.0, 2.0),
+        "smooth_l1": lambda L, x: L.nn.functional.smooth_l1_loss(x, x * 0 + 1, reduction="none", beta=3.0),
+        "huber": lambda L, x: L.nn.functional.huber_loss(x, x * 0 + 1, reduction="none", delta=3.0),
+        "prod": lambda L, x: (x * 0.05).prod(1), "norm": lambda L, x: x.norm(dim=1), "var": lambda L, x: x.var(0),
+    }  # fmt: skip
+    rtol, atol = {"float32": (2e-5, 1e-5), "float64": (1e-10, 1e-11), "bfloat16": (0.02, 0.05)}[dtype]
+    for name, run in runs.items():
+        found = []
+        for L in (mytorch, torch):
+            leaf = L.tensor(x, dtype=getattr(L, dtype), requires_grad=True)
+            out = run(L, leaf)
+            out.backward(L.tensor(g, dtype=getattr(L, dtype)).reshape(-1)[: out.numel()].reshape(out.shape))
+            found.append((out.detach().double().numpy(), leaf.grad.double().numpy()))
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=atol, err_msg=name)
+
+
+def test_infinity_and_nan_pass_through_activations(torch):
+    x = np.zeros((64, 64), np.float32)
+    x[0, :3] = np.inf, -np.inf, np.nan
+    for run in (lambda L, x: L.nn.functional.silu(x), lambda L, x: x.log_softmax(1), lambda L, x: x.clamp(-1.0, 1.0)):
+        np.testing.assert_allclose(
+            run(mytorch, mytorch.tensor(x)).numpy(), run(torch, torch.tensor(x)).numpy(), atol=1e-6
+        )
+
+
+def test_casts_to_bfloat16_round_to_even(rng):
+    x = rng.integers(0, 1 << 32, 100003, dtype=np.uint32).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        found, wanted = xp.cast(x, BF16), x.astype(BF16)
+    np.testing.assert_array_equal(np.isnan(x), np.isnan(found.astype(np.float32)))
+    kept = ~np.isnan(x)
+    np.testing.assert_array_equal(found.view(np.uint16)[kept], wanted.view(np.uint16)[kept])
+    np.testing.assert_array_equal(
+        xp.cast(wanted, np.dtype("float32")).view(np.uint32), wanted.astype(np.float32).view(np.uint32)
+    )

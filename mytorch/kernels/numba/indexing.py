@@ -9,8 +9,9 @@ import math
 import numpy as np
 
 from ...backend.blocks import as_bits
+from ..kernel import Kernel
 from ..threads import chunks_for, split
-from .common import Loop, kernel
+from .common import kernel
 
 _ADDED = (np.float32, np.float64, np.int64)
 
@@ -198,8 +199,10 @@ def _run_rows(xp, out, rows, values):
         _in_float32(run, out, values)
 
 
-gather = Loop(_accepts_gather, _run_gather)
-add_along = Loop(_accepts_add, _run_add)
-add_rows = Loop(_accepts_rows, _run_rows)
-put_along = Loop(_accepts_put, _writing(_put_along, as_bits))
-max_along, min_along = (Loop(_accepts_extreme, _writing(loop, np.asarray)) for loop in (_max_along, _min_along))
+gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
+add_along = Kernel(accepts=_accepts_add, forward=_run_add)
+add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)
+put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, as_bits))
+max_along, min_along = (
+    Kernel(accepts=_accepts_extreme, forward=_writing(loop, np.asarray)) for loop in (_max_along, _min_along)
+)
