@@ -88,11 +88,12 @@ class Namespace:
 
     def grid(self, index, dim):
         """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
-        along = ([n if axis == d else 1 for axis in range(index.ndim)] for d, n in enumerate(index.shape))
-        return tuple(
-            index if d == dim else self.arange(n).reshape(s)
-            for d, (n, s) in enumerate(zip(index.shape, along, strict=True))
-        )
+        places = []
+        for d, n in enumerate(index.shape):
+            shape = [1] * index.ndim
+            shape[d] = n
+            places.append(index if d == dim else self.arange(n).reshape(shape))
+        return tuple(places)
 
     def sum_of_squares(self, x, axis=None, keepdims=False):
         """The sum of |x|^2 over axes."""

@@ -527,7 +527,7 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 
 def _order(xp, x, dim, descending, stable):
     """The positions that sort x; ties keep their order."""
-    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns else None
+    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
     if keys is not None:
         keys.sort(-1)
         keys &= 0xFFFFFFFF
@@ -592,7 +592,8 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def _topk(xp, input, *, k, dim, largest):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    indices = xp.top(xp.moveaxis(input, dim, -1), k, largest) if xp is numpy_ns else None
+    large = xp is numpy_ns and input.size >= blocks.LARGE
+    indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
     if indices is None:
         indices = _order(xp, input, dim, largest, True)[(*(slice(None),) * dim, slice(0, k))]
     else:

@@ -180,7 +180,7 @@ def _kth(name, input, dim, keepdim, place):
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
     raw, place = raw_of(x), place(x.shape[d])
-    found = blocks.kth(np.moveaxis(raw, d, -1), place) if isinstance(raw, np.ndarray) else None
+    found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
     return _picked(name, input, d, keepdim, found)
 
