@@ -126,7 +126,7 @@ def _silu_grad(g, input, xp):
 
 
 _silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad, grad_name="SiLU")
-_silu.fuse(cuda="mytorch.kernels.triton.activation:silu")
+_silu.fuse(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch.kernels.triton.activation:silu")
 
 
 def silu(input, inplace=False, *, fused=None, auto=False):
@@ -244,7 +244,7 @@ def _log_softmax_grad(g, out, dim, xp):
 
 
 _log_softmax.grad(input=_log_softmax_grad)
-_log_softmax.fuse(cuda="mytorch.kernels.triton.softmax:log_softmax")
+_log_softmax.fuse(cpu="mytorch.kernels.numba.softmax:log_softmax", cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)

@@ -238,7 +238,7 @@ def op(**rules):
 @op(dtype="same", name="to_dtype")
 def to_dtype(xp, input, *, dtype):
     """input as another dtype, as Tensor.to(dtype); the gradient comes back in input's own."""
-    return input.astype(dtype.numpy)
+    return xp.cast(input, dtype.numpy)
 
 
 to_dtype.grad(input=lambda g: g)  # the engine casts every gradient to its tensor's dtype

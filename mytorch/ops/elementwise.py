@@ -427,6 +427,8 @@ minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. 
 
 @op(name="clamp")
 def _clamp(xp, input, min=None, max=None):
+    if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
+        return xp.clip(input, input.dtype.type(min), input.dtype.type(max))
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import Array, on_input_device, other_device
-from ..backend import gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
@@ -180,8 +180,18 @@ def _misfit(shape, index):
     return f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
 
 
+def _picks_along_last(index):
+    """Whether an index is [:, :, rows]: NumPy's `take` is quicker there than its general indexing."""
+    return (
+        len(index) > 1 and type(index[-1]) is ndarray and index[-1].dtype.kind in "iu"
+        and all(type(i) is slice and i == slice(None) for i in index[:-1])
+    )  # fmt: skip
+
+
 @op(dtype="same", view=True, name="index")
 def _index(xp, input, *, index):
+    if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
+        return input.take(index[-1], len(index) - 1)
     try:
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
@@ -199,6 +209,10 @@ def _put_index(xp, src, *, index, shape):
         out[index] = src
     elif len(index) == 1:
         add_rows(xp, out, index[0], src)
+    elif index[-1] is integers[0] and index[-1].ndim == 1 and _picks_along_last(index):
+        places = np.where(index[-1] < 0, index[-1] + shape[len(index) - 1], index[-1]).astype(np.int64, copy=False)
+        along = places.reshape(-1, *(1,) * (len(shape) - len(index)))
+        xp.add_along(out, np.broadcast_to(along, src.shape), len(index) - 1, src)
     else:
         xp.scatter_add(out, index, src)
     return out
@@ -557,6 +571,11 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 
 def _order(xp, x, dim, descending, stable):
     """The positions that sort x; ties keep their order."""
+    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
+    if keys is not None:
+        keys.sort(-1)
+        keys &= 0xFFFFFFFF
+        return np.moveaxis(keys, -1, dim)
     if not descending:
         return xp.argsort(x, axis=dim, kind="stable")
     return xp.flip(x.shape[dim] - 1 - xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
@@ -567,7 +586,7 @@ def _sort(xp, input, *, dim, descending, stable):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
     order = _order(xp, input, dim, descending, stable)
-    return xp.take_along_axis(input, order, axis=dim), order
+    return xp.gather(input, order, dim), order
 
 
 def _unsort(g, indices, shape, dim, xp):
@@ -617,15 +636,12 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def _topk(xp, input, *, k, dim, largest):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    n = input.shape[dim]
-    lead = (slice(None),) * dim
-    candidates = None
-    if xp is numpy_ns and 0 < k < n // 8 and input.dtype.kind == "f" and not np.isnan(input).any():
-        part = np.argpartition(-input if largest else input, k - 1, axis=dim)[(*lead, slice(0, k))]
-        candidates = np.sort(part, axis=dim)
-    picked = input if candidates is None else np.take_along_axis(input, candidates, axis=dim)
-    order = _order(xp, picked, dim, largest, True)[(*lead, slice(0, k))]
-    indices = order if candidates is None else np.take_along_axis(candidates, order, axis=dim)
+    large = xp is numpy_ns and input.size >= blocks.LARGE
+    indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
+    if indices is None:
+        indices = _order(xp, input, dim, largest, True)[(*(slice(None),) * dim, slice(0, k))]
+    else:
+        indices = np.moveaxis(indices, -1, dim)
     return xp.take_along_axis(input, indices, axis=dim), indices
 
 

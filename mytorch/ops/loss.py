@@ -367,6 +367,18 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
 
 
+@op(dtype="float")
+def _smooth_abs(xp, input, *, beta):
+    """input^2 / (2 beta) within beta, |input| - beta / 2 outside."""
+    near = xp.clip(input, input.dtype.type(-beta), input.dtype.type(beta))
+    return near * (input - 0.5 * near) * (1 / beta)
+
+
+_smooth_abs.grad(
+    input=lambda g, input, beta, xp: g * xp.clip(input * (1 / beta), input.dtype.type(-1), input.dtype.type(1))
+)
+
+
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
@@ -388,8 +400,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _match(input, target, "smooth_l1_loss")
-    d = (input - target).abs()
-    return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), reduction, size_average, reduce)
+    return _reduce(_smooth_abs(input - target, beta=beta), reduction, size_average, reduce)
 
 
 @_loss
@@ -410,9 +421,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
-    d = (input - target).abs()
-    losses = where(d < delta, d.square() * 0.5, (d - 0.5 * delta) * delta)
-    return _reduce(losses, reduction, weight=weight)
+    return _reduce(_smooth_abs(input - target, beta=delta) * delta, reduction, weight=weight)
 
 
 @on_input_device

@@ -317,8 +317,12 @@ class Generator:
             words = self.words64(n)
             found = words if span >= 1 << 64 else words % np.uint64(span)
         else:
-            found = self.words(n) % np.uint32(span)
-        return (found.astype(np.int64) + low).reshape(shape)
+            found = self.words(n)
+            np.remainder(found, np.uint32(span), out=found)
+        found = found.astype(np.int64)
+        if low:
+            found += low
+        return found.reshape(shape)
 
     def permutation(self, n):
         """The numbers 0 … n-1 in random order, int64."""
@@ -327,6 +331,11 @@ class Generator:
             keys = self._by_kernel("integers", (n,), -(1 << 63), 1 << 64)
             with there:
                 return xp.argsort(keys).astype(np.int64, copy=False)
+        compiled = RANDOM.allowed("cpu") if n >= 1 << 12 else None
+        if compiled:
+            order = np.arange(n)
+            compiled.permute(order, self.words(n - 1))
+            return order
         order = list(range(n))
         if n > 1:
             left = np.arange(n, 1, -1, dtype=np.uint32)
@@ -354,12 +363,13 @@ def _scaled(unit, low, high):
 def _box_muller(unit, out, mean, std):
     """Normal numbers from uniform ones, in PyTorch's order: blocks of 16, cosines in the first 8."""
     work = unit.dtype.type
-    u = unit.reshape(-1, 2, 8)
-    radius = np.sqrt(work(-2) * np.log(work(1) - u[:, 0]))
-    theta = work(2 * math.pi) * u[:, 1]
-    blocks = out.reshape(-1, 2, 8)
-    np.multiply(radius, np.cos(theta), out=blocks[:, 0])
-    np.multiply(radius, np.sin(theta), out=blocks[:, 1])
+    for start in range(0, len(unit), 1 << 15):  # what stays in cache, in memory that vector instructions can read
+        u, blocks = (x[start : start + (1 << 15)].reshape(-1, 2, 8) for x in (unit, out))
+        radius = np.subtract(work(1), u[:, 0], out=np.empty(u[:, 0].shape, unit.dtype))
+        radius = np.sqrt(np.multiply(np.log(radius, out=radius), work(-2), out=radius), out=radius)
+        theta = np.multiply(work(2 * math.pi), u[:, 1], out=np.empty(u[:, 1].shape, unit.dtype))
+        np.multiply(radius, np.cos(theta), out=blocks[:, 0])
+        np.multiply(radius, np.sin(theta, out=theta), out=blocks[:, 1])
     if std != 1.0:
         out *= work(std)
     if mean != 0.0:
@@ -774,7 +784,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         edges = (edges / edges[:, -1:]).astype(np.float64)
         edges[:, -1] = 1.0
         points = source.uniform((rows, num_samples), np.float64)
-        if n * num_samples < 1 << 22:
+        if rows * n * num_samples < 1 << 16:
             found = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
             found = xp.stack([xp.searchsorted(e, p) for e, p in zip(edges, points, strict=True)])

@@ -8,13 +8,14 @@ import math
 
 import numpy as np
 
+from ..tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
-from .raw import on_device_of
+from .raw import on_device_of, raw_of
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
@@ -27,15 +28,29 @@ def _sources(n, out, scale, align_corners):
     return (i + 0.5) * scale - 0.5
 
 
-def _linear_matrix(n, out, scale, align_corners):
+def _linear_taps(n, out, scale, align_corners):
+    """(places, weights), each (2, out): which two elements make each output element, and how much of each."""
     at = np.clip(_sources(n, out, scale, align_corners), 0, n - 1)
-    low = np.floor(at).astype(int)
+    low = np.floor(at).astype(np.int64)
     share = at - low
-    matrix = np.zeros((out, n))
-    rows = np.arange(out)
-    np.add.at(matrix, (rows, low), 1 - share)
-    np.add.at(matrix, (rows, np.minimum(low + 1, n - 1)), share)
+    return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - share, share])
+
+
+def _matrix(places, weights, n):
+    """Taps as a matrix (out, n) to multiply by."""
+    matrix = np.zeros((places.shape[1], n))
+    np.add.at(matrix, (np.arange(places.shape[1]), places), weights)
     return matrix
+
+
+def _tapped(input, axis, places, weights):
+    """The sum of the elements at each row of places along an axis, times its weights."""
+    total = None
+    for at, weight in zip(places, weights, strict=True):
+        factor = weight.reshape(-1, *(1,) * (input.ndim - 1 - axis)).astype(raw_of(input).dtype)
+        part = input.index_select(axis, Tensor._wrap(at)) * Tensor._wrap(factor)
+        total = part if total is None else total + part
+    return total
 
 
 def _near(x, a):
@@ -53,13 +68,12 @@ def _cubic_weights(t, a=-0.75):
     return _far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)
 
 
-def _cubic_matrix(n, out, scale, align_corners):
+def _cubic_taps(n, out, scale, align_corners):
+    """As `_linear_taps`, of four elements."""
     at = _sources(n, out, scale, align_corners)
-    low = np.floor(at).astype(int)
-    matrix = np.zeros((out, n))
-    for offset, weight in enumerate(_cubic_weights(at - low), -1):
-        np.add.at(matrix, (np.arange(out), np.clip(low + offset, 0, n - 1)), weight)
-    return matrix
+    low = np.floor(at).astype(np.int64)
+    places = np.stack([np.clip(low + offset, 0, n - 1) for offset in (-1, 0, 1, 2)])
+    return places, np.stack(_cubic_weights(at - low))
 
 
 def _keys(x, a=-0.5):
@@ -180,7 +194,12 @@ def _resized(input, out, scales, mode, align_corners, antialias):
             elif mode == "area":
                 matrix = averaging_matrix(n, o)
             else:
-                matrix = (_cubic_matrix if mode == "bicubic" else _linear_matrix)(n, o, scale, bool(align_corners))
+                taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
+                places, weights = taps_of(n, o, scale, bool(align_corners))
+                if n > 128 and input.device.type == "cpu":  # a product would multiply by zeros, mostly
+                    input = _tapped(input, axis, places, weights)
+                    continue
+                matrix = _matrix(places, weights, n)
             input = along(input, axis, matrix)
     return input
 

@@ -24,14 +24,14 @@ from .shapes import as_strided, diagonal, select
 @op(name="scatter", dtype="same")
 def _scatter(xp, input, src, *, index, dim):
     out = input.copy()
-    out[xp.grid(index, dim)] = src[tuple(slice(n) for n in index.shape)]
+    xp.put_along(out, index, dim, src[tuple(slice(n) for n in index.shape)])
     return out
 
 
 def _without(g, index, dim, xp):
     space = xp_of(index)
     mask = space.ones(g.shape, bool)
-    mask[space.grid(index, dim)] = False
+    space.put_along(mask, index, dim, space.zeros(index.shape, bool))
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
@@ -195,7 +195,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
             low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
         start[grid] = low
     out = start.copy()
-    (xp.scatter_max if reduce == "amax" else xp.scatter_min)(out, grid, values)
+    (xp.max_along if reduce == "amax" else xp.min_along)(out, index, dim, values)
     if not input.requires_grad and not src.requires_grad:
         return Tensor._wrap(out)
     result = Tensor._wrap(out)

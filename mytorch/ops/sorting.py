@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import numpy_ns, xp_of
+from ..backend import blocks, numpy_ns, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import public
@@ -127,9 +127,15 @@ def _running(name, better):
         xp = xp_of(raw_of(input))
         raw = xp.moveaxis(raw_of(input), d, 0)
         place = xp.zeros(raw.shape, np.int64)
+        if xp is numpy_ns:
+            best = getattr(np, better).accumulate(raw, 0)
+            beats = (raw == best) | (raw != raw)
+            place = np.maximum.accumulate(beats * np.arange(len(raw)).reshape(-1, *(1,) * (raw.ndim - 1)), 0)
+            indices = Tensor._wrap(np.ascontiguousarray(np.moveaxis(place, 0, d)))
+            return _pairs[name](input.gather(d, indices), indices)
         best = raw[:1].copy()
         for i in range(1, raw.shape[0]):
-            beats = better(raw[i], best[0]) | (raw[i] != raw[i])
+            beats = (raw[i] == getattr(xp, better)(raw[i], best[0])) | (raw[i] != raw[i])
             best[0] = xp.where(beats, raw[i], best[0])
             place[i] = xp.where(beats, i, place[i - 1])
         indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
@@ -142,7 +148,7 @@ def _running(name, better):
     return public(inplace=False)(running)
 
 
-cummax, cummin = _running("cummax", lambda a, b: a >= b), _running("cummin", lambda a, b: a <= b)
+cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
 
 
 @public(inplace=False)
@@ -195,8 +201,11 @@ def _picked(name, input, d, keepdim, indices):
 def _kth(name, input, dim, keepdim, place):
     """The element at `place(n)` in the order of each row of n."""
     d = normalize_dim(dim, input.ndim)
-    order = (input.detach() if input.ndim else input.detach().reshape(1)).argsort(d, stable=True)
-    return _picked(name, input, d, keepdim, order.narrow(d, place(order.shape[d]), 1))
+    x = input.detach() if input.ndim else input.detach().reshape(1)
+    raw, place = raw_of(x), place(x.shape[d])
+    found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
+    found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
+    return _picked(name, input, d, keepdim, found)
 
 
 @public(inplace=False)

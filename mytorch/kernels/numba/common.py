@@ -7,10 +7,10 @@ whole arrays, because an index that the compiler can't prove non-negative keeps 
 instructions; a polynomial is. `exp` and `erf` here are good to about two units in the last place of float32.
 """
 
-from collections import namedtuple
-
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
@@ -27,6 +27,19 @@ def float_of_bits(typing_context, bits):
         return builder.bitcast(arguments[0], context.get_value_type(types.float32))
 
     return types.float32(types.int32), generate
+
+
+@intrinsic
+def larger(typing_context, a, b):
+    """The larger of two float32, in a form of which the compiler makes vectors in a loop, as it does not of `max`."""
+
+    def generate(context, builder, signature, arguments):
+        number = ir.FloatType()
+        function = ir.FunctionType(number, [number, number])
+        maxnum = cgutils.get_or_insert_function(builder.module, function, "llvm.maxnum.f32")
+        return builder.call(maxnum, arguments, fastmath=("nnan", "nsz"))
+
+    return types.float32(types.float32, types.float32), generate
 
 
 @inlined
@@ -66,9 +79,6 @@ def erf(x):
     q = q * s + np.float32(-7.37332916720468e-03)
     q = q * s + np.float32(-1.42647390514189e-02)
     return x * p / q
-
-
-Loop = namedtuple("Loop", ("accepts", "forward"))  # a kernel among several of its module
 
 
 def flat(x):

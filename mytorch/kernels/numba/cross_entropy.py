@@ -6,8 +6,9 @@ gradient, so the logits are read once each way.
 
 import numpy as np
 
+from ...backend import numpy_ns
 from ..threads import split
-from .common import exp, is_float32, kernel
+from .common import exp, is_float32, kernel, larger
 
 
 @kernel
@@ -16,7 +17,7 @@ def _fwd(x, target, peaks, logs, picked, ignore_index):
     for r in range(rows):
         peak = x[r, 0]
         for j in range(width):
-            peak = max(peak, x[r, j])
+            peak = larger(peak, x[r, j])
         total = np.float32(0.0)
         for j in range(width):
             total += exp(x[r, j] - peak)
@@ -54,7 +55,7 @@ def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.
 
 def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """If no infinity or NaN is about: those take the reference."""
-    return bool(np.isfinite(np.add.reduce(input, axis=None)))
+    return bool(np.isfinite(numpy_ns.sum(input)))
 
 
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
