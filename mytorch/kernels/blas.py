@@ -32,17 +32,24 @@ def _openblas():
     return _counts
 
 
+class one_thread:
+    """A context in which a product of NumPy's takes one thread of BLAS."""
+
+    def __enter__(self):
+        self.get, self.put = _counts or _openblas() or (lambda: 1, None)
+        self.before = self.get()
+        if self.before > 1:
+            self.put(1)
+
+    def __exit__(self, *_):
+        if self.before > 1:
+            self.put(self.before)
+
+
 def run(function, calls):
     """threads.run(function, calls), while each call has one thread of BLAS."""
-    get, put = _counts or _openblas() or (lambda: 1, None)
-    before = get()
-    if before > 1:
-        put(1)
-    try:
+    with one_thread():
         threads.run(function, calls)
-    finally:
-        if before > 1:
-            put(before)
 
 
 def product(a, b, out=None):
