@@ -68,7 +68,7 @@ class LSTM:
     @staticmethod
     def forward(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
         cells = _cells(x.dtype)
-        x, weight_t = np.ascontiguousarray(x), weight.T
+        x, weight_t = np.ascontiguousarray(x), np.ascontiguousarray(weight.T)
         gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
@@ -99,7 +99,7 @@ class GRU:
     @staticmethod
     def forward(xp, x, h, weight, bias, *, sizes, reverse=False):
         cells, width = _cells(x.dtype), h.shape[1]
-        x, weight_t, bias = np.ascontiguousarray(x), weight.T, np.ascontiguousarray(bias)
+        x, weight_t, bias = np.ascontiguousarray(x), np.ascontiguousarray(weight.T), np.ascontiguousarray(bias)
         gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
@@ -130,7 +130,7 @@ class RNN:
 
     @staticmethod
     def forward(xp, x, h, weight, *, sizes, reverse=False, relu=False):
-        h, weight_t = _states(h, len(x)), weight.T
+        h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
                 z = np.matmul(h[k, :n], weight_t, h[k + 1, :n])

@@ -23,19 +23,17 @@ def _tanh(x):
 @kernel
 def lstm(x, gates, c, c_next, h_next):
     rows, width = c.shape
-    for r in range(rows):
+    for r in range(rows):  # loops of few arrays each, or the compiler does not vectorise them
+        for j in range(2 * width):
+            gates[r, j] = _sigmoid(x[r, j] + gates[r, j])
+        for j in range(2 * width, 3 * width):
+            gates[r, j] = _tanh(x[r, j] + gates[r, j])
+        for j in range(3 * width, 4 * width):
+            gates[r, j] = _sigmoid(x[r, j] + gates[r, j])
         for j in range(width):
-            i = _sigmoid(x[r, j] + gates[r, j])
-            f = _sigmoid(x[r, width + j] + gates[r, width + j])
-            g = _tanh(x[r, 2 * width + j] + gates[r, 2 * width + j])
-            o = _sigmoid(x[r, 3 * width + j] + gates[r, 3 * width + j])
-            new = f * c[r, j] + i * g
-            gates[r, j] = i
-            gates[r, width + j] = f
-            gates[r, 2 * width + j] = g
-            gates[r, 3 * width + j] = o
-            c_next[r, j] = new
-            h_next[r, j] = o * _tanh(new)
+            c_next[r, j] = gates[r, width + j] * c[r, j] + gates[r, j] * gates[r, 2 * width + j]
+        for j in range(width):
+            h_next[r, j] = gates[r, 3 * width + j] * _tanh(c_next[r, j])
 
 
 @kernel
@@ -64,16 +62,15 @@ def gru(x, bias, gates, h, h_next):
     """`gates` (n, 4H) holds the hidden state's part of r, z, n before, and r, z, n and the hidden part of n afterwards."""
     rows, width = h.shape
     for i in range(rows):
+        for j in range(2 * width):
+            gates[i, j] = _sigmoid(x[i, j] + gates[i, j] + bias[j])
         for j in range(width):
-            r = _sigmoid(x[i, j] + gates[i, j] + bias[j])
-            z = _sigmoid(x[i, width + j] + gates[i, width + j] + bias[width + j])
-            inner = gates[i, 2 * width + j] + bias[2 * width + j]
-            new = _tanh(x[i, 2 * width + j] + r * inner)
-            gates[i, j] = r
-            gates[i, width + j] = z
-            gates[i, 2 * width + j] = new
-            gates[i, 3 * width + j] = inner
-            h_next[i, j] = new + z * (h[i, j] - new)
+            gates[i, 3 * width + j] = gates[i, 2 * width + j] + bias[2 * width + j]
+        for j in range(width):
+            gates[i, 2 * width + j] = _tanh(x[i, 2 * width + j] + gates[i, j] * gates[i, 3 * width + j])
+        for j in range(width):
+            new = gates[i, 2 * width + j]
+            h_next[i, j] = new + gates[i, width + j] * (h[i, j] - new)
 
 
 @kernel
