@@ -12,6 +12,7 @@ import numpy as np
 from . import threads
 
 SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
+FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
 LARGE = 2**22  # multiplications from which a product is worth several threads
 
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
@@ -65,6 +66,10 @@ def product(a, b, out=None):
         or not (_counts or _openblas())
     ):
         return np.matmul(a, b, out)
+    if out is None and a.ndim == b.ndim == 2 and 4 <= len(a) <= FEW and b.strides[0] == b.itemsize < b.strides[1]:
+        if multiplications < LARGE or threads.get_num_threads() == 1:
+            with one_thread():
+                return np.ascontiguousarray(np.matmul(b.T, a.T).T)
     if out is None:
         lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
