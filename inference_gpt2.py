@@ -12,7 +12,7 @@ from pathlib import Path
 
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
-from mytorch.cli.arguments import ArgumentParser, run_script
+from mytorch.cli.arguments import ArgumentParser, run_script, usable_device
 from mytorch.models import GPT2, GPT2Config
 from mytorch.serialization import load_safetensors
 from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
@@ -38,7 +38,7 @@ def parse(argv=None):
     add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
     add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")
     add("--seed", type=int, help="makes the text repeatable")
-    add("--device", default="cpu", help='"cpu", "cuda" or "cuda:N"')
+    add("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
     add("--fused", action="store_true", help="use fused kernels wherever there are any; by default where they pay")
     add("--disable_cache", action="store_true", help="compute all positions anew for each token")
     precision = p.add_mutually_exclusive_group()
@@ -57,10 +57,6 @@ def parse(argv=None):
     ):
         if not good:
             p.error(f"--{name} is {getattr(args, name)}; expected {wanted}")
-    try:
-        args.device = mytorch.empty(0, device=args.device).device
-    except RuntimeError as error:
-        p.error(f"--device {args.device}: {error}")
     return args
 
 
@@ -203,4 +199,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    run_script("inference_gpt2.py", main)
+    run_script(main)

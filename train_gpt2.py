@@ -21,17 +21,17 @@ from importlib import util
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 import mytorch
 from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
 from mytorch.models import GPT2, GPT2Config
 from mytorch.models.gpt2 import SIZES
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
-from mytorch.serialization import write_json
+from mytorch.serialization import atomic_write, write_json
 from mytorch.utils.data import DataLoader
 from mytorch.utils.data.tokens import read_header, read_tokens
 
@@ -110,6 +110,7 @@ OWN = {
     "project_name", "run_name", "working_directory", "resume_from_checkpoint", "overwrite", "num_workers", "device",
     "cuda_graph", "log_wandb", "given",
 }  # fmt: skip
+CPU_SPEED = 1e11  # operations in a second, of two to four cores
 SHAPE = ("model_size", "context_length", "use_bias", "activation")  # flags that the weights depend on
 
 
@@ -309,9 +310,13 @@ class Log:
         if not writes:
             return
         if iteration and path.is_file():
-            lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+            lines = [
+                json.loads(line)
+                for line in path.read_text().splitlines()
+                if line.startswith("{") and line.endswith("}")
+            ]
             self.records = [r for r in lines if r["iteration"] <= iteration]
-        path.write_text("".join(json.dumps(r) + "\n" for r in self.records))
+        atomic_write(path, "".join(json.dumps(r) + "\n" for r in self.records).encode())
 
     def write(self, **record):
         self.records.append(record)
@@ -393,15 +398,10 @@ class Trainer:
         args = self.args
         self.log = Log(self.folder / "log.jsonl", self.iteration, writes=self.accelerator.is_main_process)
         self.interrupt = Interrupt(speaks=self.accelerator.is_main_process)
-        self.bar = tqdm(
-            total=args.train_iterations,
-            initial=self.iteration,
-            unit="it",
-            dynamic_ncols=True,
-            disable=None if self.accelerator.is_main_process else True,  # None: shown on a terminal only
-        )
+        self.bar = tqdm(total=args.train_iterations, initial=self.iteration, unit="it", dynamic_ncols=True)
         step = mytorch.compile_step(self.step) if args.cuda_graph else self.step
         self.model.train()
+        self.warn_if_long()
         batches = self.batches()
         self.since, self.done, self.shown = time.perf_counter(), 0, 0.0  # for the speed
         try:
@@ -417,7 +417,6 @@ class Trainer:
                 if self.accelerator.device.type == "cpu" or self.is_time_for(args.log_iter, last=True):
                     self.check_finite()
                 self.report(loss, lr, grad_norm)
-                self.warn_if_long()
                 if self.is_time_for(args.eval_interval, last=True):
                     self.evaluate()
                 if self.is_time_for(args.checkpoint_iterations, last=False):
@@ -459,16 +458,15 @@ class Trainer:
             )
 
     def warn_if_long(self):
-        """After the second step: say how long it takes, if that is more than an hour."""
-        if self.done == 1:
-            self.began = time.perf_counter()
-        elif self.done == 2 and self.accelerator.device.type == "cpu":
-            hours = (time.perf_counter() - self.began) * (self.args.train_iterations - self.iteration) / 3600
-            if hours > 1:
-                self.accelerator.print(
-                    f"At this speed the {self.args.train_iterations:,} iterations take about {hours:,.0f} hours; "
-                    "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 takes minutes."
-                )
+        """Before the first step: say about how long a CPU takes for all, if that is more than an hour."""
+        tokens = (self.args.train_iterations - self.iteration) * self.args.batch_size * self.args.context_length
+        hours = 6 * self.model.num_parameters() * tokens / CPU_SPEED / 3600
+        if hours > 1 and self.accelerator.device.type == "cpu":
+            self.accelerator.print(
+                f"On a CPU that computes {CPU_SPEED / 1e9:.0f} GFLOP/s this takes about {hours:,.0f} hours; "
+                "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 "
+                "--train_iterations 2500 --max_lr 4e-3 --warmup_steps 100 takes minutes."
+            )
 
     def is_time_for(self, interval, last):
         """Whether this iteration is a multiple of the interval; `last`: whether the last one counts, too, or never."""
@@ -521,14 +519,18 @@ class Trainer:
         """The mean loss over all validation blocks, or None if interrupted."""
         total, model, accelerator = 0.0, self.model, self.accelerator
         model.eval()
-        for i in range(len(self.validation)):
+        count, shown = len(self.validation), 0.0
+        for i in range(count):
+            if not self.bar.disable and time.perf_counter() - shown > 0.2:
+                self.bar.set_postfix_str(f"evaluating, {i} of {count} batches")
+                shown = time.perf_counter()
             if self.interrupt.seen(accelerator):
                 model.train()
                 return None
             x, y = (mytorch.from_numpy(part).to(accelerator.device) for part in self.validation[i])
             total += accelerator.gather_for_metrics(model(x, y))
         model.train()
-        return total / len(self.validation)
+        return total / count
 
     def save_checkpoint(self):
         """Write checkpoint_N, if there is none of this iteration yet."""
@@ -648,4 +650,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    run_script("train_gpt2.py", main)
+    run_script(main)

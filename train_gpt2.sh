@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Train a GPT-2: bash train_gpt2.sh demo | shakespeare | owt [flags…]
 #
-# demo needs nothing but Python: it makes an environment beside itself if mytorch is not installed, prepares
-# a text that every Python has, trains for a few minutes on the CPU and samples.
+# demo needs nothing but Python: it makes an environment beside itself if NumPy and the like are not installed, prepares
+# Moby-Dick (examples/), trains for two or three minutes on the CPU and samples.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -72,10 +73,16 @@ done
 find_python "$root" "" numpy ml_dtypes safetensors tqdm || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-# nanoGPT's recipe for a CPU.
+if ! [ -w . ]; then
+    echo "Error: $PWD can't be written, and data and work_dir are made there; from another folder:" >&2
+    echo "  bash $root/train_gpt2.sh $target" >&2
+    exit 1
+fi
+
+# nanoGPT's recipe for a CPU, with four times its learning rate.
 small=(--model_size demo --context_length 64 --batch_size 12
-    --gradient_accumulation_steps 1 --train_iterations 2000 --eval_interval 500 --eval_iterations 20
-    --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
+    --gradient_accumulation_steps 1 --train_iterations 2500 --eval_interval 500 --eval_iterations 20
+    --max_lr 4e-3 --min_lr 4e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
     --beta1 0.9 --beta2 0.99 --dropout_p 0.0 --log_iter 100)
 case "$target$cpu" in
     demo*)
@@ -153,9 +160,20 @@ done
 
 if [ "$target" = demo ]; then
     echo
-    "$PYTHON" "$root/inference_gpt2.py" "$folder/$project$run/" --device cpu --temperature 0.8 --topk 15 \
-        --max_tokens_gen 300 --seed 1 || exit $?
+    "$PYTHON" "$root/inference_gpt2.py" "$folder/$project$run/" --device cpu --temperature 0.7 --topk 15 \
+        --max_tokens_gen 600 --seed 1 --prompt "Call me " || exit $?
+    script="$root/inference_gpt2.py" python="$PYTHON"
+    [ "$root" = "$PWD" ] && script=inference_gpt2.py
     echo
-    echo "Sample more with:"
-    echo "  $PYTHON inference_gpt2.py $folder/$project$run/ --temperature 0.8 --topk 15 --max_tokens_gen 512 --prompt 'def '"
+    case "$PYTHON" in
+        */.venv/bin/python | */mytorch/venv/bin/python)
+            echo "Python and what it needs are in ${PYTHON%/bin/python}; for this terminal:"
+            echo "  source ${PYTHON%python}activate"
+            python=python
+            ;;
+    esac
+    echo "Sample more:"
+    echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 --prompt 'The whale '"
+    echo "Then Shakespeare, as README.md says, or your own text:"
+    echo "  bash ${script%inference_gpt2.py}train_gpt2.sh shakespeare --cpu"
 fi

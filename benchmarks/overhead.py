@@ -1,6 +1,6 @@
 """Host time per operation on tensors of a few numbers, beside PyTorch in the same run, on one thread.
 
-    python benchmarks/overhead.py [--only sum,matmul] [--rounds 7] [--output overhead.json]
+    python benchmarks/overhead.py [--only sum,matmul] [--rounds 25] [--output overhead.json]
 
 The arrays are so small that what is measured is the library, not the arithmetic. Each row is the fastest of several rounds,
 taken in turn with PyTorch's.
@@ -39,7 +39,7 @@ BACKWARD = """
     F.cross_entropy(m, i).backward()|F.layer_norm(m, (8,), v, v).sum().backward()
 """
 CALLS = """
-    linear(m)|mlp(m)|norm(m)|linear.zero_grad()|sgd.zero_grad()|sgd.step()|adam.step()
+    linear(m)|mlp(m)|norm(m)|sgd.step()|adam.step()|linear.zero_grad()|sgd.zero_grad()
     Categorical(logits=m0).sample()|Categorical(logits=m0[0]).sample().item()|Categorical(logits=m).log_prob(i)|Normal(a, s).sample()
     Normal(a, s).log_prob(b)|act(m0[0])|a.item() if a.numel() == 1 else a.tolist()
 """
@@ -96,7 +96,7 @@ def measure(statement, scopes, rounds):
     """Microseconds per execution in each scope, the fastest round of each, taken in turn."""
     timers = {name: timeit.Timer(statement, globals=scope) for name, scope in scopes.items()}
     once = max(max(timer.timeit(3), timer.timeit(3)) / 3 for timer in timers.values())
-    number = max(10, min(10_000, int(0.01 / once)))
+    number = max(10, min(10_000, int(0.002 / once)))
     best = dict.fromkeys(timers, float("inf"))
     for _ in range(rounds):
         for name, timer in timers.items():
@@ -106,7 +106,7 @@ def measure(statement, scopes, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--only", help="words, separated by commas: rows in which one of them occurs")
     parser.add_argument("--output", help="also write the JSON to this file")
     args = parser.parse_args()

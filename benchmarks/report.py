@@ -52,7 +52,7 @@ def overhead():
         f"| `{row['what']}` | {'yes' if row['requires_grad'] else 'no'} | {row['mytorch']:.2f} | {row['torch']:.2f} | {row['ratio']:.2f} |"
         for row in r["rows"]
     ]
-    head = f"## Host time per operation on four floats, microseconds\n\n`benchmarks/overhead.py`. {_machine(r)}.\n\n"
+    head = f"## Host time per operation on a few numbers, microseconds\n\n`benchmarks/overhead.py`. {_machine(r)}.\n\n"
     return head + "| what | grad | mytorch | PyTorch | ratio |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 

@@ -3,18 +3,17 @@
 python -m examples.autoencoder --code 16 --save digits.png
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import default_device, digit_tensors
+from examples.data import default_device, digit_tensors, save_digits
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
-from mytorch.vision.utils import save_image
 
 
 class Autoencoder(nn.Module):
@@ -59,20 +58,20 @@ def fit(build, args):
         error, error_of_mean = F.mse_loss(drawn, unseen).item(), ((unseen - mean) ** 2).mean().item()
     print(f"test loss {error:.4f} (always drawing the mean digit: {error_of_mean:.4f})")
     if args.save:
-        save_image(mytorch.cat([unseen[:16], drawn[:16]]).cpu(), args.save, nrow=16, pad_value=0.5)
+        save_digits(mytorch.cat([unseen[:16], drawn[:16]]), args.save, nrow=16)
         print(f"digits and what was drawn of them: {args.save}")
 
 
 def flags(description):
     """A parser with the flags of both autoencoders."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--code", type=int, default=16, help="how many numbers a digit is squeezed into")
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--device", type=usable_device, default=default_device())
+    parser.add_argument("--epochs", type=count, default=20)
+    parser.add_argument("--batch_size", type=count, default=64)
+    parser.add_argument("--lr", type=positive, default=2e-3)
+    parser.add_argument("--code", type=count, default=16, help="how many numbers a digit is squeezed into")
     parser.add_argument("--data", help="a folder that MNIST/raw lies in")
-    parser.add_argument("--save", help="a .png to draw into")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw into")
     return parser
 
 
@@ -82,4 +81,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

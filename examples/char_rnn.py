@@ -3,7 +3,6 @@
 python -m examples.char_rnn --text book.txt --steps 2000
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 import mytorch
 from examples.data import default_device, read_text, text_batches
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.tokenizer import CharTokenizer
 
@@ -43,16 +43,16 @@ def write(model, tokens, count, temperature):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--text", help="a file to read; by default Python's reference manual")
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--length", type=int, default=64, help="how far back the gradient goes")
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--num_layers", type=int, default=1)
-    parser.add_argument("--lr", type=float, default=5e-3)
-    parser.add_argument("--temperature", type=float, default=0.7)
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", type=usable_device, default=default_device())
+    parser.add_argument("--text", help="a file to read; by default Moby-Dick")
+    parser.add_argument("--steps", type=count, default=500)
+    parser.add_argument("--batch_size", type=count, default=32)
+    parser.add_argument("--length", type=count, default=64, help="how far back the gradient goes")
+    parser.add_argument("--width", type=count, default=128)
+    parser.add_argument("--num_layers", type=count, default=1)
+    parser.add_argument("--lr", type=positive, default=5e-3)
+    parser.add_argument("--temperature", type=positive, default=0.7)
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -77,11 +77,11 @@ def main():
             print(f"step {step}  loss {loss.item():.3f}")
 
     start = tokens[cut : cut + 20].unsqueeze(0).to(args.device)
-    print(repr(tokenizer.decode(start[0].tolist() + write(model, start, 200, args.temperature))))
+    print(f"\n{tokenizer.decode(start[0].tolist() + write(model, start, 400, args.temperature))}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.length, 10)]
     print(f"validation loss {sum(losses) / len(losses):.3f} (guessing blindly: {math.log(tokenizer.vocab_size):.3f})")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

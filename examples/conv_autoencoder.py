@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 from examples.autoencoder import fit, flags
 from mytorch import nn
+from mytorch.cli.arguments import run_script
 
 
 class ConvAutoencoder(nn.Module):
@@ -46,4 +47,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,10 +1,14 @@
 """What the examples share: pictures of digits, and a text, that are there without a network."""
 
+import gzip
 import os
+import sys
+from pathlib import Path
 
 import mytorch
 from mytorch.utils.data import DataLoader, TensorDataset
 from mytorch.vision import datasets
+from mytorch.vision.utils import save_image
 
 
 def default_device():
@@ -15,12 +19,18 @@ def default_device():
 def digit_sets(root=None, transform=None, say=print):
     """(train, test): MNIST from the folder `root`, or what there is without one; says which.
 
-    Without a root it is MNIST if it lies in `data`, else scikit-learn's digits, else digits drawn by rule.
+    Without a root it is MNIST if it lies in `data`, else scikit-learn's digits, else digits drawn by rule. Ends the program
+    if MNIST is not in the root.
     """
     if root is None and os.path.isdir("data/MNIST"):
         root = "data"
     if root is not None:
-        return [datasets.MNIST(root, train, transform) for train in (True, False)]
+        try:
+            return [datasets.MNIST(root, train, transform) for train in (True, False)]
+        except RuntimeError:
+            sys.exit(
+                f"--data {root}: MNIST is not in {os.path.join(root, 'MNIST', 'raw')}; without --data other digits do."
+            )
     try:
         sets, name = [datasets.Digits(train, transform) for train in (True, False)], "scikit-learn's digits"
     except ImportError:
@@ -50,20 +60,36 @@ def accuracy(model, dataset, device):
     return right / len(dataset)
 
 
-def read_text(path=None):
-    """The text in a file, or, without one, Python's own reference manual, which comes with Python."""
-    if path is not None:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    from pydoc_data.topics import topics
+def save_digits(pictures, path, **options):
+    """Write pictures (N, 1, H, W) as one, each about 64 pixels wide; `options` are save_image's."""
+    factor = max(1, round(64 / pictures.shape[-1]))
+    large = pictures.repeat_interleave(factor, -1).repeat_interleave(factor, -2)
+    save_image(large.cpu(), path, pad_value=0.5, **options)
 
-    text = "\n\n".join(topics[name] for name in sorted(topics))
-    print(f"text: Python's reference manual, {len(text)} characters; --text FILE reads another")
-    return text
+
+def read_text(path=None):
+    """The text in a file, or, without one, Moby-Dick, which lies beside this file.
+
+    Ends the program if the file can't be read as text.
+    """
+    if path is None:
+        text = gzip.decompress((Path(__file__).parent / "moby_dick.txt.gz").read_bytes()).decode()
+        print(f"text: Melville's Moby-Dick, {len(text):,} characters; --text FILE reads another")
+        return text
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"--text {path}: it can't be read as UTF-8 text: {error}.")
 
 
 def text_batches(tokens, batch_size, length, steps):
-    """`steps` times (inputs, targets), both (batch_size, length): random pieces of a sequence of tokens."""
+    """`steps` times (inputs, targets), both (batch_size, length): random pieces of a sequence of tokens.
+
+    Raises:
+        ValueError: it is too short.
+    """
+    if len(tokens) <= length:
+        raise ValueError(f"{len(tokens)} letters are too few for pieces of {length}; give a longer text.")
     for _ in range(steps):
         starts = mytorch.randint(0, len(tokens) - length, (batch_size, 1))
         pieces = tokens[starts + mytorch.arange(length + 1)]

@@ -3,7 +3,6 @@
 python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epochs 5
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -12,16 +11,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 import mytorch
 from examples.data import digit_tensors
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader, DistributedSampler
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch_size", type=int, default=64, help="pictures in each step, of all processes together")
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--truncate_train", type=int, help="use so many pictures of the training set only")
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=count, default=5)
+    parser.add_argument("--batch_size", type=count, default=64, help="pictures in each step, of all processes together")
+    parser.add_argument("--lr", type=positive, default=2e-3)
+    parser.add_argument("--truncate_train", type=count, help="use so many pictures of the training set only")
     parser.add_argument("--data", help="a folder that MNIST/raw lies in")
     args = parser.parse_args()
 
@@ -73,4 +73,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,7 +3,6 @@
 python -m examples.gan --save digits.png
 """
 
-import argparse
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +10,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import default_device, digit_tensors
+from examples.data import default_device, digit_tensors, save_digits
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
-from mytorch.vision.utils import save_image
 
 
 def network(*sizes, last):
@@ -27,14 +26,14 @@ def network(*sizes, last):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=5e-4)
-    parser.add_argument("--noise", type=int, default=32, help="how many numbers a digit is drawn from")
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", type=usable_device, default=default_device())
+    parser.add_argument("--epochs", type=count, default=60)
+    parser.add_argument("--batch_size", type=count, default=64)
+    parser.add_argument("--lr", type=positive, default=5e-4)
+    parser.add_argument("--noise", type=count, default=32, help="how many numbers a digit is drawn from")
     parser.add_argument("--data", help="a folder that MNIST/raw lies in")
-    parser.add_argument("--save", help="a .png to draw new digits into")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw new digits into")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -80,9 +79,9 @@ def main():
     print(f"drawn digits are {nearest:.2f} from the nearest real one (real ones from each other: {among:.2f})")
     print(f"the critic takes {deceived:.0%} of them for real")
     if args.save:
-        save_image((fake[:64].reshape(-1, 1, side, side).cpu() + 1) / 2, args.save, pad_value=0.5)
+        save_digits((fake[:64].reshape(-1, 1, side, side) + 1) / 2, args.save)
         print(f"new digits: {args.save}")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,20 +3,23 @@
 python -m examples.graph --save graph.svg
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
+from mytorch.cli.arguments import ArgumentParser, new_file, run_script
 from mytorch.utils.graph import draw
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--save", default="graph.svg", help="the file to write: .svg or .dot; .png and .pdf need Graphviz"
+        "--save",
+        type=new_file,
+        default="graph.svg",
+        help="the file to write: .svg or .dot; .png and .pdf need Graphviz",
     )
     parser.add_argument("--show", action="store_true", help="open it in the browser, too")
     args = parser.parse_args()
@@ -33,4 +36,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

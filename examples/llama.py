@@ -5,7 +5,6 @@
 Source: Touvron et al., 2023.
 """
 
-import argparse
 import math
 import sys
 import time
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 import mytorch
 from examples.data import default_device, read_text, text_batches
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.tokenizer import CharTokenizer
 
@@ -121,18 +121,18 @@ class Llama(nn.Module):
 
 def flags(description):
     """A parser with the flags of training on a text."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--text", help="a file to read; by default Python's reference manual")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--context", type=int, default=128)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--key_heads", type=int, default=2)
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--temperature", type=float, default=0.7)
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--device", type=usable_device, default=default_device())
+    parser.add_argument("--text", help="a file to read; by default Moby-Dick")
+    parser.add_argument("--steps", type=count, default=300)
+    parser.add_argument("--batch_size", type=count, default=16)
+    parser.add_argument("--context", type=count, default=128)
+    parser.add_argument("--width", type=count, default=128)
+    parser.add_argument("--layers", type=count, default=4)
+    parser.add_argument("--heads", type=count, default=4)
+    parser.add_argument("--key_heads", type=count, default=2)
+    parser.add_argument("--lr", type=positive, default=3e-3)
+    parser.add_argument("--temperature", type=positive, default=0.7)
     return parser
 
 
@@ -171,12 +171,16 @@ def fit(args, feed_forward=None, extra_loss=lambda model: 0.0):
 
     model.eval()
     start = tokens[cut : cut + 16].unsqueeze(0).to(args.device)
-    print(repr(tokenizer.decode(start[0].tolist() + model.write(start, args.context, args.temperature))))
+    print(f"\n{tokenizer.decode(start[0].tolist() + model.write(start, args.context, args.temperature))}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.context, 10)]
     print(f"validation loss {sum(losses) / len(losses):.3f} (guessing blindly: {math.log(tokenizer.vocab_size):.3f})")
     return model
 
 
-if __name__ == "__main__":
+def main():
     fit(flags(__doc__.splitlines()[0]).parse_args())
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -3,7 +3,6 @@
 python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,15 +12,16 @@ import mytorch
 from examples.data import accuracy, digit_sets
 from mytorch import nn
 from mytorch.accelerate import Accelerator
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script
 from mytorch.utils.data import DataLoader
 from mytorch.vision import transforms as T
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=count, default=10)
+    parser.add_argument("--batch_size", type=count, default=64)
+    parser.add_argument("--lr", type=positive, default=2e-3)
     parser.add_argument("--mixed_precision", default="no", choices=("no", "fp16", "bf16"))
     parser.add_argument("--data", help="a folder that MNIST/raw lies in")
     args = parser.parse_args()
@@ -58,4 +58,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

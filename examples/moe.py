@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 import mytorch
 from examples.llama import SwiGLU, fit, flags
 from mytorch import nn
+from mytorch.cli.arguments import count, run_script
 from mytorch.nn import functional as F
 
 
@@ -26,6 +27,8 @@ class MixtureOfExperts(nn.Module):
 
     def __init__(self, width, hidden, experts, chosen):
         super().__init__()
+        if chosen > experts:
+            raise ValueError(f"--chosen {chosen} of --experts {experts}: there are not so many.")
         self.chosen = chosen
         self.router = nn.Linear(width, experts, bias=False)
         self.experts = nn.ModuleList([SwiGLU(width, hidden) for _ in range(experts)])
@@ -48,8 +51,8 @@ class MixtureOfExperts(nn.Module):
 
 def main():
     parser = flags(__doc__.splitlines()[0])
-    parser.add_argument("--experts", type=int, default=4)
-    parser.add_argument("--chosen", type=int, default=2, help="how many experts work on a token")
+    parser.add_argument("--experts", type=count, default=4)
+    parser.add_argument("--chosen", type=count, default=2, help="how many experts work on a token")
     parser.add_argument("--balance", type=float, default=0.01, help="weight of the loss that balances the experts")
     args = parser.parse_args()
 
@@ -66,4 +69,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,7 +3,6 @@
 python -m examples.policy_gradient
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 import mytorch
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script
 from mytorch.distributions import Categorical
 
 
@@ -55,12 +55,12 @@ def play(policy, count, limit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=80, help="how often the policy is improved")
-    parser.add_argument("--count", type=int, default=32, help="poles at once")
-    parser.add_argument("--limit", type=int, default=200, help="a game ends after so many pushes")
-    parser.add_argument("--discount", type=float, default=0.98)
-    parser.add_argument("--lr", type=float, default=1e-2)
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=count, default=80, help="how often the policy is improved")
+    parser.add_argument("--count", type=count, default=32, help="poles at once")
+    parser.add_argument("--limit", type=count, default=200, help="a game ends after so many pushes")
+    parser.add_argument("--discount", type=positive, default=0.98)
+    parser.add_argument("--lr", type=positive, default=1e-2)
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -88,4 +88,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,19 +3,18 @@
 python -m examples.vae --save digits.png
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import default_device, digit_tensors
+from examples.data import default_device, digit_tensors, save_digits
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.distributions import Normal, kl_divergence
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
-from mytorch.vision.utils import save_image
 
 
 class VAE(nn.Module):
@@ -37,14 +36,14 @@ class VAE(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--code", type=int, default=8, help="how many normal numbers a digit is drawn from")
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", type=usable_device, default=default_device())
+    parser.add_argument("--epochs", type=count, default=40)
+    parser.add_argument("--batch_size", type=count, default=64)
+    parser.add_argument("--lr", type=positive, default=2e-3)
+    parser.add_argument("--code", type=count, default=8, help="how many normal numbers a digit is drawn from")
     parser.add_argument("--data", help="a folder that MNIST/raw lies in")
-    parser.add_argument("--save", help="a .png to draw new digits into")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw new digits into")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -68,9 +67,9 @@ def main():
         print(f"test loss {drawing + code:.3f} = drawing {drawing:.3f} + code {code:.3f}")
         if args.save:
             new = model.decoder(mytorch.randn(64, args.code, device=args.device)).sigmoid()
-            save_image(new.reshape(-1, 1, side, side).cpu(), args.save, pad_value=0.5)
+            save_digits(new.reshape(-1, 1, side, side), args.save)
             print(f"new digits: {args.save}")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

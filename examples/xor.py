@@ -3,7 +3,6 @@
 python -m examples.xor
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -11,13 +10,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 import mytorch
 from mytorch import nn
+from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--device", default="cpu")
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=count, default=500)
+    parser.add_argument("--lr", type=positive, default=0.05)
+    parser.add_argument("--device", type=usable_device, default="cpu")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -42,4 +42,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -248,7 +248,13 @@ class Size(tuple):
         return f"{config.torch_name()}.Size({list(self)})"
 
     def __getitem__(self, key):
-        got = tuple.__getitem__(self, key)
+        try:
+            got = tuple.__getitem__(self, key)
+        except IndexError:
+            n = len(self) or 1
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {key})"
+            ) from None
         return Size(got) if isinstance(key, slice) else got
 
     def __add__(self, other):
@@ -294,7 +300,11 @@ def xp_of_cuda():
 
 def _from_python(data, device, wanted):
     """The raw array of numbers, nested sequences, or sequences of arrays."""
-    host = np.asarray(_plain(data))
+    plain = _plain(data)
+    try:
+        host = np.asarray(plain)
+    except ValueError:
+        raise ValueError(_uneven(plain)) from None
     if wanted is None:
         wanted = dtypes.from_numpy(host.dtype)
         holds_arrays = _holds_arrays(data)
@@ -345,10 +355,23 @@ def _plain(data):
     """Nested sequences with the Tensors and Arrays in them turned into host arrays or numbers."""
     if isinstance(data, (list, tuple)):
         return [_plain(x) for x in data]
-    if isinstance(data, (str, bytes, dict, set)) or data is None:
+    if isinstance(data, (str, bytes)):
         raise TypeError(f"can't make a tensor of {type(data).__name__} {data!r}; expected numbers.")
+    if isinstance(data, (dict, set)) or data is None:
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: {data!r}; expected numbers.")
     inner = getattr(data, "_data", data)
     return np.asarray(inner) if isinstance(inner, Array) else data
+
+
+def _uneven(data):
+    """PyTorch's sentence on the first of nested sequences that is longer or shorter than the first beside it."""
+    level, dim = [data], 0
+    while level and all(isinstance(item, (list, tuple)) for item in level):
+        odd = next((item for item in level if len(item) != len(level[0])), None)
+        if odd is not None:
+            return f"expected sequence of length {len(level[0])} at dim {dim} (got {len(odd)})"
+        level, dim = [inner for item in level for inner in item], dim + 1
+    return f"expected numbers or sequences of one length at dim {dim}, got both, or arrays of several shapes"
 
 
 def _holds_arrays(data):

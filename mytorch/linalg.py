@@ -10,6 +10,7 @@ import numpy as np
 
 from ._array import on_input_device
 from .backend import xp_of
+from .base.errors import LinAlgError
 from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
@@ -22,13 +23,10 @@ from .ops.precision import in_precision
 from .ops.raw import on_device_of, raw_of, to_cpu
 from .ops.reduction import normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
-from .ops.shapes import diagonal
+from .ops.shapes import diagonal as _diagonal
 from .tensor import Tensor
 
-inv, det, slogdet, cholesky, diagonal = (
-    also_named(f, {"A": "input"}) for f in (inverse, det, slogdet, cholesky, diagonal)
-)
-LinAlgError = np.linalg.LinAlgError
+inv, det, slogdet, cholesky = (also_named(f, {"A": "input"}) for f in (inverse, det, slogdet, cholesky))
 
 _Eigh, _Eig = (namedtuple(name, "eigenvalues eigenvectors") for name in ("eigh", "eig"))
 _Svd, _Qr = namedtuple("svd", "U S Vh"), namedtuple("qr", "Q R")
@@ -54,6 +52,11 @@ def _eye_like(A, *size):
 def _no_errors(A):
     """The `info` of a batch of matrices none of which failed."""
     return on_device_of(np.zeros(A.shape[:-2], np.int32), A)
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonals of matrices, as a new last axis; a view."""
+    return _diagonal(A, offset, dim1, dim2)
 
 
 # -- norms --------------------------------------------------------------------------------------------------------
@@ -252,6 +255,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     raw = to_cpu(A)
     if 0 in raw.shape[-2:]:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
+    _d.finite(raw, "matrix_rank")
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
     cut = to_cpu(_cut(s.max(-1), A.shape, atol, rtol, s.dtype) if tol is None else tol)
     return on_device_of(np.asarray((s > cut[..., None]).sum(-1)), A)
@@ -441,7 +445,7 @@ def matrix_exp(A):
     """
     square(A, "matrix_exp")
     size = float(A.detach().abs().sum(-1).max()) if A.numel() else 0.0
-    squarings = max(0, math.ceil(math.log2(size)) + 4) if size > 0 else 0
+    squarings = max(0, math.ceil(math.log2(size)) + 4) if 0 < size < math.inf else 0
     x = A * (0.5**squarings)
     term = out = _eye_like(A, A.shape[-1]).expand(*A.shape)
     for k in range(1, 13):

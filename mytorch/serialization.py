@@ -9,14 +9,12 @@ The formats: https://docs.pytorch.org/docs/main/notes/serialization.html,
 https://github.com/huggingface/safetensors#format
 """
 
-import contextlib
 import json
 import math
 import os
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -27,6 +25,8 @@ from .backend import device as device_class
 from .base import dtypes
 from .files import TENSOR_CLASSES, archive, kind_of
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from .files.limits import set_load_limit
+from .files.writing import atomic_file, atomic_write
 from .tensor import Tensor
 
 PathOrFile = str | os.PathLike | BinaryIO
@@ -41,43 +41,6 @@ _NAMES = {
     "BOOL": dtypes.bool_, "C64": dtypes.complex64,
 }  # fmt: skip
 _CODES = {d: code for code, d in _NAMES.items()}
-
-
-# -- writing bytes --------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A binary file to write to, which takes the name `path` when the block ends without an error."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def atomic_write(path: str | os.PathLike, content: bytes) -> None:
-    """Write bytes to `path`; a crash leaves what was there before or all of it."""
-    with atomic_file(path) as file:
-        file.write(content)
-
-
-def sync_directory(path: str | os.PathLike) -> None:
-    """Make a rename in this directory survive a power cut, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # -- safetensors ----------------------------------------------------------------------------------
@@ -134,8 +97,15 @@ def save_safetensors(
             write(file)
 
 
+def _no_twins(pairs):
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
 def _read_header(content, name):
-    """The header dict of safetensors content, and where the data begins.
+    """The header of safetensors content (entries by name), its metadata, and where the data begins.
 
     Raises:
         ValueError: it is not such content, or it is cut short.
@@ -144,10 +114,25 @@ def _read_header(content, name):
     if len(content) < 8 or size > min(_MAX_HEADER, len(content) - 8) or bytes(content[8:9]) != b"{":
         raise ValueError(f"load: {name} is not a safetensors file, or it is cut short.")
     try:
-        header = json.loads(bytes(content[8 : 8 + size]).decode())
-    except ValueError as error:
+        header = json.loads(bytes(content[8 : 8 + size]).decode(), object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"load: {name} is not a safetensors file: its header can't be read ({error}).") from None
-    return header, 8 + size
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise ValueError(f"load: {name} is damaged: its metadata is no dict of strings.")
+    return header, metadata, 8 + size
+
+
+def _read_entry(entry):
+    """(dtype, shape, start, stop) of a header's entry.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    d, shape, (start, stop) = _NAMES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in (*shape, start, stop)):
+        raise ValueError
+    return d, shape, start, stop
 
 
 def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -158,22 +143,36 @@ def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np
         name: for error messages.
 
     Raises:
-        ValueError: the content is damaged, foreign or cut short.
+        ValueError: the content is damaged, foreign or cut short; its tensors don't lie one behind the other, without
+            holes, to its end, as the format demands.
     """
-    header, base = _read_header(content, name)
-    metadata = header.pop("__metadata__", {})
+    header, metadata, base = _read_header(content, name)
     data = np.frombuffer(content, np.uint8)[base:]
-    arrays = {}
+    arrays, spans = {}, []
     for key, entry in header.items():
         try:
-            d, shape, (start, stop) = _NAMES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+            d, shape, start, stop = _read_entry(entry)
         except (KeyError, TypeError, ValueError):
-            raise ValueError(f"load: {name} describes {key!r} as {entry!r}, which can't be read.") from None
-        if not 0 <= start <= stop <= data.size or math.prod(shape) * d.itemsize != stop - start:
+            raise ValueError(
+                f"load: {name} describes {key[:99]!r} as {repr(entry)[:300]}, which can't be read."
+            ) from None
+        if not start <= stop <= data.size or math.prod(shape) * d.itemsize != stop - start:
             raise ValueError(
                 f"load: {name} is cut short or damaged: {key!r} should span bytes {start} to {stop} of {data.size}."
             )
-        arrays[key] = data[start:stop].view(d.numpy).reshape(shape)
+        try:
+            arrays[key] = data[start:stop].view(d.numpy).reshape(shape)
+        except (ValueError, OverflowError) as error:  # too many axes, or too long ones
+            raise ValueError(f"load: {name} describes {key[:99]!r} with a shape that can't be had ({error}).") from None
+        spans.append((start, stop, key))
+    end = 0
+    for start, stop, key in sorted(spans):
+        if start != end:
+            what = "overlaps what lies before it" if start < end else f"lies behind a hole of {start - end} bytes"
+            raise ValueError(f"load: {name} is damaged: {key[:99]!r} {what}.")
+        end = stop
+    if end != data.size:
+        raise ValueError(f"load: {name} is damaged: {data.size - end} bytes follow its tensors.")
     return arrays, metadata
 
 
@@ -189,10 +188,12 @@ def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) 
 
 
 def _with_aliases(tensors, metadata):
-    """Tie the tensors again that were one; the metadata maps each name to the first."""
+    """Tie the tensors again that were one; `save_state_dict`'s metadata maps a name to the first of its tensor's names."""
     for name, kept in metadata.items():
-        if kept in tensors:
-            tensors[name] = tensors[kept]
+        if name in tensors and kept in tensors:
+            ours, theirs = tensors[name], tensors[kept]
+            if ours.shape == theirs.shape and ours.dtype == theirs.dtype:
+                tensors[name] = theirs
     return tensors
 
 
@@ -273,15 +274,24 @@ class _Writer:
         return self.names[id(array)]
 
 
+def _number(pair):
+    """A NumPy scalar; of numbers only, since text or bytes could be of any size."""
+    known = pair[0] in dtypes._BY_NAME
+    d = dtypes.as_numpy(pair[0]) if known else np.dtype(pair[0])
+    if not known and d.kind not in "biufc":
+        raise ValueError(f"a number's dtype is {d}")
+    return d.type(pair[1])
+
+
 _SEQUENCES = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 _VALUES = {  # mark -> (classes, how they become JSON, how it becomes them)
-    "$number": (np.generic, lambda x: [x.dtype.name, x.item()], lambda v: np.dtype(v[0]).type(v[1])),
+    "$number": (np.generic, lambda x: [x.dtype.name, x.item()], _number),
     "$float": (float, repr, float),  # inf and nan, which JSON lacks
     "$complex": (complex, lambda x: [x.real, x.imag], lambda v: complex(*v)),
     "$bytes": ((bytes, bytearray), lambda x: x.hex(), bytes.fromhex),
     "$size": (Size, list, Size),
     "$dtype": (dtypes.dtype, lambda x: x.name, dtypes.as_dtype),
-    "$device": (device_class, str, device_class),
+    "$device": (device_class, str, archive.named_device),
 }
 
 
@@ -410,9 +420,14 @@ def load(
         name = os.fspath(f)
         empty = os.path.getsize(name) == 0
         content = np.asarray(np.memmap(name, np.uint8, "c")) if mmap and not empty else np.fromfile(name, np.uint8)
+    return load_content(content, name, map_location, copy=not mmap)
+
+
+def load_content(content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True) -> Any:
+    """What `load` gives for a file of this name with these bytes (uint8); without `copy` its tensors lie in them."""
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
-        return archive.read(content, name, map_location, copy=not mmap)
+        return archive.read(content, name, map_location, copy=copy)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
@@ -421,18 +436,20 @@ def load(
     move = archive.placer("cpu" if map_location is None else map_location)
 
     def place(raw):
-        return Tensor._wrap(move(raw if mmap else raw.copy(), "cpu"))
+        return Tensor._wrap(move(raw.copy() if copy else raw, "cpu"))
 
     arrays, metadata = read_safetensors(content, name)
     if metadata.get("format") != FORMAT or "tree" not in metadata:
         return _with_aliases({key: place(raw) for key, raw in arrays.items()}, metadata)
-    placed = {}
+    placed, copies = {}, {}
 
     def take(key, kind, requires_grad):
         if key not in arrays:
             raise ValueError(f"load: {name} is damaged: it mentions {key!r}, which it doesn't hold.")
         if kind == "numpy":
-            return arrays[key].copy()
+            if key not in copies:  # once, however often the tree mentions it
+                copies[key] = arrays[key].copy()
+            return copies[key]
         if key not in placed:
             placed[key] = place(arrays[key])._data
         if kind == "array":
@@ -444,7 +461,11 @@ def load(
             return TENSOR_CLASSES[kind](tensor)
         return tensor.requires_grad_() if requires_grad else tensor
 
-    return _build(json.loads(metadata["tree"]), take)
+    try:
+        return _build(json.loads(metadata["tree"]), take)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError, AssertionError) as error:
+        text = str(error)[:300]
+        raise ValueError(text if text.startswith("load: ") else f"load: {name} is damaged: {text}.") from None
 
 
 def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
@@ -454,5 +475,5 @@ def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
 
 __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors", "safe_globals",
-    "save", "save_safetensors", "save_state_dict",
+    "save", "save_safetensors", "save_state_dict", "set_load_limit",
 ]  # fmt: skip

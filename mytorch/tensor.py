@@ -483,9 +483,16 @@ def _restore(cls, array, requires_grad, extra):
     return tensor
 
 
+RESHAPED = (
+    "a view is used after its base was given another shape in place (by transpose_, squeeze_, …); take the view again."
+)
+
+
 def refresh(tensor):
     """Regenerate a view's edge from its base, whose graph an in-place operation has changed."""
     base, _, steps = tensor._view
+    if base._view is not None:
+        raise InPlaceError(RESHAPED)
     if steps is None:
         raise InPlaceError(
             "a tensor that split, chunk or unbind returned is used after its base was changed in place; take the views again."

@@ -68,6 +68,7 @@ class _values_indices(NamedTuple):
     indices: Tensor
 
 Face = Tensor
+RESHAPED: str
 class RemovableHandle:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: Any) -> None: ...

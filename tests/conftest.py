@@ -41,7 +41,12 @@ def _use(device):
     """Make `device` the default, and let tests look at results with `.numpy()` as they do on a CPU."""
     import mytorch
 
-    mytorch.set_default_device(device)
+    try:
+        mytorch.set_default_device(device)
+    except RuntimeError as error:
+        raise pytest.UsageError(
+            f"tests on {device}: {error} Without DEVICE and --device they run on the CPU."
+        ) from None
     for cls in (mytorch.Tensor, mytorch._array.Array):
         cls.numpy, cls.__array__ = _on_cpu(cls.numpy), _on_cpu(cls.__array__)
     from_numpy = mytorch.from_numpy

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run the tests. Arguments go to pytest: bash tests/run.sh tests/test_ops.py -k softmax
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 . "$root/.ci/python.sh"

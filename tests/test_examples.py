@@ -89,7 +89,8 @@ def test_digits_come_from_a_folder_or_are_drawn(tmp_path, rng):
     assert "epoch 1" in done.stdout, done.stderr
     assert "data:" not in done.stdout
     done = run("-m", "examples.mnist.cnn.train", "--data", str(tmp_path / "nowhere"))
-    assert "Dataset not found" in done.stderr
+    assert "MNIST is not in" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
     code = "import sys; sys.modules['sklearn.datasets'] = None; from examples.data import digit_tensors; print(digit_tensors()[0][0][0].shape)"
     done = run("-c", code)
     assert "synthetic digits" in done.stdout, done.stderr
@@ -99,7 +100,77 @@ def test_digits_come_from_a_folder_or_are_drawn(tmp_path, rng):
 def test_pictures_are_saved(tmp_path):
     path = tmp_path / "x.png"
     done = run("-m", "examples.autoencoder", "--epochs", "1", "--save", str(path))
-    assert path.read_bytes().startswith(b"\x89PNG"), done.stderr
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG"), done.stderr
+    width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+    assert width > 800
+    assert height > 100
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_help_shows_every_default(name, capsys, monkeypatch):
+    from importlib import import_module
+
+    module = import_module(f"examples.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit):
+        module.main()
+    words = " ".join(capsys.readouterr().out.split())
+    flags = re.findall(r"(?:^| )(--\w+) (?=[A-Z{])", words.partition("options:")[2])
+    assert flags
+    for flag, then in zip(flags, [*flags[1:], None], strict=True):
+        own = words.rpartition(f" {flag} ")[2].partition(f" {then} ")[0] if then else words.rpartition(f" {flag} ")[2]
+        optional = flag in (
+            "--text",
+            "--data",
+            "--save",
+            "--plot",
+            "--truncate_train",
+            "--truncate_test",
+            "--patch_size",
+        )
+        assert "(default: " in own or optional, (flag, own)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("xor --device tpu", "argument --device: tpu: Expected one of cpu, cuda"),
+        ("xor --steps 0", "argument --steps: 0 is given, at least 1 is expected; see --help."),
+        ("llama --lr -1", "argument --lr: -1 is given, a number above 0 is expected; see --help."),
+        ("llama --text /nope", "--text /nope: it can't be read as UTF-8 text"),
+        ("vae --save /nope/x.png", "argument --save: /nope/x.png: there is no folder /nope; see --help."),
+        ("toy2d --kind spiral --points 7", "size is 7, expected an even number"),
+        ("toy2d --colour red", "unrecognized arguments: --colour red; see --help."),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(arguments, sentence):
+    name, *rest = arguments.split()
+    done = run("-m", f"examples.{name}", *rest)
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["spiral", "circle"])
+def test_toy2d_shades_the_square_of_all_points(kind):
+    import mytorch
+    from examples.toy2d import answers, bounds, letters
+    from mytorch.vision.datasets import Toy2D
+
+    data = Toy2D(kind, 100)
+    low, high = bounds(data)
+    assert low < data.points.min().item()
+    assert data.points.max().item() < high
+
+    def right(points):
+        return points[:, :1] - 0.5
+
+    assert answers(right, data, 40)[:, -1].min().item() > 0.5 > answers(right, data, 40)[:, 0].max().item()
+    rows = [row.split(" ") for row in letters(right, data).splitlines()]
+    assert {row[0] for row in rows} <= {".", "x", "o"}
+    cells = ((data.points - low) * (20 / (high - low))).long()
+    assert sum(cell in "xo" for row in rows for cell in row) == len(mytorch.unique(cells, dim=0))
 
 
 def test_plot_of_the_training(tmp_path):
@@ -137,7 +208,7 @@ def test_mixture_is_the_weighted_sum_of_the_chosen_experts():
 
 
 def test_notebook():
-    """It is valid, holds no output, and its code runs from top to bottom."""
+    """It is valid, keeps the outputs of a run, its code runs from top to bottom, and docs/run_notebook.py fills it in."""
     book = json.loads((EXAMPLES / "tiny_gpt2.ipynb").read_text(encoding="utf-8"))
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
@@ -145,12 +216,28 @@ def test_notebook():
         wanted = {"cell_type", "id", "metadata", "source"}
         if cell["cell_type"] == "code":
             wanted |= {"execution_count", "outputs"}
-            assert (cell["execution_count"], cell["outputs"]) == (None, [])
         assert set(cell) == wanted
-    code = "\n".join("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code")
-    assert "STEPS = 500" in code
-    code = code.replace("STEPS = 500", "STEPS = 4").replace("width=96", "width=16").replace("300))", "5))")
-    done = run("-c", code, cwd=EXAMPLES)
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    kept = [output for cell in code for output in cell["outputs"]]
+    assert any("image/png" in output.get("data", {}) for output in kept), "the losses are plotted"
+    text = "".join(line for output in kept for line in output.get("text", ()))
+    assert "step 500  loss" in text
+    assert "The whale " in text
+    program = f"""
+import json, sys
+sys.path.insert(0, {str(ROOT / "docs")!r})
+from run_notebook import run
+book = json.load(open("tiny_gpt2.ipynb", encoding="utf-8"))
+small = {{"STEPS = 500": "STEPS = 60", "width=96": "width=16", "400))": "5))", "text = read_text()": "text = 'a whale, ' * 400"}}
+def change(source):
+    for old, new in small.items():
+        source = source.replace(old, new)
+    return source
+run(book, change)
+print("".join(line for c in book["cells"] for o in c.get("outputs", ()) for line in o.get("text", ())))
+"""
+    done = run("-c", program, cwd=EXAMPLES)
     assert "equal to the library's: True" in done.stdout, done.stderr
     assert "validation loss" in done.stdout, done.stderr
     try:

@@ -375,3 +375,36 @@ def test_make_tensor_stays_in_its_range():
     assert make((2, 2), dtype=mytorch.uint8).dtype is mytorch.uint8
     assert make(2, dtype=mytorch.complex64).is_complex()
     assert make(2, dtype=mytorch.bool).dtype is mytorch.bool
+
+
+def test_norms_refuse_mixed_dtypes_under_pytorchs_face():
+    """And take float32 parameters with 16-bit inputs."""
+    code = """import torch
+from torch import nn
+for layer, shape in ((nn.LayerNorm(3), (2, 3)), (nn.BatchNorm1d(3), (2, 3)), (nn.GroupNorm(1, 3), (2, 3, 3))):
+    print(layer(torch.ones(shape, dtype=torch.bfloat16)).dtype)
+    try:
+        layer(torch.ones(shape, dtype=torch.float64))
+    except RuntimeError as error:
+        print(error)
+"""
+    assert as_torch(code) == "torch.bfloat16\nmixed dtype (CPU): all inputs must share same datatype.\n" * 3
+
+
+def test_lists_are_refused_by_name():
+    F = mytorch.nn.functional
+    calls = {
+        "linear": lambda x: mytorch.nn.Linear(2, 2)(x),
+        "layer_norm": lambda x: F.layer_norm(x, (2,)),
+        "conv1d": lambda x: F.conv1d(x, mytorch.ones(1, 1, 1)),
+        "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+        "group_norm": lambda x: F.group_norm(x, 1),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not list"):
+            call([1, 2])
+
+
+def test_the_meta_device_is_refused_with_what_to_do_instead():
+    with pytest.raises(RuntimeError, match="there is no meta device, make the module on the CPU"):
+        mytorch.nn.Linear(2, 2, device="meta")

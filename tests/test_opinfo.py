@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.ops import PUBLIC
+from tests.samples import ROWS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
@@ -271,3 +273,16 @@ def test_method_function_and_in_place_agree(op):
         copy = convert(sample.input.detach())
         assert getattr(copy, op.name + "_")(*args, **kwargs) is copy
         compare(target, copy, "result")
+
+
+def test_every_public_record_is_compared():
+    """A record that users call has a row in tests/samples, or is in PyTorch's database, under one of its names."""
+    compared = {row.name for row in ROWS} | {
+        name for info in op_db for name in (info.name, *(a.name for a in info.aliases))
+    }
+    names = {}
+    for name, function in PUBLIC.items():
+        if hasattr(function, "op"):
+            names.setdefault(function.op.name, set()).add(name)
+    assert len(names) > 60
+    assert not {record: own for record, own in names.items() if not own & compared}

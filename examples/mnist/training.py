@@ -1,23 +1,23 @@
 """The flags and the loop that both networks share."""
 
-import argparse
 import time
 
 import mytorch
 from examples.data import accuracy, default_device, digit_tensors
+from mytorch.cli.arguments import ArgumentParser, count, positive, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
 
 
 def flags(description):
     """A parser with the flags of every training."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--device", default=default_device(), help="device to train on")
-    parser.add_argument("--epochs", type=int, default=20, help="number of epochs")
-    parser.add_argument("--batch_size", type=int, default=32, help="batch size")
-    parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
-    parser.add_argument("--truncate_train", type=int, default=10000, help="number of training samples, at most")
-    parser.add_argument("--truncate_test", type=int, default=1000, help="number of test samples, at most")
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
+    parser.add_argument("--epochs", type=count, default=20, help="number of epochs")
+    parser.add_argument("--batch_size", type=count, default=32, help="batch size")
+    parser.add_argument("--lr", type=positive, default=2e-3, help="highest learning rate")
+    parser.add_argument("--truncate_train", type=count, default=10000, help="number of training samples, at most")
+    parser.add_argument("--truncate_test", type=count, default=1000, help="number of test samples, at most")
     parser.add_argument("--data", help="a folder that MNIST/raw lies in; examples/README.md says what is used without")
     return parser
 

@@ -4,5 +4,9 @@ from .accelerator import Accelerator
 from .loader import AcceleratedLoader
 from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
 from .state import ProcessState
+from .utils import notebook_launcher
 
-__all__ = ["AcceleratedLoader", "AcceleratedOptimizer", "AcceleratedScheduler", "Accelerator", "ProcessState"]
+__all__ = [
+    "AcceleratedLoader", "AcceleratedOptimizer", "AcceleratedScheduler", "Accelerator", "ProcessState",
+    "notebook_launcher",
+]  # fmt: skip

@@ -6,4 +6,5 @@ from mytorch.accelerate.loader import AcceleratedLoader as AcceleratedLoader
 from mytorch.accelerate.optimizer import AcceleratedOptimizer as AcceleratedOptimizer
 from mytorch.accelerate.optimizer import AcceleratedScheduler as AcceleratedScheduler
 from mytorch.accelerate.state import ProcessState as ProcessState
+from mytorch.accelerate.utils import notebook_launcher as notebook_launcher
 

@@ -27,7 +27,7 @@ from . import checkpoint
 from .loader import AcceleratedLoader, SkippingLoader, map_tensors
 from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
 from .state import Flag, ProcessState
-from .tracking import open_tracker
+from .tracking import known_trackers, open_tracker
 
 _PRECISIONS = {
     False: None, None: None, "no": None, "fp32": None, True: float16, "fp16": float16, "bf16": bfloat16,
@@ -58,6 +58,8 @@ class Accelerator:
         scaler_options: arguments for `amp.GradScaler`.
         ddp_options: for several processes: a dict with any of bucket_cap_mb, find_unused_parameters,
             broadcast_buffers and comm_hook, as DistributedDataParallel has them.
+        split_batches: a loader's batch is shared by the processes, instead of each getting one of that size.
+        log_with: "wandb" (or "all"), "tensorboard", "jsonl", a list of these, or an object with `log` and `finish`.
         num_gpus, rank, master_addr, master_port: by default what the launcher has put in the environment.
 
     Under a launcher every process makes an Accelerator and runs the same loop on its part of the data: gradients
@@ -95,6 +97,8 @@ class Accelerator:
         cpu: bool = False,
         scaler_options: dict[str, Any] | None = None,
         ddp_options: dict[str, Any] | None = None,
+        split_batches: bool = False,
+        log_with: Any = None,
     ):
         chosen = os.environ.get("MYTORCHRUN_MIXED_PRECISION", "").lower()
         if chosen not in ("", "no"):
@@ -114,14 +118,17 @@ class Accelerator:
             raise ValueError(f"Accelerator: ddp_options has {', '.join(sorted(unknown))}, which it does not know.")
         self.half = _PRECISIONS[mixed_precision]
         self.scaler = GradScaler(self.device.type, **(scaler_options or {})) if self.half is float16 else None
-        self.log_wandb = log_wandb or os.environ.get("MYTORCHRUN_LOG_WANDB") == "1"
+        self.split_batches = split_batches
+        if log_wandb or os.environ.get("MYTORCHRUN_LOG_WANDB") == "1":
+            log_with = "wandb" if log_with is None else log_with
+        self.log_with = known_trackers(log_with)
         self.project_dir = project_dir
         self.total_limit = total_limit
         self.step_counter = 0  # backward passes so far
         self.grad_norm = None
         self._models, self._optimizers, self._schedulers, self._loaders, self._custom = [], [], [], [], []
         self._unscaled, self._stepped = set(), set()
-        self._tracker = None
+        self._trackers = []
         self._trigger = False
         self._reducers = {}  # by id of the model
         self._quiet = 0  # depth of no_sync blocks
@@ -287,7 +294,7 @@ class Accelerator:
     def prepare_data_loader(self, loader: DataLoader | AcceleratedLoader) -> AcceleratedLoader:
         """The loader, its batches on this process's device."""
         if not isinstance(loader, AcceleratedLoader):
-            loader = AcceleratedLoader(loader, self.device, self.state, self._active)
+            loader = AcceleratedLoader(loader, self.device, self.state, self._active, self.split_batches)
         return _add(self._loaders, loader)
 
     prepare_dataloaders = prepare_data_loader
@@ -562,18 +569,20 @@ class Accelerator:
             builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
 
     def init_tracker(self, project_name: str, run_name: str | None = None, config: dict | None = None) -> None:
-        """Begin a run in Weights & Biases, or a file where that is not installed; nothing without log_wandb.
+        """Begin a run with each of log_with's, Weights & Biases as a file where it is not installed.
 
         Args:
             project_name: the project.
             run_name: the run's name in it.
             config: options to keep with the run.
         """
-        if not self.log_wandb or not self.is_main_process:
+        if not self.is_main_process:
             return
-        self._tracker, sentence = open_tracker(project_name, run_name, config, self.project_dir or ".")
-        if sentence:
-            self.print(sentence)
+        for kind in self.log_with:
+            tracker, sentence = open_tracker(kind, project_name, run_name, config, self.project_dir or ".")
+            self._trackers.append(tracker)
+            if sentence:
+                self.print(sentence)
 
     def init_trackers(self, project_name: str, config: dict | None = None, init_kwargs: dict | None = None) -> None:
         """As `init_tracker`, with Hugging Face's arguments.
@@ -585,28 +594,28 @@ class Accelerator:
         """
         self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
 
-    def get_tracker(self, name=None):
-        """The tracker that `init_tracker` began, or None."""
-        return self._tracker
+    def get_tracker(self, name=None, unwrap=False):
+        """The tracker of a name that `init_tracker` began, the first without one; None if there is none."""
+        return next((t for t in self._trackers if name in (None, getattr(t, "name", None))), None)
 
     def log(self, values: dict[str, Any], step: int | None = None) -> None:
-        """Log a dict of numbers; nothing without log_wandb.
+        """Log a dict of numbers; nothing without log_with.
 
         Raises:
             RuntimeError: `init_tracker` was not called.
         """
-        if not self.log_wandb or not self.is_main_process:
+        if not self.log_with or not self.is_main_process:
             return
-        if self._tracker is None:
+        if not self._trackers:
             raise RuntimeError("Accelerator.log: call init_tracker(project_name, run_name, config) first.")
-        self._tracker.log(values, step=step)
+        for tracker in self._trackers:
+            tracker.log(values, step=step)
 
     def end_training(self) -> None:
         """Wait for everyone and close the trackers."""
         self.wait_for_everyone()
-        if self._tracker is not None:
-            self._tracker.finish()
-            self._tracker = None
+        while self._trackers:
+            self._trackers.pop().finish()
 
     # -- checkpoints ------------------------------------------------------------------------------
 

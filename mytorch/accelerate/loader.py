@@ -1,6 +1,7 @@
 """A DataLoader whose batches arrive on the process's device."""
 
 from copy import copy
+from itertools import chain, islice
 from typing import Any
 
 from .._array import Array
@@ -34,22 +35,40 @@ class ShardedSampler:
 
     All processes go through the same order: that of rank 0's generators. At the end, what is missing for every
     process to have the same number of full batches is taken from the beginning again; with drop_last it is
-    left out.
+    left out. With `split`, each process gets its part of every batch instead. The first `offset` samples of the order
+    (batches, where a sampler makes them in sizes of its own) are left out.
     """
 
-    def __init__(self, loader, state):
+    def __init__(self, loader, state, split=False, offset=0):
         batched = loader.batch_sampler is not None
         sampler = loader.batch_sampler if batched else loader.sampler
         self.sampler = sampler
         self.state = state
         self.find_generators = lambda: resume._sources(loader)[0]
         self.batch_size = getattr(sampler, "batch_size", None) if batched else 1
+        self.regroups = batched and self.batch_size is not None and (split or offset > 0)
+        if split and self.batch_size is not None:
+            self.batch_size = _part(self.batch_size, state)
         self.batched = batched
         self.drop_last = getattr(sampler, "drop_last", False)
+        self.offset = offset
 
     def __len__(self):
-        n = len(self.sampler)
-        return n // self.state.num_processes if self.drop_last else -(-n // self.state.num_processes)
+        n, turn = len(self.sampler), self.state.num_processes
+        if self.regroups:
+            inner, size = getattr(self.sampler, "sampler", None), self.sampler.batch_size
+            n = len(inner) if inner is not None and not self.drop_last else n * size
+            turn *= self.batch_size
+        n = max(n - self.offset, 0)
+        return n // turn if self.drop_last else -(-n // turn)
+
+    def _items(self):
+        """The batches (or indices) of the common order, from the offset on, of this sampler's size."""
+        order = self._in_common_order()
+        if not self.regroups:
+            return islice(order, self.offset, None)
+        indices = islice(chain.from_iterable(order), self.offset, None)
+        return iter(lambda: list(islice(indices, self.batch_size)), [])
 
     def _in_common_order(self):
         """The sampler's items, drawn from rank 0's random states; one's own global generators are left alone."""
@@ -70,7 +89,7 @@ class ShardedSampler:
     def __iter__(self):
         n, rank, size = self.state.num_processes, self.state.rank, self.batch_size
         head, turn = [], []
-        for item in self._in_common_order():
+        for item in self._items():
             batch = list(item) if self.batched else [item]
             if len(head) < (n if size is None else n * size):
                 head.extend([batch] if size is None else batch)
@@ -79,6 +98,9 @@ class ShardedSampler:
                 yield self._out(turn[rank])
                 turn = []
         if not turn or self.drop_last:
+            return
+        if n == 1:  # a short last batch is no trouble
+            yield self._out(turn[0])
             return
         if size is None:  # batches of a user's own sizes
             turn += [head[i % len(head)] for i in range(n - len(turn))]
@@ -95,18 +117,20 @@ class ShardedSampler:
 class ShardedStream(IterableDataset):
     """A stream of which each process takes every num_processes-th chunk of `batch_size` items.
 
-    At the end the last chunks are filled up with the stream's first items; with drop_last they are left out.
+    At the end the last chunks are filled up with the stream's first items; with drop_last they are left out. The first
+    `offset` items are left out.
     """
 
-    def __init__(self, dataset, state, batch_size, drop_last):
+    def __init__(self, dataset, state, batch_size, drop_last, offset=0):
         self.dataset = dataset
         self.state = state
         self.size = batch_size or 1
         self.drop_last = drop_last
+        self.offset = offset
 
     def __len__(self):
         whole = self.size * self.state.num_processes
-        n = len(self.dataset)
+        n = max(len(self.dataset) - self.offset, 0)
         return (n // whole if self.drop_last else -(-n // whole)) * self.size
 
     def set_epoch(self, epoch: int) -> None:
@@ -117,7 +141,7 @@ class ShardedStream(IterableDataset):
     def __iter__(self):
         n, rank = self.state.num_processes, self.state.rank
         head, turn = [], []
-        for item in self.dataset:
+        for item in islice(self.dataset, self.offset, None):
             if len(head) < n * self.size:
                 head.append(item)
             turn.append(item)
@@ -125,7 +149,8 @@ class ShardedStream(IterableDataset):
                 yield from turn[rank * self.size : (rank + 1) * self.size]
                 turn = []
         if turn and not self.drop_last:
-            turn += [head[i % len(head)] for i in range(n * self.size - len(turn))]
+            if n > 1:
+                turn += [head[i % len(head)] for i in range(n * self.size - len(turn))]
             yield from turn[rank * self.size : (rank + 1) * self.size]
 
 
@@ -135,19 +160,40 @@ _KEPT = (
 )
 
 
-def share(loader: DataLoader, state) -> DataLoader:
-    """A DataLoader of this process's part of a loader's batches; the loader itself if it is a part already."""
-    if state.num_processes == 1 or isinstance(loader.sampler, DistributedSampler):
+def _part(batch_size, state):
+    """A process's share of a batch.
+
+    Raises:
+        ValueError: the processes can't share it evenly.
+    """
+    size, rest = divmod(batch_size, state.num_processes)
+    if rest:
+        raise ValueError(
+            f"Accelerator: split_batches needs a batch_size that {state.num_processes} processes can share evenly; the loader's is {batch_size}."
+        )
+    return size
+
+
+def share(loader: DataLoader, state, split: bool = False, offset: int = 0) -> DataLoader:
+    """A DataLoader of this process's part of a loader's batches; the loader itself if it is a part already.
+
+    Args:
+        split: a part of each batch, not every num_processes-th batch.
+        offset: samples at the beginning to be left out.
+    """
+    if isinstance(loader.sampler, DistributedSampler) or (state.num_processes == 1 and not offset):
         return loader
     options = {name: getattr(loader, name) for name in _KEPT.split()}
     if isinstance(loader.dataset, IterableDataset):
         if loader.num_workers > 0:
             raise ValueError("Accelerator: a stream (IterableDataset) is shared by processes with num_workers=0 only.")
-        stream = ShardedStream(loader.dataset, state, loader.batch_size, loader.drop_last)
-        return DataLoader(stream, batch_size=loader.batch_size, drop_last=loader.drop_last, **options)
+        size = _part(loader.batch_size, state) if split and loader.batch_size is not None else loader.batch_size
+        stream = ShardedStream(loader.dataset, state, size, loader.drop_last, offset)
+        return DataLoader(stream, batch_size=size, drop_last=loader.drop_last, **options)
+    sampler = ShardedSampler(loader, state, split, offset)
     if loader.batch_sampler is None:
-        return DataLoader(loader.dataset, batch_size=None, sampler=ShardedSampler(loader, state), **options)
-    return DataLoader(loader.dataset, batch_sampler=ShardedSampler(loader, state), **options)
+        return DataLoader(loader.dataset, batch_size=None, sampler=sampler, **options)
+    return DataLoader(loader.dataset, batch_sampler=sampler, **options)
 
 
 class AcceleratedLoader:
@@ -161,6 +207,7 @@ class AcceleratedLoader:
         device: where batches go.
         state: the ProcessState; None for one process.
         active: a list that the loader is in while it is being iterated over.
+        split: each process gets its part of every batch instead.
 
     Attributes:
         end_of_dataloader: whether the batch handed out last is the epoch's last.
@@ -168,27 +215,70 @@ class AcceleratedLoader:
             it is not known.
     """
 
-    def __init__(self, loader, device, state=None, active=None):
+    def __init__(self, loader, device, state=None, active=None, split=False):
         self.whole = loader
-        self.loader = loader if state is None else share(loader, state)
+        self.loader = self.usual = loader if state is None else share(loader, state, split)
+        self.state, self.split = state, split
+        self.offset = 0  # samples that a resumed epoch leaves out at its beginning
         self.device = device
         self.active = [] if active is None else active
         self.end_of_dataloader = False
-        self.remainder = 0 if state is None else self._remainder(state.num_processes)
+        self.remainder = self._remainder()
 
-    def _remainder(self, n):
-        loader = self.whole
-        if n == 1 or self.loader is loader or loader.drop_last:
+    def _turn(self):
+        """Samples that all processes take together in one step of the loop, or None if nobody can say."""
+        n = 1 if self.state is None else self.state.num_processes
+        if n > 1 and self.usual is self.whole:  # over a DistributedSampler
+            return None
+        sampler = self.whole.batch_sampler
+        size = self.whole.batch_size if sampler is None else getattr(sampler, "batch_size", None)
+        return n * (size or 1) if not (self.split and size) else size
+
+    def _remainder(self):
+        loader, turn = self.whole, self._turn()
+        if self.loader is loader or loader.drop_last or turn is None:
             return 0
-        size = 1 if loader.batch_size is None else loader.batch_size
         if isinstance(loader.dataset, IterableDataset):
-            return len(loader.dataset) % (size * n) if hasattr(type(loader.dataset), "__len__") else 0
-        if loader.batch_sampler is None:
-            return len(loader.sampler) % n
-        size, inner = getattr(loader.batch_sampler, "batch_size", None), getattr(loader.batch_sampler, "sampler", None)
-        if size is None or inner is None or getattr(loader.batch_sampler, "drop_last", False):
-            return 0
-        return len(inner) % (size * n)
+            items = loader.dataset if hasattr(type(loader.dataset), "__len__") else None
+        elif loader.batch_sampler is None:
+            items = loader.sampler
+        elif getattr(loader.batch_sampler, "drop_last", False) or not hasattr(loader.batch_sampler, "batch_size"):
+            items = None
+        else:
+            items = getattr(loader.batch_sampler, "sampler", None)
+        return 0 if items is None else (len(items) - self.offset) % turn
+
+    # -- resuming ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is: DataLoader's, and what counts the samples."""
+        state = self.loader.state_dict()
+        return {**state, "samples": self._turn(), "offset": self.offset if state["begun"] else 0}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue where a loader of the same order was, of whatever number of processes and batch size.
+
+        What they had done is counted in samples: each comes once in the epoch.
+        """
+        state = dict(state_dict)
+        turn, self.offset = state.pop("samples", None), state.pop("offset", 0)
+        resume.Progress(self.usual).check(state)
+        now = self._turn()
+        if turn != now and turn is not None and now is not None:
+            done = state["drawn"] - len(state["pending"]) or sum(state["handed"])
+            done, self.offset = divmod(self.offset + done * turn, now)
+            state.update(drawn=done, pending=[], handed=[done] + [0] * (len(state["handed"]) - 1))
+        self.loader = share(self.whole, self.state, self.split, self.offset) if self.offset else self.usual
+        self.remainder = self._remainder()
+        sources = dict.fromkeys(path for found in resume._sources(self.loader) for path in found)
+        state["start"] = {
+            kind: {_known(path, sources): value for path, value in found.items()}
+            for kind, found in state["start"].items()
+        }
+        self.loader.load_state_dict(state)
+        self._resumes = True
+
+    _resumes = False  # whether the next iteration goes on with an epoch
 
     def _length(self):
         """Batches in an epoch, or None for a stream that does not know."""
@@ -198,6 +288,9 @@ class AcceleratedLoader:
             return None
 
     def __iter__(self):
+        if not self._resumes:
+            self._begin_anew()
+        self._resumes = False
         self.active.append(self)
         self.end_of_dataloader = False
         length = self._length()
@@ -205,8 +298,14 @@ class AcceleratedLoader:
             for batch in self.loader:
                 self.end_of_dataloader = sum(self.loader._progress.handed) == length
                 yield send_to(batch, self.device)
+            self._begin_anew()
         finally:
             self.active.remove(self)
+
+    def _begin_anew(self):
+        if self.offset:
+            self.loader, self.offset = self.usual, 0
+            self.remainder = self._remainder()
 
     def __len__(self):
         return len(self.loader)
@@ -222,6 +321,12 @@ class AcceleratedLoader:
         if name == "loader":
             raise AttributeError(name)
         return getattr(self.loader, name)
+
+
+def _known(path, sources):
+    """A generator's path among those of a loader that has a sampler (or stream) around its own, or has it no more."""
+    root = path.partition(".")[0]
+    return next((p for p in (path, f"{root}.{path}", path.removeprefix(f"{root}.")) if p in sources), path)
 
 
 class SkippingLoader:

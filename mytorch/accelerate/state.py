@@ -70,6 +70,21 @@ class ProcessState:
                 "nccl" if self.device.type == "cuda" else "mpi", rank=self.rank, world_size=self.num_processes
             )
 
+    def __repr__(self):
+        backend = f"YES  Backend: {distributed.get_backend()}" if self.together else "NO"
+        return (
+            f"Distributed environment: {backend}\nNum processes: {self.num_processes}\nProcess index: {self.rank}\n"
+            f"Local process index: {self.local_rank}\nDevice: {self.device}\n"
+        )
+
+    @property
+    def process_index(self) -> int:
+        return self.rank
+
+    @property
+    def local_process_index(self) -> int:
+        return self.local_rank
+
     @property
     def is_main_process(self) -> Flag:
         return Flag(self.rank == 0)

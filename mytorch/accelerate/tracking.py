@@ -1,12 +1,15 @@
 """Where logged numbers go: Weights & Biases, or files: JSON lines and a CSV table."""
 
 import csv
+import io
 import json
 import math
 import os
 import time
 from importlib import util
 from pathlib import Path
+
+from ..files.writing import atomic_write
 
 
 def plain(value):
@@ -44,11 +47,16 @@ class Table:
         new = [name for name in row if name not in self.columns]
         rewrite = new or not self.path.is_file()
         self.columns += new
-        with open(self.path, "w" if rewrite else "a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.columns)
-            if rewrite:
-                writer.writeheader()
-            writer.writerows(self.rows if rewrite else [row])
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns)
+        if rewrite:
+            writer.writeheader()
+        writer.writerows(self.rows if rewrite else [row])
+        if rewrite:
+            atomic_write(self.path, text.getvalue().encode())
+            return
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            file.write(text.getvalue())
 
 
 class JSONLinesTracker:
@@ -98,12 +106,56 @@ class WandbTracker:
         self.run.finish()
 
 
-def open_tracker(project_name, run_name, config, directory):
-    """A WandbTracker, or where wandb is not installed a JSONLinesTracker.
+class TensorBoardTracker:
+    """Numbers for TensorBoard; tensorboardX writes them."""
+
+    name = "tensorboard"
+
+    def __init__(self, project_name, run_name=None, config=None, directory="."):
+        from ..utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(Path(directory) / (run_name or project_name)))
+        for key, value in plain(config or {}).items():
+            self.writer.add_text(key, str(value))
+
+    def log(self, values, step=None):
+        """Write the numbers of a step; words as text."""
+        for key, value in plain(values).items():
+            add = self.writer.add_scalar if isinstance(value, (int, float)) else self.writer.add_text
+            add(key, value, step)
+
+    def finish(self):
+        """Close the file."""
+        self.writer.close()
+
+
+TRACKERS = {tracker.name: tracker for tracker in (WandbTracker, TensorBoardTracker, JSONLinesTracker)}
+
+
+def known_trackers(log_with):
+    """log_with as a list of names and trackers.
+
+    Raises:
+        ValueError: a name that is not known.
+    """
+    kinds = log_with if isinstance(log_with, (list, tuple)) else [] if log_with is None else [log_with]
+    kinds = ["wandb" if kind == "all" else getattr(kind, "value", kind) for kind in kinds]
+    for kind in kinds:
+        if isinstance(kind, str) and kind not in TRACKERS:
+            raise ValueError(f"Accelerator: log_with is {kind!r}; expected {', '.join(TRACKERS)} or a tracker.")
+    return kinds
+
+
+def open_tracker(kind, project_name, run_name, config, directory):
+    """The tracker of a kind, one of TRACKERS or a tracker itself; where wandb is not installed a JSONLinesTracker.
 
     Returns:
         The tracker, and a sentence for the user or None.
     """
+    if not isinstance(kind, str):
+        return kind, None
+    if kind != "wandb":
+        return TRACKERS[kind](project_name, run_name, config, directory), None
     if util.find_spec("wandb") is not None:
         return WandbTracker(project_name, run_name, config, directory), None
     tracker = JSONLinesTracker(project_name, run_name, config, directory)

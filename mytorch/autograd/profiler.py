@@ -1,6 +1,8 @@
 """Wall time of forward ops and of named ranges, as a table; backward is timed as a whole by a range around it."""
 
 import functools
+import json
+import os
 import time
 from collections import namedtuple
 
@@ -59,6 +61,7 @@ class profile(ModeSwitch):
         self.enabled = enabled
         self.record_shapes = record_shapes
         self._found = {}  # (name, shapes) -> [calls, seconds]
+        self._calls = []  # (name, start, seconds), in the order in which they ended
 
     def _changes(self):
         return {"profile": self if self.enabled else get_mode().profile}
@@ -76,11 +79,19 @@ class profile(ModeSwitch):
             seconds = time.perf_counter() - start
             reset_mode(token)
             shapes = tuple(tuple(x.shape) for x in inputs if hasattr(x, "shape")) if self.record_shapes else ()
-            self.note(op.name, seconds, shapes)
+            self.note(op.name, seconds, shapes, start)
 
-    def note(self, name, seconds, shapes=()):
+    def note(self, name, seconds, shapes=(), start=0.0):
         """Add one call."""
         _add(self._found, (name, shapes), 1, seconds)
+        self._calls.append((name, start, seconds))
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write every call as a JSON file that chrome://tracing and ui.perfetto.dev show."""
+        place = {"ph": "X", "cat": "cpu_op", "pid": os.getpid(), "tid": 0}
+        events = [{"name": name, "ts": start * 1e6, "dur": s * 1e6, **place} for name, start, s in self._calls]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": sorted(events, key=lambda event: event["ts"])}, file)
 
     def key_averages(self, group_by_input_shape: bool = False) -> EventList:
         """An EventList of what was measured."""
@@ -107,7 +118,7 @@ class record_function:
     def __exit__(self, *exc):
         found = get_mode().profile
         if found is not None:
-            found.note(self.name, time.perf_counter() - self._start)
+            found.note(self.name, time.perf_counter() - self._start, start=self._start)
 
     def __call__(self, function):
         @functools.wraps(function)

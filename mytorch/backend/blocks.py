@@ -118,6 +118,47 @@ def _in_groups(x, a, axis, dtype, keepdims):
     return total
 
 
+def sort_keys(x, descending=False):
+    """int64 keys along the last axis, which order as x does and hold each element's position in their lower half, so that ties
+    keep their order; None where x is small, holds NaN, or more than 32 bits say."""
+    if x.size < LARGE or x.shape[-1] >= 1 << 31 or x.dtype.kind not in "fViu":
+        return None
+    if x.dtype.kind in "fV":
+        if x.itemsize > 4 or np.isnan(x).any():
+            return None
+        bits = (x.astype(np.float32) + np.float32(0)).view(np.int32)  # -0 is 0
+        bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)
+    else:
+        low, high = int(x.min()), int(x.max())
+        if high - low >= 1 << 31:
+            return None
+        bits = x - x.dtype.type(low) if low else x
+    keys = (~bits if descending and x.dtype.kind in "fV" else (high - low) - bits if descending else bits).astype(
+        np.int64
+    )
+    keys <<= 32
+    keys |= np.arange(x.shape[-1])
+    return keys
+
+
+def top(x, k, largest):
+    """The positions of the k largest or smallest along the last axis, in order; None where a whole sort is as good."""
+    keys = sort_keys(x, largest) if 0 < k < x.shape[-1] // 4 else None
+    if keys is None:
+        return None
+    keys.partition(k - 1, -1)
+    return np.sort(keys[..., :k], -1) & 0xFFFFFFFF
+
+
+def kth(x, place):
+    """The position of the element at `place` in the order of each row, of equal ones in theirs; None as `sort_keys`."""
+    keys = sort_keys(x)
+    if keys is not None:
+        keys.partition(place, -1)
+        keys = keys[..., place] & 0xFFFFFFFF
+    return keys
+
+
 def accumulate(ufunc, x, axis=None):
     """Running sums or products, float32 ones with float64 in between, as PyTorch's."""
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)

@@ -31,7 +31,8 @@ class device:
                 raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
             index = int(number)
         if name not in ("cpu", "cuda"):
-            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}")
+            hint = "; there is no meta device, make the module on the CPU" if name == "meta" else ""
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}{hint}")
         self.type = name
         self.index = index
 

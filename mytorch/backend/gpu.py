@@ -172,7 +172,7 @@ def _load_cupy():
         cupyx = importlib.import_module("cupyx")
         cupy_special = importlib.import_module("cupyx.scipy.special")
     except ImportError:
-        problem = "CuPy is not installed (pip install mytorch[cuda12] or mytorch[cuda13])"
+        problem = "CuPy is not installed (pip install cupy-cuda12x, or cupy-cuda13x for CUDA 13)"
     except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
         problem = f"CuPy found no usable GPU ({error})"
     else:

@@ -37,7 +37,11 @@ class Namespace:
 
     def astype(self, x, dtype):
         """x as the NumPy dtype `dtype`; x itself where it has it already."""
-        return x if x.dtype == dtype else x.astype(dtype)
+        return x if x.dtype == dtype else self.cast(x, dtype)
+
+    def cast(self, x, dtype):
+        """A copy of x as the NumPy dtype `dtype`."""
+        return x.astype(dtype)
 
     def detach(self, x):
         """x without its graph; raw arrays have none. Formulas use it to choose, not to compute."""
@@ -66,17 +70,30 @@ class Namespace:
         """out += src at `index` along `dim`, in place; indices may repeat."""
         self.scatter_add(out, self.grid(index, dim), src)
 
+    def put_along(self, out, index, dim, src):
+        """src written into out at `index` along `dim`, in place."""
+        out[self.grid(index, dim)] = src
+
+    def max_along(self, out, index, dim, src):
+        """out at `index` along `dim` becomes src where that is larger, in place."""
+        self.scatter_max(out, self.grid(index, dim), src)
+
+    def min_along(self, out, index, dim, src):
+        """out at `index` along `dim` becomes src where that is smaller, in place."""
+        self.scatter_min(out, self.grid(index, dim), src)
+
     def add_rows(self, out, rows, values):
         """out[rows[i]] += values[i], in place; rows counts from 0 and may repeat."""
         self.scatter_add(out, rows, values)
 
     def grid(self, index, dim):
         """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
-        along = ([n if axis == d else 1 for axis in range(index.ndim)] for d, n in enumerate(index.shape))
-        return tuple(
-            index if d == dim else self.arange(n).reshape(s)
-            for d, (n, s) in enumerate(zip(index.shape, along, strict=True))
-        )
+        places = []
+        for d, n in enumerate(index.shape):
+            shape = [1] * index.ndim
+            shape[d] = n
+            places.append(index if d == dim else self.arange(n).reshape(shape))
+        return tuple(places)
 
     def sum_of_squares(self, x, axis=None, keepdims=False):
         """The sum of |x|^2 over axes."""
@@ -129,14 +146,18 @@ def _numpy_matmul(a, b, out=None):
     """NumPy's product; in half precision by way of float32, as NumPy has no fast routine for it (and, for
     bfloat16, gives float32 back)."""
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
-        product = _numpy_matmul(a.astype(np.float32), b.astype(np.float32))
+        product = numpy_ns.half_product(a, b)
         if out is None:
-            return product.astype(a.dtype)
+            return product
         out[...] = product
         return out
     if a.size * b.shape[-1] > 9216:  # where BLAS may take several threads
         return numpy_ns.large_product(a, b, out)
     return np.matmul(a, b, out)
+
+
+def _half_product(a, b):
+    return numpy_ns.cast(_numpy_matmul(numpy_ns.cast(a, np.float32), numpy_ns.cast(b, np.float32)), a.dtype)
 
 
 def _numpy_add_matmul(total, a, b):
@@ -147,9 +168,21 @@ def _numpy_add_matmul(total, a, b):
 def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
     """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
     added up in float32."""
+    if x.size < blocks.LARGE and (x.itemsize != 2 or dtype is not None):
+        return np.add.reduce(x, axis, dtype, None, keepdims)
+    return numpy_ns.large_sum(x, axis, dtype, keepdims)
+
+
+def _large_sum(x, axis=None, dtype=None, keepdims=False):
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
-        return np.asarray(blocks.add_reduce(x.astype(np.float32), axis, None, keepdims)).astype(x.dtype)
+        return numpy_ns.cast(np.asarray(numpy_ns.sum(numpy_ns.cast(x, np.float32), axis, None, keepdims)), x.dtype)
     return blocks.add_reduce(x, axis, dtype, keepdims)
+
+
+def _numpy_where(condition, x, y):
+    """NumPy's choice."""
+    large = getattr(condition, "size", 0) >= blocks.LARGE
+    return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
 def _numpy_prod(x, axis=None, keepdims=False):
@@ -205,6 +238,12 @@ def _numpy_broadcast_to(x, shape):
     return np.broadcast_to(x, shape)
 
 
+def _numpy_stack(arrays, axis=0):
+    """NumPy's, without its checks."""
+    place = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
+    return np.concatenate([x[(*place, None)] for x in arrays], len(place))
+
+
 def _numpy_take_along_axis(x, index, axis):
     """NumPy's, in one step for one element of each row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
@@ -228,11 +267,16 @@ numpy_ns = Namespace(
     prod=_numpy_prod,
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py puts its own here
+    half_product=_half_product,
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
-    where=blocks.where,
+    where=_numpy_where,
+    large_where=blocks.where,  # and kernels/arrays.py its own here
+    stack=_numpy_stack,
+    top=blocks.top,
     sum=_numpy_sum,
+    large_sum=_large_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,
     erf=numeric.erf,

@@ -8,6 +8,8 @@ subclasses here exist for what a caller may want to catch by name.
 import sys
 import warnings
 
+import numpy as np
+
 
 class GraphFreedError(RuntimeError):
     """A backward pass reached a node whose saved arrays were already given up."""
@@ -25,6 +27,10 @@ class OutOfMemoryError(RuntimeError):
     """A GPU's memory does not hold the requested allocation."""
 
 
+class LinAlgError(np.linalg.LinAlgError, RuntimeError):
+    """A matrix is singular, or not positive definite: NumPy's error, and PyTorch's kind of it."""
+
+
 class CaptureError(RuntimeError):
     """Something that a CUDA graph can't hold was done while one was captured."""
 
@@ -40,6 +46,16 @@ def warn(text, category=UserWarning):
 def kind(value):
     """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
     return type(value).__name__
+
+
+def require_tensor(name, input, place=1):
+    """Refuse an input that is no array of any kind.
+
+    Raises:
+        TypeError: in PyTorch's words.
+    """
+    if not hasattr(input, "ndim"):
+        raise TypeError(f"{name}(): argument 'input' (position {place}) must be Tensor, not {kind(input)}")
 
 
 def shapes(*arrays):

@@ -77,16 +77,17 @@ def _kind_of(x):
 def tree_flatten(tree, is_leaf=None):
     """(list of leaves, TreeSpec). `is_leaf(x)` may call a container a leaf; None is one too."""
     leaves = []
+    return leaves, _spec_of(tree, leaves, is_leaf)
 
-    def spec_of(x):
-        kind = None if is_leaf is not None and is_leaf(x) else _kind_of(x)
-        if kind is None:
-            leaves.append(x)
-            return LeafSpec
-        children, context = kind.flatten(x)
-        return TreeSpec(namedtuple if kind is _NAMED else type(x), context, [spec_of(c) for c in children])
 
-    return leaves, spec_of(tree)
+def _spec_of(x, leaves, is_leaf):  # no function within the other one: calling itself, it would be a cycle
+    kind = None if is_leaf is not None and is_leaf(x) else _kind_of(x)
+    if kind is None:
+        leaves.append(x)
+        return LeafSpec
+    children, context = kind.flatten(x)
+    specs = [_spec_of(c, leaves, is_leaf) for c in children]
+    return TreeSpec(namedtuple if kind is _NAMED else type(x), context, specs)
 
 
 def tree_unflatten(leaves, treespec):
@@ -101,15 +102,14 @@ def tree_unflatten(leaves, treespec):
             f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
             f"holds {treespec.num_leaves} items ({treespec})."
         )
-    rest = iter(leaves)
+    return _build(treespec, iter(leaves))
 
-    def build(spec):
-        if spec.is_leaf():
-            return next(rest)
-        kind = _NAMED if spec.type is namedtuple else _kinds[spec.type]
-        return kind.unflatten([build(c) for c in spec.children_specs], spec.context)
 
-    return build(treespec)
+def _build(spec, rest):
+    if spec.is_leaf():
+        return next(rest)
+    kind = _NAMED if spec.type is namedtuple else _kinds[spec.type]
+    return kind.unflatten([_build(c, rest) for c in spec.children_specs], spec.context)
 
 
 def tree_leaves(tree, is_leaf=None):

@@ -8,6 +8,7 @@
 `mytorchrun COMMAND --help` says more; `mytorchrun --version` says which.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -29,4 +30,10 @@ def main(argv=None):
     if argv[0] not in COMMANDS:
         print(f"mytorchrun: {argv[0]!r} is no command; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
-    return import_module(f".{COMMANDS[argv[0]]}", __name__).main(argv[1:])
+    try:
+        code = import_module(f".{COMMANDS[argv[0]]}", __name__).main(argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # of `mytorchrun env | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code

@@ -1,10 +1,12 @@
 """`mytorchrun config`: ask how to train on this machine, and write it down."""
 
-import argparse
+import os
+import socket
 import sys
 
 from ..backend import device_count
 from ..distributed.environment import DEFAULT_ADDRESS, DEFAULT_PORT
+from .arguments import ArgumentParser
 from .configuration import AUTOTUNE, FUSED, PRECISIONS, Configuration, default_path
 
 
@@ -85,9 +87,11 @@ def indices(n, there):
 
 
 def address(answer):
-    """A host name or address."""
-    if any(c.isspace() or c == ":" for c in answer):
-        raise ValueError(f"{answer!r} is no host name or address")
+    """A host name or address that can be looked up from here."""
+    try:
+        socket.getaddrinfo(answer, None)
+    except (OSError, UnicodeError):
+        raise ValueError(f"{answer!r} is no host name or address that is known here") from None
     return answer
 
 
@@ -104,7 +108,8 @@ def questions(suggested):
         c.num_processes = ask(f"How many GPUs? ({there} found)", min(c.num_processes, there), number(1, there))
         c.gpu_indices = ask("Which ones?", list(range(c.num_processes)), indices(c.num_processes, there))
     else:
-        c.num_processes = ask("How many processes?", 1, number(1, 1024))
+        cores = os.cpu_count() or 1
+        c.num_processes = ask(f"How many processes? ({cores} cores)", 1, number(1, cores))
         c.gpu_indices = []
     if c.device == "gpu":
         c.num_machines = ask("How many machines?", 1, number(1, 65536))
@@ -127,7 +132,7 @@ def questions(suggested):
 
 def main(argv):
     """Run the command; its exit code."""
-    p = argparse.ArgumentParser(prog="mytorchrun config", description=__doc__)
+    p = ArgumentParser(prog="mytorchrun config", description="Ask how to train on this machine, and write it down.")
     p.add_argument(
         "--config_file", "--config-file", "--config", default=None, help=f"where to write (default {default_path()})"
     )

@@ -1,19 +1,21 @@
 """`mytorchrun env`: versions, devices and settings, to paste into a bug report."""
 
-import argparse
 import os
 import platform
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 from ..backend import cuda_available, cupy_ns, device_count, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
+from ..version import __version__
+from .arguments import ArgumentParser
 from .configuration import Configuration, default_path
 
 PACKAGES = (
-    "mytorch numpy ml_dtypes safetensors tqdm numba triton cupy-cuda12x cupy-cuda13x mpi4py mpich openmpi wandb tiktoken"
+    "numpy ml_dtypes safetensors tqdm numba triton cupy-cuda12x cupy-cuda13x mpi4py mpich openmpi wandb tiktoken"
 ).split()
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 VARIABLES = ("MYTORCH", "CUDA_VISIBLE_DEVICES", "NCCL_", "TRITON_", "WANDB_MODE", *THREADS)
@@ -24,10 +26,6 @@ def _version(package):
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        if package == "mytorch":
-            from .. import __version__
-
-            return f"{__version__} (not installed)"
         return None
 
 
@@ -70,6 +68,7 @@ def report():
     yield "Platform", platform.platform()
     yield "CPU", f"{os.cpu_count()} cores, {platform.machine()}"
     yield "Memory", _memory()
+    yield "mytorch", f"{__version__} ({Path(__file__).parents[1]})"
     for package in PACKAGES:
         version = _version(package)
         if version is not None:
@@ -91,7 +90,9 @@ def report():
 
 def main(argv):
     """Run the command; 0."""
-    argparse.ArgumentParser(prog="mytorchrun env", description=__doc__).parse_args(argv)
+    ArgumentParser(
+        prog="mytorchrun env", description="Versions, devices and settings, to paste into a bug report."
+    ).parse_args(argv)
     for name, value in report():
         print(f"{name}: {value}" if "\n" in value else " ".join(f"{name}: {value}".split()))
     return 0

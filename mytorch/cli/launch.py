@@ -4,12 +4,13 @@ import os
 import sys
 
 from ..distributed import run
+from .arguments import ArgumentParser
 from .configuration import PRECISIONS, Configuration, default_path
 
 
-def parser(prog):
+def parser(prog, script=True):
     """The launcher's options and the configuration's."""
-    p = run.parser(prog)
+    p = run.parser(prog, script, ArgumentParser)
     where = f"settings to use (default {default_path()}, if it is there)"
     p.add_argument("--config", "--config_file", "--config-file", metavar="FILE", help=where)
     precision = "instead of the configured precision"

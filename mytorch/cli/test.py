@@ -1,6 +1,5 @@
 """`mytorchrun test`: a real run under the launcher with the user's configuration; a table, and PASS or what failed."""
 
-import argparse
 import importlib.util
 import sys
 
@@ -12,14 +11,12 @@ from .launch import configured, job, parser
 def main(argv):
     """Run the command; 0 if everything passed."""
     prog = "mytorchrun test"
-    p = parser(prog)
-    for action in p._actions:
-        if action.dest in ("script", "args"):
-            action.nargs, action.help = "?", argparse.SUPPRESS
-    args = p.parse_args(argv)
-    if args.script is not None or args.module or args.no_python:
-        p.error("it runs its own checks; leave the script out")
-    args.script, args.args, args.module = "mytorch.cli.check", [], True
+    p = parser(prog, script=False)
+    p.description = "Check that several processes work here."
+    args, others = p.parse_known_args(argv)
+    if others:
+        p.error(f"it runs its own checks; leave out {' '.join(others)}")
+    args.script, args.args, args.module, args.no_python = "mytorch.cli.check", [], True, False
     args.output = args.output or "main"
     if args.timeout is None:
         args.timeout = 60.0

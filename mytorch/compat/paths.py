@@ -78,7 +78,7 @@ PATHS = {
 }
 # The public MyTorch's Accelerator was `miniddp.accelerate.Accelerator` at first.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
-_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"), ("accelerate", "mytorch.accelerate"))
 
 
 def _contents(spec):
@@ -179,7 +179,7 @@ def install_paths():
 def install_as_torch():
     """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
 
-    `import torchvision` finds `mytorch.vision`. From now on the library shows PyTorch's face throughout: tensors print as there,
+    `import torchvision` finds `mytorch.vision`, `import accelerate` `mytorch.accelerate`. From now on the library shows PyTorch's face throughout: tensors print as there,
     `.grad` and `.data` are Tensors, and inputs of mixed dtypes are refused where PyTorch refuses them (products, targets of losses).
 
     Raises:

@@ -23,10 +23,14 @@ import time
 from pathlib import Path
 
 from .collective_log import CollectiveLog
+from .rendezvous import CALLERS, listen
 
 END_AFTER = 5.0  # seconds from asking ranks to end, after a failure, to killing them
 INTERRUPT_AFTER = 30.0  # the same after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
 START_WITHIN = 120.0
+STRANGERS = 10.0  # seconds for a connection to say who it is
+_SAYING = 4096  # bytes that it may say until then
+_MESSAGE = 1 << 20  # bytes of a supervisor's message
 _TAIL = 16384  # bytes of a rank's errors to remember
 
 
@@ -43,7 +47,7 @@ def mpiexec_command(n):
     """
     mpiexec = find_mpiexec()
     if mpiexec is None:
-        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mytorch[mpi].")
+        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mpi4py mpich.")
     about = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     if "Open MPI" in about or "OpenRTE" in about:
         return [mpiexec, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", str(n)]
@@ -59,6 +63,37 @@ def free_port(address="127.0.0.1", wanted=0):
                 probe.bind((address, port))
                 return probe.getsockname()[1]
     raise RuntimeError(f"no free port on {address}")
+
+
+_SHM = Path("/dev/shm")
+
+
+def shared_segments():
+    """The names of MPI's segments of shared memory on this machine."""
+    if not _SHM.is_dir():
+        return set()
+    return {name for name in os.listdir(_SHM) if name.startswith(("mpich", "vader", "sm_segment", "openmpi", "ompi"))}
+
+
+def remove_segments(before):
+    """Remove what ranks that did not come to MPI's end have left: new, this user's, and in no process's memory.
+
+    Args:
+        before: what `shared_segments` gave before they started.
+    """
+    for name in shared_segments() - before:
+        path = str(_SHM / name)
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_uid == os.getuid() and not _is_mapped(path):
+                os.remove(path)
+
+
+def _is_mapped(path):
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if path in maps.read_text():
+                return True
+    return False
 
 
 class Rank:
@@ -100,7 +135,7 @@ class Link:
         """Listen, or connect, and take part in the job's loop."""
         self.job = job
         if self.node == 0:
-            self.server = stack.enter_context(socket.create_server(("", self.port), backlog=self.nodes))
+            self.server = stack.enter_context(listen(self.address, self.port, self.nodes + CALLERS))
             job.selector.register(self.server, selectors.EVENT_READ, self._accept)
             return
         until = time.monotonic() + START_WITHIN
@@ -118,6 +153,11 @@ class Link:
         self._add(connection, known=True)
 
     def _accept(self, server):
+        strangers = [c for c, state in self.others.items() if state[0] is False]
+        if len(strangers) >= CALLERS:  # the longest there goes
+            self.job.selector.unregister(strangers[0])
+            strangers[0].close()
+            del self.others[strangers[0]]
         self._add(server.accept()[0], known=False)
 
     def _add(self, connection, known):
@@ -133,6 +173,8 @@ class Link:
             content = b""
         state[1] += content
         *lines, state[1] = state[1].split(b"\n")
+        if len(state[1]) > _SAYING:
+            content, lines = b"", []
         for line in lines:
             if not state[0]:
                 state[0] = secrets.compare_digest(line, self.token)
@@ -185,6 +227,7 @@ class Job:
         self.first = first
         self.world = n if world is None else world
         self.output = output
+        self.terminal, self.bar = sys.stderr.isatty(), b""
         self.link = link
         self.env = {**os.environ, **env}
         self.ranks = {first + i: Rank(first + i) for i in range(n)}
@@ -194,6 +237,7 @@ class Job:
         self.deadline = None
         self.processes = []
         self.who, self.buffers = {}, {}  # by connection: the rank, and what has come of its next message
+        self.strangers = {}  # by connection that has not said who it is: since when
         self.selector = selectors.DefaultSelector()
 
     # -- starting --------------------------------------------------------------------------------
@@ -220,6 +264,8 @@ class Job:
             self.selector.register(server, selectors.EVENT_READ, self._accept)
             if self.link is not None:
                 self.link.attach(self, stack)
+            if self.mpi:
+                stack.callback(remove_segments, shared_segments())
             stack.callback(self._end_processes)
             self._start()
             self._loop()
@@ -240,17 +286,15 @@ class Job:
             self.processes.append(subprocess.Popen(command, env=env, start_new_session=True, **streams))
 
         common = {**self.env, "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.n)}
+        if self.terminal:  # for progress bars, behind "[0] "
+            common |= {"MYTORCHRUN_TERMINAL": "1", "COLUMNS": str(shutil.get_terminal_size().columns - 5)}
         if self.mpi:
             for name in ("RANK", "LOCAL_RANK"):
                 common.pop(name, None)
             start([*mpiexec_command(self.n), *supervise], common)
         else:
             for i in range(self.n):
-                own = {"RANK": str(self.first + i), "LOCAL_RANK": str(i), "SIZE": str(self.world)}
-                own.update(
-                    {f"OMPI_COMM_WORLD_{name}": value for name, value in own.items()}
-                )  # for programs that read these
-                start(supervise, {**common, **{name: value for name, value in own.items() if name != "SIZE"}})
+                start(supervise, {**common, "RANK": str(self.first + i), "LOCAL_RANK": str(i)})
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -259,6 +303,8 @@ class Job:
             for key, _ in self.selector.select(0.1):
                 key.data(key.fileobj)
             now = time.monotonic()
+            for connection in [c for c, since in self.strangers.items() if now - since > STRANGERS]:
+                self._close(connection)
             missing = [rank.number for rank in self.ranks.values() if rank.connection is None]
             if missing and self.failed is None:
                 ended = all(p.poll() is not None for p in self.processes)
@@ -278,6 +324,15 @@ class Job:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffers[connection] = b""
         self.selector.register(connection, selectors.EVENT_READ, self._read)
+        if len(self.strangers) >= CALLERS:  # the longest there goes
+            self._close(next(iter(self.strangers)))
+        self.strangers[connection] = time.monotonic()
+
+    def _close(self, connection):
+        self.selector.unregister(connection)
+        connection.close()
+        self.strangers.pop(connection, None)
+        del self.buffers[connection]
 
     def _read(self, connection):
         try:
@@ -287,6 +342,9 @@ class Job:
         buffer = self.buffers[connection] + content
         while content and len(buffer) >= 5:
             kind, length = struct.unpack("<cI", buffer[:5])
+            if length > (_MESSAGE if connection in self.who else _SAYING):
+                content = b""
+                break
             if len(buffer) < 5 + length:
                 break
             message, buffer = buffer[5 : 5 + length], buffer[5 + length :]
@@ -299,8 +357,7 @@ class Job:
                 self._show(self.who[connection], kind, message)
         self.buffers[connection] = buffer
         if not content:
-            self.selector.unregister(connection)
-            connection.close()
+            self._close(connection)
             rank = self.who.get(connection)
             if rank is not None and rank.code is None:  # its supervisor is gone, and so is the rank
                 self._ended(rank, -signal.SIGKILL)
@@ -318,6 +375,7 @@ class Job:
         if rank is None or rank.connection is not None:
             return False
         self.who[connection] = rank
+        del self.strangers[connection]
         rank.connection, rank.pid = connection, hello["pid"]
         if self.deadline is not None:
             rank.send(b"s", str(int(self.signal or signal.SIGTERM)).encode())
@@ -334,10 +392,26 @@ class Job:
                 stream.write(content)
                 stream.flush()
             return
-        *lines, rank.partial[kind] = (rank.partial[kind] + content).split(b"\n")
+        *lines, rest = (rank.partial[kind] + content).split(b"\n")
+        rank.partial[kind] = rest[max(rest.rfind(b"\r", 0, -1), 0) :]
+        if self.bar and lines:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
         for line in lines:
             self._line(rank, stream, line)
         stream.flush()
+        if rank.number == 0 and kind == b"e":
+            self._show_bar(rest if b"\r" in rest else b"")
+        elif self.bar and lines:
+            self._show_bar(self.bar)
+
+    def _show_bar(self, text):
+        """Show rank 0's unfinished line below all else, if that is a progress bar and this a terminal."""
+        text = text.rstrip(b"\r").rpartition(b"\r")[2].rstrip()
+        if self.terminal and (text or self.bar):
+            sys.stderr.buffer.write(b"\r" + (b"[0] " + text if text else b"") + b"\033[K")
+            sys.stderr.flush()
+        self.bar = text if self.terminal else b""
 
     @staticmethod
     def _line(rank, stream, line):

@@ -20,10 +20,16 @@ import numpy as np
 
 from ..base import dtypes
 from .engine import Engine, ReduceOp, reduction_of
-from .work import Work
+from .work import DistBackendError, Work
 
 _lock = threading.Lock()  # one thread in MPI at a time
+_NOTE = 48  # bytes that go with a message
 _HALVES = (dtypes.float16.numpy, dtypes.bfloat16.numpy)
+
+
+def _note(x):
+    """What the bytes of an array are, as _NOTE bytes."""
+    return np.frombuffer(f"{x.size} numbers of {x.dtype.name}".encode()[:_NOTE].ljust(_NOTE, b"\0"), np.uint8)
 
 
 def load():
@@ -40,7 +46,7 @@ def load():
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
-            f"distributed: several processes on CPUs need MPI (pip install mytorch[mpi]): {error}"
+            f"distributed: several processes on CPUs need MPI (pip install mpi4py mpich): {error}"
         ) from error
     _leave_well()
     return MPI
@@ -223,14 +229,38 @@ class MPIEngine(Engine):
 
         return self._start(self.comm.Ialltoallv, (out, x), label, part(x, in_counts), part(out, out_counts))
 
+    def _with_note(self, x, note):
+        """A message of x's bytes and, behind them, a note of what they are; both lie where they lie."""
+        parts = [part for part in (x.reshape(-1).view(np.uint8), note) if part.size]
+        m = self.MPI
+        kind = m.BYTE.Create_hindexed([part.size for part in parts], [m.Get_address(part) for part in parts]).Commit()
+        return [m.BOTTOM, 1, kind], kind
+
     def send(self, x, to, tag, label=""):
-        return self._start(self.comm.Isend, x, label, self._bytes(x), to, tag)
+        note = _note(x)
+        message, kind = self._with_note(x, note)
+        work = self._start(self.comm.Isend, (x, note), label, message, to, tag)
+        kind.Free()  # MPI keeps it until the message is sent
+        return work
 
     def receive(self, x, source, tag, label=""):
         source = self.MPI.ANY_SOURCE if source is None else source
-        work = self._start(self.comm.Irecv, x, label, self._bytes(x), source, tag)
+        note = np.zeros(_NOTE, np.uint8)
+        message, kind = self._with_note(x, note)
+        work = self._start(self.comm.Irecv, (x, note), label, message, source, tag)
+        kind.Free()
         work.status = self.MPI.Status()
-        return work
+
+        def check():
+            if not np.array_equal(note, _note(x)):
+                sent = note.tobytes().rstrip(b"\0").decode("ascii", "replace")
+                work.error = DistBackendError(
+                    f"{label}: expected {_note(x).tobytes().rstrip(bytes(1)).decode()}, but "
+                    + (f"{sent} was sent." if sent.isprintable() and sent else "a shorter message was sent.")
+                )
+                raise work.error
+
+        return work.finish(check)
 
     # -- reducing --------------------------------------------------------------------------------
 

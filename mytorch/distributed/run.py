@@ -17,9 +17,9 @@ from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
 from .launcher import Job, Link, free_port
 
 
-def parser(prog="mytorchrun launch"):
-    """The options of the launcher; what follows the script is the script's."""
-    p = argparse.ArgumentParser(prog=prog, description="Start a script as several processes.", allow_abbrev=False)
+def parser(prog="mytorchrun launch", script=True, kind=argparse.ArgumentParser):
+    """The options of the launcher, a parser of some kind; `script`: with the script, and its own arguments behind it."""
+    p = kind(prog=prog, description="Start a script as several processes.", allow_abbrev=False)
 
     def add(name, *others, **options):
         p.add_argument(f"--{name}", *([f"--{name.replace('_', '-')}"] if "_" in name else []), *others, **options)
@@ -41,6 +41,8 @@ def parser(prog="mytorchrun launch"):
     )
     shown = "show what all ranks print, each line with its rank (default), or rank 0's alone"
     add("output", choices=["all", "main"], help=shown)
+    if not script:
+        return p
     p.add_argument("-m", "--module", action="store_true", help="the script is a module's name, as for python -m")
     add("no_python", action="store_true", help="the script is a command, not a Python script")
     p.add_argument("script", help="what to run")
@@ -139,6 +141,12 @@ def job(args, env=None):
         command = [args.script, *args.args]
     else:
         command = [sys.executable, *(["-m"] if args.module else []), args.script, *args.args]
+    if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
+        print(
+            f"mytorchrun: whoever reaches {address}:{port} can take part in this program; give all machines the same secret in "
+            "MYTORCHRUN_TOKEN.",
+            file=sys.stderr,
+        )
     link = Link(node, nodes, address, port) if nodes > 1 else None
     return Job(
         command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all", link=link

@@ -53,7 +53,7 @@ def die_with_parent():
 
 
 def environment():
-    """The rank's environment: torchrun's variables, whoever started us.
+    """The rank's environment: torchrun's variables, and Open MPI's for programs that read those, whoever started us.
 
     Raises:
         SystemExit: nobody says which rank this is.
@@ -63,6 +63,9 @@ def environment():
         if rank in env:
             env["RANK"] = env[rank]
             env["LOCAL_RANK"] = env.get(local, env[rank])
+            for theirs, ours in (("RANK", "RANK"), ("LOCAL_RANK", "LOCAL_RANK"), ("SIZE", "WORLD_SIZE")):
+                if ours in env:
+                    env.setdefault(f"OMPI_COMM_WORLD_{theirs}", env[ours])
             return env
     sys.exit("supervise: neither RANK nor MPI's variables are set.")
 

@@ -31,6 +31,7 @@ from ..backend import device as device_class
 from ..base import dtypes
 from ..tensor import Tensor
 from . import TENSOR_CLASSES, kind_of
+from .limits import Budget
 
 _STORAGES = {
     "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
@@ -366,16 +367,44 @@ class _StorageClass:
         self.dtype = dtype
 
 
+_NODES = 100  # a key's tuples hold no more values, since hashing takes a step for each, however often it is shared
+
+
+def _keys(keys):
+    """The keys, if hashing them is quick.
+
+    Raises:
+        ValueError: a tuple of too many values, or an integer such as makes all hashes equal.
+    """
+    for key in keys:
+        if type(key) is str:
+            continue
+        waiting, seen = [key], 0
+        while waiting:
+            x = waiting.pop()
+            if isinstance(x, tuple):
+                seen += len(x)
+                if seen > _NODES:
+                    raise ValueError(f"a key is a tuple of more than {_NODES} values")
+                waiting.extend(x)
+            elif isinstance(x, int) and x.bit_length() > 64:
+                raise ValueError("a key is an integer of more than 64 bits")
+    return keys
+
+
 class _Unpickler(pickle._Unpickler):
     """Runs the pickle of a PyTorch file with nothing but tensors, plain containers and trusted classes at hand.
 
-    Python's own unpickler in Python, because what BUILD does to an object has to be watched.
+    Python's own unpickler in Python, because what BUILD does to an object has to be watched, and what is made of the
+    same bytes again and again counted.
     """
 
-    def __init__(self, content, storage_of, name):
-        super().__init__(io.BytesIO(content))
+    def __init__(self, content, storage_of, budget):
+        self.content = io.BytesIO(content)
+        super().__init__(self.content)
         self.storage_of = storage_of
-        self.file_name = name
+        self.budget = budget
+        self.file_name = budget.name
 
     def find_class(self, module, name):
         """What a global of the pickle stands for. Functions are rebuilt, so a pickle can't alter ours."""
@@ -393,18 +422,28 @@ class _Unpickler(pickle._Unpickler):
         found = self._makers().get((module.replace("numpy.core", "numpy._core"), name))
         if found is None:
             raise RuntimeError(
-                f"load: {self.file_name} holds a {module}.{name}, which is refused: only tensors and plain containers "
-                "are read, since anything else could run code. In PyTorch, save the state_dict() instead; here, "
+                f"load: {self.file_name} holds a {module[:99]}.{name[:99]}, which is refused: only tensors and plain "
+                "containers are read, since anything else could run code. In PyTorch, save the state_dict() instead; here, "
                 "add_safe_globals allows a class that you trust."
             )
         return found
 
-    @staticmethod
-    def _makers():
+    def _makers(self):
+        def container(kind, keys=lambda items: items):
+            def make(items=()):
+                self.budget.take(64 * len(items), f"a {kind.__name__}")
+                _keys(keys(items))
+                return kind(items)
+
+            return make
+
+        def rebuild(*args, **options):
+            return _rebuild(*args, **options, budget=self.budget)
+
         return {
-            ("torch._utils", "_rebuild_tensor"): lambda *args: _rebuild(*args),
-            ("torch._utils", "_rebuild_tensor_v2"): lambda *args: _rebuild(*args[:5], metadata=args[6:]),
-            ("torch._utils", "_rebuild_tensor_v3"): lambda *args: _rebuild(*args[:5], dtype=args[6], metadata=args[7:]),
+            ("torch._utils", "_rebuild_tensor"): lambda *args: rebuild(*args),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda *args: rebuild(*args[:5], metadata=args[6:]),
+            ("torch._utils", "_rebuild_tensor_v3"): lambda *args: rebuild(*args[:5], dtype=args[6], metadata=args[7:]),
             ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: TENSOR_CLASSES["parameter"](
                 data, requires_grad
             ),
@@ -416,21 +455,34 @@ class _Unpickler(pickle._Unpickler):
             ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(
                 function(*args), state
             ),
-            ("torch", "Size"): lambda sizes: Size(sizes),
-            ("torch", "device"): lambda *args: device_class(*args),
-            ("collections", "OrderedDict"): OrderedDict,
-            ("collections", "Counter"): Counter,
+            ("torch", "Size"): container(Size),
+            ("torch", "device"): named_device,
+            ("collections", "OrderedDict"): container(OrderedDict, lambda items: [key for key, _ in items]),
+            ("collections", "Counter"): container(Counter),
             ("collections", "defaultdict"): lambda *args: {},
-            ("builtins", "set"): set,
-            ("builtins", "frozenset"): frozenset,
-            ("builtins", "complex"): complex,
-            ("builtins", "bytearray"): bytearray,
-            ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
+            ("builtins", "set"): container(set),
+            ("builtins", "frozenset"): container(frozenset),
+            ("builtins", "complex"): lambda *args: complex(*args),
+            ("builtins", "bytearray"): lambda text="", *encoding: bytearray(
+                self._counted(text.encode("latin1") if isinstance(text, str) else text)
+            ),
+            ("_codecs", "encode"): lambda text, encoding: self._counted(text).encode("latin1"),
             (_NUMPY, "_reconstruct"): lambda kind, shape, code: np.ndarray((0,), np.int8),
-            (_NUMPY, "scalar"): lambda dtype, content: np.frombuffer(content, dtype, 1)[0],
+            (_NUMPY, "scalar"): lambda dtype, content: np.frombuffer(self._counted(content), dtype, 1)[0],
             ("numpy", "ndarray"): lambda *args: None,
             ("numpy", "dtype"): lambda name, *args: _numpy_dtype(name),
         }
+
+    def _counted(self, content):
+        """Text or bytes of which a copy is about to be made.
+
+        Raises:
+            TypeError: it is neither.
+        """
+        if not isinstance(content, (str, bytes, bytearray)):
+            raise TypeError(f"expected text or bytes, got {type(content).__name__}")
+        self.budget.take(len(content), "text and bytes")
+        return content
 
     def load_build(self):
         """Give the object below the state on top of the stack: attributes to trusted objects and OrderedDicts."""
@@ -440,22 +492,96 @@ class _Unpickler(pickle._Unpickler):
             if not isinstance(content, bytes):
                 raise ValueError(f"load: {self.file_name} holds an ndarray of objects, which is refused.")
             order = "F" if fortran else "C"
-            self.stack[-1] = np.frombuffer(content, dtype).reshape(shape, order=order).copy(order)
+            flat = np.frombuffer(self._counted(content), dtype)
+            self.stack[-1] = flat.reshape(shape, order=order).copy(order)
         elif isinstance(found, np.dtype):
             self.stack.pop()
             self.stack[-1] = found.newbyteorder(state[1]) if state[1] in (">", "<") else found
-        elif type(found) is OrderedDict or _is_safe(type(found)):
+        elif type(found) is OrderedDict and isinstance(state, dict):
+            self.stack.pop()
+            found.__dict__.update({k: v for k, v in state.items() if not hasattr(OrderedDict, k)})
+        elif _is_safe(type(found)):
             super().load_build()
         else:
             raise RuntimeError(f"load: {self.file_name} sets the state of a {type(found).__name__}, which is refused.")
 
-    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
+    def _into(self, x, *kinds):
+        """Refuse to put items into anything but plain and trusted containers."""
+        if not isinstance(x, kinds) and not _is_safe(type(x)):
+            raise ValueError(f"it puts items into a {type(x).__name__}")
+
+    def load_append(self):
+        self._into(self.stack[-2], list)
+        super().load_append()
+
+    def load_appends(self):
+        self._into(self.metastack[-1][-1], list)
+        super().load_appends()
+
+    def load_setitem(self):
+        self._into(self.stack[-3], dict)
+        _keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self):
+        self._into(self.metastack[-1][-1], dict)
+        _keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_additems(self):
+        self._into(self.metastack[-1][-1], set)
+        _keys(self.stack)
+        super().load_additems()
+
+    def load_dict(self):
+        _keys(self.stack[::2])
+        super().load_dict()
+
+    def load_frozenset(self):
+        _keys(self.stack)
+        super().load_frozenset()
+
+    def load_bytearray8(self):
+        """Bytes of a size that is looked at first."""
+        (n,) = struct.unpack("<Q", self.read(8))
+        if n > self.content.getbuffer().nbytes:
+            raise EOFError(f"{n} bytes are said to follow")
+        self.append(bytearray(self.read(n)))
+
+    @staticmethod
+    def _new(kind, opcode, nbytes):  # one byte in the file, many in memory
+        def load(self):
+            self.budget.take(nbytes, f"empty {kind}s")
+            pickle._Unpickler.dispatch[opcode[0]](self)
+
+        return opcode[0], load
+
+    dispatch = {
+        **pickle._Unpickler.dispatch,
+        pickle.BUILD[0]: load_build, pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_appends,
+        pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.ADDITEMS[0]: load_additems,
+        pickle.DICT[0]: load_dict, pickle.FROZENSET[0]: load_frozenset, pickle.BYTEARRAY8[0]: load_bytearray8,
+        **dict([_new("list", pickle.EMPTY_LIST, 64), _new("dict", pickle.EMPTY_DICT, 72), _new("set", pickle.EMPTY_SET, 224)]),
+    }  # fmt: skip
 
     def persistent_load(self, key):
         """A storage, as a flat Array: (“storage”, class, key, location, number of elements)."""
-        if not isinstance(key, tuple) or len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _StorageClass):
-            raise RuntimeError(f"load: {self.file_name} refers to {key!r}, which is no storage.")
-        return self.storage_of(str(key[2]), key[1].dtype, str(key[3]))
+        good = isinstance(key, tuple) and len(key) == 5 and key[0] == "storage" and isinstance(key[1], _StorageClass)
+        if not good or not isinstance(key[2], (str, int)) or not isinstance(key[3], str) or type(key[4]) is not int:
+            raise RuntimeError(f"load: {self.file_name} refers to a {type(key).__name__} that is no storage.")
+        return self.storage_of(str(key[2]), key[1].dtype, key[3], key[4])
+
+
+def named_device(*args):
+    """The device of a name in a file.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    try:
+        return device_class(*args)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
 
 
 def _numpy_dtype(name):
@@ -464,7 +590,9 @@ def _numpy_dtype(name):
     Raises:
         ValueError: of Python objects, or of structures.
     """
-    found = dtypes._BY_NAME[name].numpy if name in dtypes._BY_NAME else np.dtype(str(name))
+    if not isinstance(name, str):
+        raise ValueError(f"load: an ndarray's dtype is a {type(name).__name__}; expected its name.")
+    found = dtypes._BY_NAME[name].numpy if name in dtypes._BY_NAME else np.dtype(name)
     if found.hasobject or found.names:
         raise ValueError(f"load: an ndarray of dtype {found} is refused.")
     return found
@@ -481,22 +609,24 @@ def _with_state(tensor, state):
     return tensor
 
 
-def _rebuild(storage, offset, size, stride, requires_grad=False, *, dtype=None, metadata=()):
+def _rebuild(storage, offset, size, stride, requires_grad=False, *, dtype=None, metadata=(), budget):
     """The tensor that looks at a storage (an Array) with these sizes and strides, in elements.
 
-    Views of one storage go on sharing it; one that overlaps itself, as expand's result, gets memory of its own.
+    Views of one storage go on sharing it, also one that overlaps itself, as expand's result, which is as little
+    writable as that is.
     """
     raw = storage._array if dtype is None else storage._array.view(dtypes.as_numpy(dtype))
     size, stride = tuple(size), tuple(stride)
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else offset - 1
     if offset < 0 or last >= raw.size or any(s < 0 for s in stride):
-        raise ValueError(f"load: a tensor of shape {size} reaches beyond its storage of {raw.size} elements.")
+        raise ValueError(f"a tensor of shape {size} reaches beyond its storage of {raw.size} elements")
     view = xp_of(raw).lib.stride_tricks.as_strided(raw[offset:], size, [s * raw.itemsize for s in stride])
     if offset == 0 and view.size == raw.size and view.flags.c_contiguous:
         view = raw.reshape(size)
-    elif not _is_apart(size, stride):
-        view = view.copy()
+    elif isinstance(view, np.ndarray) and not _is_apart(size, stride):
+        view.flags.writeable = False
     for mark in metadata[0] if metadata and metadata[0] else ():
+        budget.take(view.nbytes, f"a tensor of shape {size}")
         view = view.conj() if mark == "conj" else -view
     tensor = Tensor._wrap(view)
     return tensor.requires_grad_() if requires_grad else tensor
@@ -522,13 +652,15 @@ def read(content, name, map_location=None, copy=True):
         copy: give the tensors memory of their own, instead of views of `content`.
 
     Raises:
-        ValueError: the file is damaged or foreign. RuntimeError: it holds what is refused, or lies on a
-            device that is not here.
+        ValueError: the file is damaged or foreign. RuntimeError: it holds what is refused, would take more memory than
+            `limits` allows, or lies on a device that is not here.
     """
+    budget = Budget(name, len(content))
     try:
         archive = zipfile.ZipFile(_Bytes(content))
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"load: {name} is a damaged zip file ({error}).") from None
+        _check_members(archive, len(content))
+    except Exception as error:  # zipfile has a dozen kinds
+        raise ValueError(f"load: {name} is a damaged zip file ({_short(error)}).") from None
     members = archive.namelist()
     pickles = [m for m in members if m.endswith("/data.pkl") or m == "data.pkl"]
     if len(pickles) != 1:
@@ -536,25 +668,64 @@ def read(content, name, map_location=None, copy=True):
     root = pickles[0].removesuffix("data.pkl")
     if root + "constants.pkl" in members:
         raise RuntimeError(f"load: {name} is a TorchScript program, which is refused; save the state_dict() instead.")
-    order = archive.read(root + "byteorder").decode() if root + "byteorder" in members else "little"
+
+    def entry(member, what="its pickle"):
+        try:
+            return _entry(archive, content, member, budget)
+        except RuntimeError:
+            raise
+        except Exception as error:
+            raise ValueError(f"load: {name} is damaged: {what} can't be read ({_short(error)}).") from None
+
+    order = bytes(entry(root + "byteorder", "its byte order")) if root + "byteorder" in members else b"little"
     place, storages = placer(map_location), {}
 
-    def storage_of(key, dtype, location):
+    def storage_of(key, dtype, location, numel):
         if key not in storages:
-            try:
-                raw = _entry(archive, content, f"{root}data/{key}").view(dtype.numpy)
-            except (KeyError, ValueError, zipfile.BadZipFile) as error:
-                raise ValueError(f"load: {name} is damaged: storage {key!r} can't be read ({error}).") from None
+            raw = entry(f"{root}data/{key}", f"storage {key[:99]!r}")
+            if raw.size != numel * dtype.itemsize:
+                raise ValueError(
+                    f"storage {key[:99]!r} has {raw.size} bytes, and {numel} elements of {dtype.name} are said"
+                )
+            raw = raw.view(dtype.numpy)
             raw = raw.copy() if copy else raw
-            storages[key] = Array._wrap(place(raw.byteswap() if order == "big" else raw, location))
+            storages[key] = Array._wrap(place(raw.byteswap() if order == b"big" else raw, location))
         return storages[key]
 
     try:
-        return _Unpickler(archive.read(pickles[0]), storage_of, name).load()
-    except (
-        pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, TypeError, struct.error, zipfile.BadZipFile,
-    ) as error:  # fmt: skip
-        raise ValueError(f"load: {name} is damaged: its pickle can't be read ({error}).") from None
+        return _Unpickler(bytes(entry(pickles[0])), storage_of, budget).load()
+    except RecursionError:
+        raise ValueError(f"load: {name} is damaged: its objects lie too deep within each other.") from None
+    except (RuntimeError, MemoryError):
+        raise
+    except Exception as error:  # whatever operations on wrong operands raise
+        text = _short(error)
+        raise ValueError(
+            text if text.startswith("load: ") else f"load: {name} is damaged: its pickle can't be read ({text})."
+        ) from None
+
+
+def _short(error):
+    text = str(error)
+    return text if text.startswith("load: ") else f"{type(error).__name__}: {text}"[:300]
+
+
+def _check_members(archive, size):
+    """Refuse entries that lie over each other, beyond the end, twice under one name, or packed in unusual ways.
+
+    Raises:
+        ValueError: there is such an entry.
+    """
+    end, names = 0, set()
+    for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
+        start, end = end, entry.header_offset + 30 + entry.compress_size
+        if entry.header_offset < start or end > size or entry.filename in names:
+            raise ValueError(f"entry {entry.filename[:99]!r} overlaps another, or is there twice")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
+            raise ValueError(f"entry {entry.filename[:99]!r} is neither stored nor deflated")
+        if entry.compress_type == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
+            raise ValueError(f"entry {entry.filename[:99]!r} has two sizes")
+        names.add(entry.filename)
 
 
 class _Bytes(io.RawIOBase):
@@ -581,10 +752,11 @@ class _Bytes(io.RawIOBase):
         return len(part)
 
 
-def _entry(archive, content, name):
+def _entry(archive, content, name, budget):
     """The bytes of an entry, a view of the content if it is not compressed."""
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED:
+        budget.take(entry.file_size, f"unpacking {name[:99]!r}")
         return np.frombuffer(archive.read(name), np.uint8)
     head = bytes(content[entry.header_offset : entry.header_offset + 30])
     if head[:4] != b"PK\x03\x04" or len(head) < 30:

@@ -8,6 +8,7 @@ Leaf when the user made it with requires_grad. Every edge knows the shape and dt
 gradient that arrives is summed to that shape and cast to that dtype, once, in the engine.
 """
 
+import threading
 from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,9 @@ class _HookedNode:
         return self.node_hooks()["metadata"]
 
 
+accumulating = threading.Lock()  # several threads' backward may reach one leaf; never held while a hook runs
+
+
 class Leaf(_HookedNode, Edge):
     """Where gradients end: the edge of a tensor that was made, not computed, with requires_grad."""
 
@@ -71,26 +75,27 @@ class Leaf(_HookedNode, Edge):
 
     def accumulate(self, g, owned):
         """Add a complete raw gradient. `owned` says that nobody else holds the array `g`."""
-        grad = self.grad
-        if grad is None:
-            self.grad = Array._wrap(g if owned else g.copy())
-        elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
-            raw = grad._array
-            if getattr(raw.flags, "writeable", True):
-                raw += g
-                grad._bump()
+        with accumulating:
+            grad = self.grad
+            if grad is None:
+                self.grad = Array._wrap(g if owned else g.copy())
+            elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
+                raw = grad._array
+                if getattr(raw.flags, "writeable", True):
+                    raw += g
+                    grad._bump()
+                else:
+                    self.grad = Array._wrap(raw + g)
             else:
-                self.grad = Array._wrap(raw + g)
-        else:
-            self.grad = grad + Array._wrap(g)
-        self.run_post_hooks()
+                self.grad = grad + Array._wrap(g)
+        if self.post_hooks:
+            self.run_post_hooks()
 
     def run_post_hooks(self):
-        if self.post_hooks:
-            for reference, hook in list(self.post_hooks.values()):
-                tensor = reference()
-                if tensor is not None:
-                    hook(tensor)
+        for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
+            tensor = reference()
+            if tensor is not None:
+                hook(tensor)
 
 
 class Node(_HookedNode, Edge):

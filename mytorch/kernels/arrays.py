@@ -25,7 +25,9 @@ def _compiled(name, path):
 
 for _name, _path in {
     "gather": "indexing:gather", "add_along": "indexing:add_along", "add_rows": "indexing:add_rows",
-    "where": "choice", "sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
+    **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along")},
+    "large_where": "choice", "top": "topk", "half_product": "bf16",
+    "cast": "cast", "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
     "cumsum": "scans:cumsum", "cumprod": "scans:cumprod",
 }.items():  # fmt: skip
     _compiled(_name, _path)

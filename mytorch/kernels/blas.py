@@ -12,6 +12,7 @@ import numpy as np
 from . import threads
 
 SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
+FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
 LARGE = 2**22  # multiplications from which a product is worth several threads
 
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
@@ -32,17 +33,24 @@ def _openblas():
     return _counts
 
 
+class one_thread:
+    """A context in which a product of NumPy's takes one thread of BLAS."""
+
+    def __enter__(self):
+        self.get, self.put = _counts or _openblas() or (lambda: 1, None)
+        self.before = self.get()
+        if self.before > 1:
+            self.put(1)
+
+    def __exit__(self, *_):
+        if self.before > 1:
+            self.put(self.before)
+
+
 def run(function, calls):
     """threads.run(function, calls), while each call has one thread of BLAS."""
-    get, put = _counts or _openblas() or (lambda: 1, None)
-    before = get()
-    if before > 1:
-        put(1)
-    try:
+    with one_thread():
         threads.run(function, calls)
-    finally:
-        if before > 1:
-            put(before)
 
 
 def product(a, b, out=None):
@@ -58,6 +66,10 @@ def product(a, b, out=None):
         or not (_counts or _openblas())
     ):
         return np.matmul(a, b, out)
+    if out is None and a.ndim == b.ndim == 2 and 4 <= len(a) <= FEW and b.strides[0] == b.itemsize < b.strides[1]:
+        if multiplications < LARGE or threads.get_num_threads() == 1:
+            with one_thread():
+                return np.ascontiguousarray(np.matmul(b.T, a.T).T)
     if out is None:
         lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)

@@ -36,13 +36,14 @@ class LazyKernel:
     """A kernel module, or an object in one ("module:name"), imported on first use; a failed import is kept with its reason.
 
     Attributes:
-        module: what was imported; None before, and where that failed. problem: why it failed, or None.
+        module: what was imported; None before, and where that failed. problem: why it failed, or None. least: its LEAST.
     """
 
     def __init__(self, path, device):
         self.path = path
         self.device = device
         self.module = self.problem = None
+        self.least = 0
 
     def load(self):
         """The module, imported now if it was not; None where that fails."""
@@ -57,6 +58,7 @@ class LazyKernel:
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
                 self.module = getattr(module, name) if name else module
+                self.least = getattr(self.module, "LEAST", 0)
         return self.module
 
 
@@ -98,12 +100,12 @@ class Kernels:
 
     def find(self, device, fused, arrays, options):
         """The kernel module to run on these arrays with these options; None for the reference."""
+        policy = _policy(fused)
+        kernel = self.of.get(device)
+        if policy is None and kernel is not None and kernel.least and arrays[0].size < kernel.least:
+            return None
         module = self.allowed(device, fused)
         if module is None:
-            return None
-        policy = _policy(fused)
-        least = getattr(module, "LEAST", 0)
-        if least and policy is None and arrays[0].size < least:
             return None
         if module.accepts(*arrays, **options):
             pays = policy or not hasattr(module, "pays") or module.pays(*arrays, **options)

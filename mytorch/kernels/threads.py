@@ -123,7 +123,7 @@ def split(kernel, size, arrays, *constants):
         size: how many elements there are to work on; few are not worth a thread.
         arrays: cut along their first axes, each by its own length.
     """
-    chunks = min(chunks_for(size), max(len(arrays[0]), 1))
+    chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
     if chunks == 1:
         kernel(*arrays, *constants)
         return

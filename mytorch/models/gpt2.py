@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import nn
 from ..autograd.checkpoint import checkpoint
+from ..files.writing import recover, replace_directory
 from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
@@ -287,6 +288,7 @@ class GPT2(nn.Module):
             ValueError: it is another architecture, or a GPT-2 with options that this model has not.
             RuntimeError: weights are missing, or of other shapes than the config says.
         """
+        recover(Path(path))
         model = cls(GPT2Config(**hugging_face.read_config(Path(path))), **changes)
         weights = hugging_face.to_nanogpt(hugging_face.read_weights(Path(path)), model.config.use_bias)
         model.load_state_dict(weights)
@@ -295,13 +297,17 @@ class GPT2(nn.Module):
     def save_pretrained(self, path: str | Path) -> None:
         """Write `config.json` and `model.safetensors` such that `transformers` and `from_pretrained` read them.
 
+        Both take their place in one step, also over another model; the directory's other files stay.
         Biases that the model has not are written as zeros, since Hugging Face's GPT-2 always has them.
         """
-        path = Path(path)
-        path.mkdir(parents=True, exist_ok=True)
         weights = hugging_face.from_nanogpt(self.state_dict(), self.config.use_bias)
-        save_safetensors(weights, path / "model.safetensors", metadata={"format": "pt"})
-        write_json(path / "config.json", hugging_face.config_for(self.config))
+
+        def write(directory):
+            save_safetensors(weights, directory / "model.safetensors", metadata={"format": "pt"})
+            write_json(directory / "config.json", hugging_face.config_for(self.config))
+
+        size = sum(x.numel() * x.element_size() for x in weights.values())
+        replace_directory(path, write, size, hugging_face.is_weights)
 
 
 def _init_layer(module):

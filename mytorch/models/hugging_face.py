@@ -1,6 +1,7 @@
 """GPT-2's config and weights as Hugging Face's files hold them: other names, and "Conv1D" weights, which are transposed."""
 
 import json
+import re
 from pathlib import Path
 
 from ..ops.creation import zeros
@@ -29,7 +30,10 @@ def read_config(path):
     file = path / "config.json"
     if not file.is_file():
         raise FileNotFoundError(f"GPT2.from_pretrained: {file} is missing; expected a Hugging Face model directory.")
-    values = json.loads(file.read_text())
+    try:
+        values = dict(json.loads(file.read_text()))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"GPT2.from_pretrained: {file} is damaged ({error}).") from None
     if values.get("model_type", "gpt2") != "gpt2":
         raise ValueError(f"GPT2.from_pretrained: {file} describes a {values['model_type']!r} model, not a 'gpt2'.")
     activation = values.get("activation_function", "gelu_new")
@@ -40,6 +44,8 @@ def read_config(path):
     for option, usual in _SUPPORTED.items():
         if values.get(option, usual) != usual:
             raise ValueError(f"GPT2.from_pretrained: {option}={values[option]} is not supported; only {usual} is.")
+    if lacking := [name for name, default in _FIELDS.values() if default is None and name not in values]:
+        raise ValueError(f"GPT2.from_pretrained: {file} does not say {', '.join(lacking)}.")
     known = {
         field: values[name] if default is None else values.get(name, default)
         for field, (name, default) in _FIELDS.items()
@@ -65,6 +71,11 @@ def config_for(config):
     }
 
 
+def is_weights(name):
+    """Whether a file in a model's directory holds weights, in one piece or in shards, or says which shard has which."""
+    return re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?", name) is not None
+
+
 def read_weights(path):
     """All tensors of `model.safetensors`, or of the shards that its index names.
 
@@ -74,7 +85,10 @@ def read_weights(path):
     index = path / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"GPT2.from_pretrained: {index} is damaged ({type(error).__name__}: {error}).") from None
     weights = {}
     for name in names:
         if Path(name).name != name:

@@ -125,6 +125,20 @@ def _indent(text, spaces):
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
+def _load_tree(module, local, prefix, metadata, assign, told):
+    """Load a module and those below it; `told` are the lists of missing and unexpected keys and of errors."""
+    info = dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        info["assign_to_params_buffers"] = True
+    module._load_from_state_dict(local, prefix, info, True, *told)
+    for name, child in module._modules.items():
+        if child is not None:
+            below = prefix + name + "."
+            _load_tree(child, {k: v for k, v in local.items() if k.startswith(below)}, below, metadata, assign, told)
+    for hook in module._load_state_dict_post_hooks.values():
+        hook(module, _IncompatibleKeys(*told[:2]))
+
+
 class Module:
     """A part of a model: parameters, buffers, submodules, and a `forward`.
 
@@ -829,19 +843,7 @@ class Module:
         metadata = getattr(state_dict, "_metadata", None)
         state = OrderedDict(state_dict)
 
-        def load(module, local, prefix=""):
-            info = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
-            if assign:
-                info["assign_to_params_buffers"] = True
-            module._load_from_state_dict(local, prefix, info, True, missing, unexpected, errors)
-            for name, child in module._modules.items():
-                if child is not None:
-                    child_prefix = prefix + name + "."
-                    load(child, {k: v for k, v in local.items() if k.startswith(child_prefix)}, child_prefix)
-            for hook in module._load_state_dict_post_hooks.values():
-                hook(module, _IncompatibleKeys(missing, unexpected))
-
-        load(self, state)
+        _load_tree(self, state, "", metadata or {}, assign, (missing, unexpected, errors))
         for what, keys in (("Missing", missing), ("Unexpected", unexpected)) if strict else ():
             if keys:
                 listed = ", ".join(f'"{k}"' for k in keys)

@@ -11,12 +11,13 @@ so second derivatives need nothing more, and a transposed convolution is `convol
 """
 
 import math
+import operator
 from itertools import product
 
 import numpy as np
 
 from ..backend import Namespace, numpy_ns
-from ..base.errors import shapes
+from ..base.errors import require_tensor, shapes
 from .core import op
 from .elementwise import named
 from .padding import pad
@@ -203,13 +204,46 @@ def several(value, d, name):
     Raises:
         RuntimeError: another count.
     """
-    if isinstance(value, (tuple, list)):
-        if len(value) == 1:
-            value = tuple(value) * d
-        if len(value) != d:
-            raise RuntimeError(f"{name}: expected one number or {d}, got {tuple(value)}.")
-        return tuple(int(v) for v in value)
-    return (int(value),) * d
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(values) not in (1, d):
+        raise RuntimeError(f"{name}: expected one number or {d}, got {values}.")
+    try:
+        values = tuple(map(operator.index, values))
+    except TypeError:
+        raise TypeError(f"{name}: expected an int or {d} of them, got {value!r}.") from None
+    return values * d if len(values) == 1 else values
+
+
+def check_window(name, *, kernel=(), stride=(), dilation=(), padding=()):
+    """Refuse windows that would reach outside of memory, or stand still.
+
+    Raises:
+        RuntimeError: a size, stride or dilation below 1, or a negative padding.
+    """
+    for word, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
+        if values and min(values) <= 0:
+            raise RuntimeError(f"{name}: {word} should be greater than zero, but got {values}")
+    if padding and min(padding) < 0:
+        raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {padding}")
+
+
+def _check_weight(name, input, weight, bias, outs, groups):
+    """Refuse groups, weights and biases that do not fit a convolution to `outs` channels."""
+    if groups <= 0:
+        raise RuntimeError(f"{name}: non-positive groups is not supported, got {groups}")
+    given = f"{name}: Given groups={groups}, weight of size {list(weight.shape)}"
+    if weight.shape[0] < groups or weight.shape[0] % groups:
+        raise RuntimeError(
+            f"{given}, expected weight to be at least {groups} at dimension 0, and divisible by it, but got {weight.shape[0]}"
+        )
+    if bias is not None and tuple(bias.shape) != (outs,):
+        raise RuntimeError(
+            f"{given}, expected bias to be 1-dimensional with {outs} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    if 0 in input.shape[2:]:
+        raise RuntimeError(
+            f"{name}: Only zero batch or zero channel inputs are supported, but got input shape: {list(input.shape)}"
+        )
 
 
 def _convolution(d):
@@ -230,6 +264,7 @@ def _convolution(d):
         (mytorch.Size([1, 5{two}]), {[2.0**d] * 2**d})
     """)  # fmt: skip
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None, auto=False):
+        require_tensor(name, input)
         stride, dilation = several(stride, d, name), several(dilation, d, name)
         single = input.ndim == d + 1
         if single:
@@ -243,17 +278,19 @@ def _convolution(d):
                 f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have "
                 f"{weight.shape[1] * groups} channels, but got {input.shape[1]} channels instead"
             )
-        if weight.shape[0] % groups:
-            raise RuntimeError(f"{name}: {weight.shape[0]} output channels can't be divided into {groups} groups.")
+        check_window(name, kernel=tuple(weight.shape[2:]), stride=stride, dilation=dilation)
+        _check_weight(name, input, weight, bias, weight.shape[0], groups)
         if isinstance(padding, str):
             input, padding = _named_padding(input, padding, weight.shape[2:], stride, dilation, name)
         padding = several(padding, d, name)
-        for n, k, p, dil in zip(input.shape[2:], weight.shape[2:], padding, dilation, strict=True):
-            if n + 2 * p < dil * (k - 1) + 1:
-                raise RuntimeError(
-                    f"{name}: Calculated padded input size per channel: ({n + 2 * p}). Kernel size: ({dil * (k - 1) + 1}). Kernel size "
-                    "can't be greater than actual input size"
-                )
+        check_window(name, padding=padding)
+        sizes = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
+        reach = [dil * (k - 1) + 1 for k, dil in zip(weight.shape[2:], dilation, strict=True)]
+        if any(n < k for n, k in zip(sizes, reach, strict=True)):
+            raise RuntimeError(
+                f"{name}: Calculated padded input size per channel: ({' x '.join(map(str, sizes))}). Kernel size: "
+                f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+            )
         out = convolve(input, weight, bias, **_geometry(stride, padding, dilation, groups), fused=fused, auto=auto)
         return out.squeeze(0) if single else out
 
@@ -295,6 +332,7 @@ def _transposed(d):
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None, auto=False
     ):
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
+        require_tensor(name, input)
         extra = several(output_padding, d, name)
         single = input.ndim == d + 1
         if single:
@@ -303,6 +341,10 @@ def _transposed(d):
             raise RuntimeError(
                 f"{name}: given weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {weight.shape[0]} channels"
             )
+        check_window(name, kernel=tuple(weight.shape[2:]), stride=stride, dilation=dilation, padding=padding)
+        _check_weight(name, input, weight, bias, weight.shape[1] * groups, groups)
+        if min(extra) < 0:
+            raise RuntimeError(f"{name}: negative output_padding is not supported, got {extra}")
         if any(e >= max(s, dil) for e, s, dil in zip(extra, stride, dilation, strict=True)):
             raise RuntimeError(
                 f"output padding must be smaller than either stride or dilation, but got {extra} with stride {stride} and dilation {dilation}"
@@ -313,6 +355,11 @@ def _transposed(d):
                 input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True
             )
         )
+        if min(shape) <= 0:
+            raise RuntimeError(
+                f"{name}: Given input size per channel: {tuple(input.shape[2:])}. Calculated output size per channel: {shape}. "
+                "Output size is too small"
+            )
         geometry = _geometry(stride, padding, dilation, groups)
         out = convolve_input(input, weight, bias, shape=shape, **geometry, fused=fused, auto=auto)
         return out.squeeze(0) if single else out

@@ -34,7 +34,7 @@ class Op(Record):
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
-        self.caller = self.run if self.variadic or self.outputs else caller_of(self)
+        self.caller = caller_of(self)
 
     def named(self, name):
         """This op with nodes that print under another name, as `x.flatten()`, a reshape, is FlattenBackward."""
@@ -42,7 +42,7 @@ class Op(Record):
         if name not in twins:
             twin = twins[name] = copy.copy(self)
             twin.grad_name = name + "Backward"
-            twin.caller = twin.run if self.variadic or self.outputs else caller_of(twin)
+            twin.caller = caller_of(twin)
         return twins[name]
 
     def __call__(self, *inputs, **attrs):
@@ -83,7 +83,7 @@ class Op(Record):
                 implementation = self.by_kernel(module)
         try:
             result = implementation.forward(xp, *raws, **attrs)
-        except (TypeError, ValueError, MemoryError) as error:
+        except Exception as error:
             raise explained(self, raws, error) from None
         if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)
@@ -183,7 +183,7 @@ class Op(Record):
             extra = inputs[len(self.inputs) :]
             if len(extra) > len(self.attrs):
                 raise TypeError(
-                    f"{self.name}() takes {len(self.inputs) + len(self.attrs)} arguments, got {len(inputs)}."
+                    f"{self.name}() takes {len(self.inputs) + len(self.attrs)} positional argument(s) but {len(inputs)} were given"
                 )
             inputs = inputs[: len(self.inputs)]
             for name, value in zip(self.attrs, extra, strict=False):
@@ -238,7 +238,7 @@ def op(**rules):
 @op(dtype="same", name="to_dtype")
 def to_dtype(xp, input, *, dtype):
     """input as another dtype, as Tensor.to(dtype); the gradient comes back in input's own."""
-    return input.astype(dtype.numpy)
+    return xp.cast(input, dtype.numpy)
 
 
 to_dtype.grad(input=lambda g: g)  # the engine casts every gradient to its tensor's dtype

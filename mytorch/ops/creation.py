@@ -34,6 +34,7 @@ from .inplace import adopt, check_writable, set_edge
 from .memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
 from .movement import _permute, as_shape
 from .operands import is_operand
+from .overlap import refuse_overlap
 from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
@@ -509,14 +510,14 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
 @public(function=False, inplace=False)
 def numpy(self, *, force=False):
-    """The NumPy array underneath, sharing memory.
+    """The NumPy array underneath, sharing memory; of a tensor on a GPU a copy.
 
     Args:
-        force: also for tensors that require grad or lie on a GPU (then a copy).
+        force: also for tensors that require grad.
 
     Raises:
         RuntimeError: the tensor requires grad.
-        TypeError: it lies on a GPU.
+        TypeError: it lies on a GPU, under `install_as_torch`, as PyTorch refuses that.
 
     Example:
         >>> mytorch.tensor([1.5, 2.0]).numpy().sum().item()
@@ -525,7 +526,7 @@ def numpy(self, *, force=False):
     if not force and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = raw_of(self)
-    if not isinstance(raw, ndarray) and not force:
+    if config.torch_face and not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
@@ -749,6 +750,7 @@ def copy_(self, src, non_blocking=False):
             return self
         non_blocking = False  # what comes next reads it
     src = to(src, self.device, non_blocking=non_blocking)
+    refuse_overlap(self, src, "copy_")
     if tuple(src.shape) != tuple(self.shape):
         src = src.expand(*self.shape)
     return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
@@ -763,7 +765,7 @@ def fill_(self, value):
     array = self if isinstance(self, Array) else self._data
     assign(array._array, value)
     array._bump()
-    if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
+    if isinstance(self, Tensor) and get_mode().grad and self._edge is not None and not self.is_leaf:
         set_edge(self, (self * 0)._edge)
     return self
 

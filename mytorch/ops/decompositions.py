@@ -10,7 +10,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from ..backend import ndarray
 from ..base import dtypes
+from ..base.errors import LinAlgError
 from .bind import public
 from .core import op
 from .elementwise import cast, sgn, where
@@ -30,6 +32,19 @@ def square(input, name):
             f"linalg.{name}: A must be batches of square matrices, but they are {input.shape[-2]} by {input.shape[-1]} matrices"
         )
     return input
+
+
+def finite(x, name):
+    """x, checked to hold neither inf nor NaN, from which LAPACK may not come back; on the CPU, where looking costs no wait.
+
+    Raises:
+        LinAlgError: it holds some.
+    """
+    if isinstance(x, ndarray) and not np.isfinite(x).all():
+        raise np.linalg.LinAlgError(
+            f"linalg.{name}: The algorithm failed to converge because the input matrix contained non-finite values."
+        )
+    return x
 
 
 def _T(xp, x):
@@ -70,7 +85,7 @@ def inverse(input):
     try:
         return _inv.caller(square(input, "inv"))
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(
+        raise LinAlgError(
             "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular."
         ) from None
 
@@ -112,7 +127,7 @@ def solve(A, B, *, left=True):
     try:
         out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
     return out.squeeze(-1) if vector else out
 
 
@@ -122,7 +137,7 @@ def _adjugate(xp, input):
     det = xp.linalg.det(input)
     if bool(xp.all(det != 0)):
         return det[..., None, None] * xp.linalg.inv(input)
-    U, S, Vh = xp.linalg.svd(input)
+    U, S, Vh = xp.linalg.svd(finite(input, "det"))
     n = S.shape[-1]
     others = xp.stack([xp.prod(xp.concatenate([S[..., :i], S[..., i + 1 :]], -1), -1) for i in range(n)], -1)
     phase = xp.linalg.det(U) * xp.linalg.det(Vh)
@@ -198,6 +213,8 @@ def logdet(input):
 
 @op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32")
 def _cholesky(xp, input):
+    if isinstance(input, ndarray) and np.isnan(input).any():
+        raise np.linalg.LinAlgError
     return xp.linalg.cholesky(input)
 
 
@@ -227,7 +244,7 @@ def cholesky(input, upper=False):
     try:
         out = _cholesky.caller(input.mH if upper else input)
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(
+        raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
         ) from None
     return out.mH if upper else out
@@ -259,7 +276,7 @@ def cholesky_inverse(L, upper=False):
 
 @op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32")
 def _eigh(xp, input, *, UPLO="L"):
-    return tuple(xp.linalg.eigh(input, UPLO=UPLO))
+    return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
 
 def _eigh_grad(g, L, V, xp):
@@ -278,7 +295,7 @@ _eigh.grad(input=_eigh_grad)
 @op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32")
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
-    values, vectors = xp.linalg.eig(input)
+    values, vectors = xp.linalg.eig(finite(input, "eig"))
     return values.astype(kind), vectors.astype(kind)
 
 
@@ -302,7 +319,7 @@ _eig.grad(input=_eig_grad)
 
 @op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32")
 def _svd(xp, input):
-    return tuple(xp.linalg.svd(input, full_matrices=False))
+    return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
 
 def _svd_grad(g, U, S, Vh, xp):
@@ -364,6 +381,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut(the largest)` count as 0. The largest is of the same decomposition: another
     one's can differ in the last bit."""
+    finite(input, "pinv")
     if hermitian:
         L, V = xp.linalg.eigh(input)
         S, U, Vh = abs(L), V * xp.sign(L)[..., None, :], xp.conj(_T(xp, V))

@@ -11,8 +11,10 @@ import numpy as np
 from ..backend import is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import kind
+from ..tensor import Tensor
 from .bind import public
 from .core import op, to_dtype
+from .operands import NUMBERS
 
 
 def documented(text, name, example):
@@ -394,6 +396,9 @@ def where(condition, input=None, other=None):
     dtype = condition.dtype
     if dtype is not dtypes.bool_ and dtype is not dtypes.uint8:
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtype}")
+    if type(input) in NUMBERS and type(other) in NUMBERS:  # of the default dtype, not of NumPy's
+        dtype = dtypes.result_type([], [], [dtypes.of_number(x) for x in (input, other)])
+        input = Tensor._wrap(np.asarray(input, dtype.numpy)).to(condition.device)
     return _where.caller(condition, input, other)
 
 
@@ -422,6 +427,8 @@ minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. 
 
 @op(name="clamp")
 def _clamp(xp, input, min=None, max=None):
+    if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
+        return xp.clip(input, input.dtype.type(min), input.dtype.type(max))
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)
@@ -451,14 +458,14 @@ def clamp(input, min=None, max=None):
         max: upper bound.
 
     Raises:
-        ValueError: both bounds are missing.
+        RuntimeError: both bounds are missing.
 
     Example:
         >>> mytorch.clamp(tensor([-1.0, 0.5, 2.0]), 0.0, 1.0).tolist()
         [0.0, 0.5, 1.0]
     """
     if min is None and max is None:
-        raise ValueError("clamp: at least one of 'min' or 'max' must not be None.")
+        raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None.")
     return _clamp(input, min, max)
 
 

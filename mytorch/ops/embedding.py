@@ -5,14 +5,14 @@ import warnings
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, ndarray, xp_of
+from ..backend import Namespace, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
 from .precision import in_precision
-from .raw import raw_of, to_cpu
+from .raw import raw_of, shape_of, to_cpu
 
 
 @op(dtype="same", name="embedding")
@@ -93,8 +93,8 @@ def embedding(
     index = raw_of(input)
     if index.dtype.kind not in "iu":
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
-    rows = weight.shape[0]
-    if isinstance(index, ndarray) and index.size and (index.min() < 0 or index.max() >= rows):
+    rows = shape_of(weight)[0]
+    if isinstance(index, ndarray) and index.size and (numpy_ns.min(index) < 0 or numpy_ns.max(index) >= rows):
         raise IndexError(
             f"embedding: index out of range in self: values from {index.min()} to {index.max()} for a table of {rows} rows."
         )
@@ -104,14 +104,7 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    return _embedding(
-        weight,
-        index=index,
-        padding_idx=padding_idx,
-        scale_grad_by_freq=bool(scale_grad_by_freq),
-        fused=fused,
-        auto=auto,
-    )
+    return _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused, auto)
 
 
 @on_input_device

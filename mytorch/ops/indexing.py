@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import Array, on_input_device, other_device
-from ..backend import gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
@@ -16,8 +16,10 @@ from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
 from .inplace import check_writable, set_edge
+from .operands import broadcast
 from .out import write_out
-from .raw import index_raw, raw_of
+from .overlap import refuse_overlap
+from .raw import index_raw, index_vector, raw_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -67,8 +69,9 @@ def raw_index(tensor, index):
             if hasattr(item, "__index__"):
                 out.append(item.__index__())
                 continue
-            raise TypeError(
-                f"only integers, slices, ellipsis, None, and integer or bool tensors are valid indices, got {kind(item)}."
+            error = TypeError if isinstance(item, str) else IndexError
+            raise error(
+                f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {kind(item)})"
             )
         if array.dtype.kind not in "iub":
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
@@ -146,17 +149,55 @@ def _check_bounds(shape, items):
     for item in items:
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
             raise IndexError(f"index {item} is out of bounds for dimension {axis} with size {shape[axis]}")
+        if is_raw(item) and item.dtype.kind == "b" and item.shape != tuple(shape[axis : axis + item.ndim]):
+            raise IndexError(
+                f"The shape of the mask {list(item.shape)} at index {axis} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {axis}"
+            )
         axis += len(shape) - used if item is Ellipsis else _dims_of(item)
+
+
+def _misfit(shape, index):
+    """PyTorch's sentence on an index that does not fit a shape."""
+    used, axis, arrays = sum(map(_dims_of, index)), 0, []
+    for place, item in enumerate(index):
+        if is_raw(item) and item.dtype.kind == "b":
+            here = shape[axis : axis + item.ndim]
+            if item.shape != here:
+                return (
+                    f"The shape of the mask {list(item.shape)} at index {place} does not match the shape of the indexed tensor "
+                    f"{list(shape)} at index {axis}"
+                )
+        elif is_raw(item):
+            arrays.append(item)
+            wrong = item[(item < -shape[axis]) | (item >= shape[axis])]
+            if wrong.size:
+                return (
+                    f"index {int(wrong.reshape(-1)[0])} is out of bounds for dimension {axis} with size {shape[axis]}"
+                )
+        axis += len(shape) - used if item is Ellipsis else _dims_of(item)
+    shapes = ", ".join(str(list(a.shape)) for a in arrays)
+    return f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+
+
+def _picks_along_last(index):
+    """Whether an index is [:, :, rows]: NumPy's `take` is quicker there than its general indexing."""
+    return (
+        len(index) > 1 and type(index[-1]) is ndarray and index[-1].dtype.kind in "iu"
+        and all(type(i) is slice and i == slice(None) for i in index[:-1])
+    )  # fmt: skip
 
 
 @op(dtype="same", view=True, name="index")
 def _index(xp, input, *, index):
+    if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
+        return input.take(index[-1], len(index) - 1)
     try:
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
-    except IndexError as error:
+    except IndexError:
         _check_bounds(input.shape, index)
-        raise IndexError(f"index: {error} (input has shape {tuple(input.shape)}).") from None
+        raise IndexError(_misfit(input.shape, index)) from None
 
 
 @op(dtype="same", name="index_zeros")
@@ -168,6 +209,10 @@ def _put_index(xp, src, *, index, shape):
         out[index] = src
     elif len(index) == 1:
         add_rows(xp, out, index[0], src)
+    elif index[-1] is integers[0] and index[-1].ndim == 1 and _picks_along_last(index):
+        places = np.where(index[-1] < 0, index[-1] + shape[len(index) - 1], index[-1]).astype(np.int64, copy=False)
+        along = places.reshape(-1, *(1,) * (len(shape) - len(index)))
+        xp.add_along(out, np.broadcast_to(along, src.shape), len(index) - 1, src)
     else:
         xp.scatter_add(out, index, src)
     return out
@@ -219,7 +264,11 @@ def getitem(self, index):
     if type(index) is int and index == 0 and self.ndim == 0:  # older programs print loss[0]
         index = ()
     items = index if type(index) is tuple else (index,)
-    if _is_plain(items):
+    if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
+        raw = index._data._array
+        if type(raw) is ndarray and raw.ndim and raw.dtype.kind in "ib":
+            return _index.caller(self, (raw,))
+    elif _is_plain(items):
         return _index.caller(self, items)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
@@ -265,6 +314,8 @@ def setitem(self, index, value):
     source = value
     if isinstance(value, (Tensor, Array)):
         value = raw_of(value)
+        if array._cell is not None and basic and isinstance(raw, ndarray):
+            refuse_overlap(self, source, "setitem", region=raw[found])
         if value.ndim > 1 and value.shape[0] == 1:
             value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
         if value.dtype.kind == "c" and raw.dtype.kind != "c":
@@ -275,8 +326,13 @@ def setitem(self, index, value):
         value = source = Array(value)._array
     try:
         raw[found] = value
-    except ValueError as error:
-        raise RuntimeError(f"setitem: {error} (tensor of shape {tuple(raw.shape)}).") from None
+    except IndexError:
+        raise IndexError(_misfit(raw.shape, found)) from None
+    except ValueError:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
+            f"{list(raw[found].shape)}"
+        ) from None
     array._bump()
     if not isinstance(self, Tensor) or not get_mode().grad:
         return
@@ -353,8 +409,10 @@ def gather(input, dim, index, *, sparse_grad=False):
             raise RuntimeError(
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
-    if raw.size and isinstance(raw, ndarray) and input.ndim and (raw.min() < 0 or raw.max() >= input.shape[d]):
-        raise IndexError(f"gather: index out of range: values must lie in [0, {input.shape[d]}) along dimension {d}.")
+    size = input.shape[d] if input.ndim else 1
+    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= size):
+        wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
+        raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
     return _gather.caller(input, raw, d)
 
 
@@ -372,10 +430,10 @@ def index_select(input, dim, index):
         [[2, 2], [4, 4]]
     """
     d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "index_select").reshape(-1)
+    raw = index_vector(index, "index_select")
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
-    if raw.size and isinstance(raw, ndarray) and (raw.min() < 0 or raw.max() >= input.shape[d]):
+    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
     return _index(input, index=(slice(None),) * d + (raw,))
 
@@ -424,7 +482,7 @@ def masked_select(input, mask):
     """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast(input.shape, mask.shape)
     return input.expand(*shape)[mask.expand(*shape)]
 
 
@@ -513,6 +571,11 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 
 def _order(xp, x, dim, descending, stable):
     """The positions that sort x; ties keep their order."""
+    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
+    if keys is not None:
+        keys.sort(-1)
+        keys &= 0xFFFFFFFF
+        return np.moveaxis(keys, -1, dim)
     if not descending:
         return xp.argsort(x, axis=dim, kind="stable")
     return xp.flip(x.shape[dim] - 1 - xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
@@ -523,7 +586,7 @@ def _sort(xp, input, *, dim, descending, stable):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
     order = _order(xp, input, dim, descending, stable)
-    return xp.take_along_axis(input, order, axis=dim), order
+    return xp.gather(input, order, dim), order
 
 
 def _unsort(g, indices, shape, dim, xp):
@@ -573,15 +636,12 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def _topk(xp, input, *, k, dim, largest):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    n = input.shape[dim]
-    lead = (slice(None),) * dim
-    candidates = None
-    if xp is numpy_ns and 0 < k < n // 8 and input.dtype.kind == "f" and not np.isnan(input).any():
-        part = np.argpartition(-input if largest else input, k - 1, axis=dim)[(*lead, slice(0, k))]
-        candidates = np.sort(part, axis=dim)
-    picked = input if candidates is None else np.take_along_axis(input, candidates, axis=dim)
-    order = _order(xp, picked, dim, largest, True)[(*lead, slice(0, k))]
-    indices = order if candidates is None else np.take_along_axis(candidates, order, axis=dim)
+    large = xp is numpy_ns and input.size >= blocks.LARGE
+    indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
+    if indices is None:
+        indices = _order(xp, input, dim, largest, True)[(*(slice(None),) * dim, slice(0, k))]
+    else:
+        indices = np.moveaxis(indices, -1, dim)
     return xp.take_along_axis(input, indices, axis=dim), indices
 
 

@@ -16,10 +16,12 @@ import numpy as np
 from .._array import Array
 from ..backend import assign, device_guard, ndarray, numpy_ns
 from ..base import dtypes
+from ..base.errors import InPlaceError
 from ..graph.mode import get_mode
 from ..graph.node import Leaf, Node
-from ..tensor import Tensor
+from ..tensor import RESHAPED, Tensor
 from .core import op, to_dtype
+from .overlap import refuse_overlap
 from .record import RECORDS
 
 
@@ -36,8 +38,16 @@ def check_writable(tensor, name):
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation."
         )
-    if isinstance(tensor, Array) or not get_mode().grad:
-        return
+    if isinstance(tensor, Tensor) and get_mode().grad:
+        check_shared(tensor, name)
+
+
+def check_shared(tensor, name):
+    """Raise where a graph does not let a tensor change: a leaf, a view of one, one of several views.
+
+    Raises:
+        RuntimeError: it is one of these.
+    """
     edge = tensor.edge
     if isinstance(edge, Leaf):
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
@@ -60,6 +70,9 @@ def in_place(caller, name):
 
     def twin(self, *args, **kwargs):
         check_writable(self, name)
+        for other in args:
+            if isinstance(other, Tensor):
+                refuse_overlap(self, other, name)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self if isinstance(self, Array) else self._data
             x = array._array
@@ -90,10 +103,13 @@ def _keep_original(self, result):
     if type(node) is not Node or type(node.saved) is not tuple:
         return
     raw, cell = self._data._array, self._data._cell
-    if any(value is raw for value in node.saved):
+
+    def kept(value):
+        return value.copy() if value is raw or (type(value) is ndarray and np.may_share_memory(value, raw)) else value
+
+    if any(pair[0] is cell for pair in node.cells):
         with device_guard(raw):
-            kept = raw.copy()
-        node.saved = tuple(kept if value is raw else value for value in node.saved)
+            node.saved = tuple(map(kept, node.saved))
         node.cells = [pair for pair in node.cells if pair[0] is not cell]
 
 
@@ -145,6 +161,8 @@ def adopt(self, result, name):
     array._bump()
     if isinstance(self, Tensor) and get_mode().grad:
         edge = result._edge if isinstance(result, Tensor) else None
+        if edge is None and self._edge is not None:
+            edge = (self * 0)._edge  # a constant: nothing of it reaches what was there before
         if edge is not None and value.dtype != raw.dtype:
             edge = to_dtype(result, dtype=self.dtype)._edge
         if edge is not None or self._edge is not None:
@@ -159,6 +177,8 @@ def set_edge(tensor, edge):
         tensor._edge = edge
         return
     base, _, steps = view
+    if base._view is not None:
+        raise InPlaceError(RESHAPED)
     region = Tensor._of(tensor._data, edge)
     before = Tensor._of(base._data, base._edge)
     changed = write_region(before, region, steps=steps)

@@ -8,8 +8,10 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .movement import stack
+from .operands import broadcast, expandable
 from .precision import in_precision
 from .raw import shape_of
+from .reduction import normalize_dim
 
 
 def _swap(xp, x):
@@ -49,10 +51,7 @@ def matmul(input, other):
         if m == 2 and n > 2:  # one large product instead of many small ones
             out = _matmul.caller(input.reshape(math.prod(a[:-1]), a[-1]), other)
             return out.reshape(*a[:-1], b[-1])
-        try:
-            return _matmul.caller(input, other)
-        except ValueError:
-            raise RuntimeError(_mismatch(input, other)) from None
+        return _matmul.caller(input, other)
     if n == 1 and m == 1:
         return _matmul.caller(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
     if n == 1:
@@ -141,6 +140,7 @@ def _blend(input, product, beta, alpha):
             alpha, beta = bool(alpha), bool(beta)
     if alpha != 1:
         product = product * alpha
+    expandable(input, product.shape, "beta * input + alpha * product")
     if beta == 0:
         return product
     return (input if beta == 1 else input * beta) + product
@@ -359,6 +359,10 @@ def inner(input, other):
     """Products summed over the last axis of both."""
     if input.ndim == 0 or other.ndim == 0:
         return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+        )
     return tensordot(input, other, ([-1], [-1]))
 
 
@@ -422,7 +426,14 @@ def cross(input, other, dim=None):
         >>> mytorch.cross(tensor([1, 0, 0]), tensor([0, 1, 0])).tolist()
         [0, 0, 1]
     """
-    d = next(i for i, n in enumerate(input.shape) if n == 3) if dim is None else dim
+    shape = broadcast(input.shape, other.shape)
+    d = next((i for i, n in enumerate(shape) if n == 3), -1) if dim is None else dim
+    d = normalize_dim(d, len(shape))
+    if not shape or shape[d] != 3 or input.ndim != other.ndim:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got shapes {list(input.shape)} and {list(other.shape)}"
+        )
+    input, other = input.expand(shape), other.expand(shape)
     (a, b, c), (x, y, z) = input.unbind(d), other.unbind(d)
     return stack([b * z - c * y, c * x - a * z, a * y - b * x], d)
 
@@ -472,6 +483,11 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     if p == 2 and x1.dtype.itemsize > 2 and (mode == modes[1] or (mode == modes[0] and many)):
         return _euclidean_dist(x1, x2)
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1] or p < 0:
+        raise RuntimeError(
+            f"cdist wants tensors of two axes at least, equal in the last, and a p that is not negative; got {list(x1.shape)}, "
+            f"{list(x2.shape)} and p={p}"
+        )
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 

@@ -15,6 +15,7 @@ from .bind import spelled
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
 from .movement import cat, stack
+from .operands import broadcast
 from .precision import in_precision
 from .raw import on_device_of, raw_of, shape_of, to_cpu
 
@@ -63,7 +64,7 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
         spread = p * (xp.sum(w, axis=-1, keepdims=True) if weight is not None else w * classes) - w
         grad = grad + spread * (label_smoothing / classes)
     scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / total
-    return grad * scale
+    return grad * xp.where((target != ignore_index)[:, None], scale, 0.0)  # zeros too where nothing counts
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)
@@ -72,7 +73,7 @@ _cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.ker
 
 def check_reduction(reduction):
     """Refuse a word that is none of PyTorch's three."""
-    if reduction not in ("mean", "sum", "none"):
+    if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction; expected 'mean', 'sum' or 'none'.")
 
 
@@ -106,6 +107,14 @@ def _check_classes(raw, classes, ignore_index, name):
             raise IndexError(f"{name}: Target {int(raw[bad][0])} is out of bounds for {classes} classes.")
 
 
+def _check_weight(weight, classes, name):
+    if weight is not None and shape_of(weight) != (classes,):
+        raise RuntimeError(
+            f"{name}: weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
+            f"of shape: {list(shape_of(weight))}"
+        )
+
+
 def _classes_last(shape, want):
     """Whether shapes fit only with the classes on the last axis, (…, V) logits with (…) targets."""
     pytorch = len(shape) == len(want) + 1 and (shape[0], *shape[2:]) == want if len(shape) > 1 else want == ()
@@ -137,6 +146,7 @@ def cross_entropy(
         >>> round(F.cross_entropy(tensor([[0.0, 0.0], [9.0, 9.0]]), mytorch.tensor([0, 1])).item(), 4)
         0.6931
     """
+    reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -156,6 +166,7 @@ def cross_entropy(
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
         rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
+    _check_weight(weight, classes, "cross_entropy")
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
@@ -240,9 +251,9 @@ def _legacy(reduction, size_average, reduce_):
     """PyTorch's older arguments for the reduction."""
     if size_average is None and reduce_ is None:
         return reduction
-    if reduce_ is False:
+    if reduce_ is not None and not reduce_:
         return "none"
-    return "sum" if size_average is False else "mean"
+    return "mean" if size_average is None or size_average else "sum"
 
 
 def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
@@ -289,9 +300,12 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     """
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
+    if input.ndim == 0:
+        raise RuntimeError("nll_loss: input tensor should be 1D or more, got a 0-d one.")
     single = input.ndim == 1
     rows = input.unsqueeze(0) if single else input
     classes = rows.shape[1]
+    _check_weight(weight, classes, "nll_loss")
     index = class_indices(target, "nll_loss")
     index = index.reshape(1) if single else index
     if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
@@ -306,7 +320,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
     if weight is not None:
         weights = weights * weight[Tensor._wrap(safe)]
-    losses = -picked * weights
+    losses = where(Tensor._wrap(kept), -picked * weights, 0.0)
     if reduction == "none":
         return losses.squeeze(0) if single else losses
     total = losses.sum()
@@ -353,6 +367,18 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
 
 
+@op(dtype="float")
+def _smooth_abs(xp, input, *, beta):
+    """input^2 / (2 beta) within beta, |input| - beta / 2 outside."""
+    near = xp.clip(input, input.dtype.type(-beta), input.dtype.type(beta))
+    return near * (input - 0.5 * near) * (1 / beta)
+
+
+_smooth_abs.grad(
+    input=lambda g, input, beta, xp: g * xp.clip(input * (1 / beta), input.dtype.type(-1), input.dtype.type(1))
+)
+
+
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
@@ -374,8 +400,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _match(input, target, "smooth_l1_loss")
-    d = (input - target).abs()
-    return _reduce(where(d < beta, d.square() * (0.5 / beta), d - 0.5 * beta), reduction, size_average, reduce)
+    return _reduce(_smooth_abs(input - target, beta=beta), reduction, size_average, reduce)
 
 
 @_loss
@@ -396,9 +421,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
-    d = (input - target).abs()
-    losses = where(d < delta, d.square() * 0.5, (d - 0.5 * delta) * delta)
-    return _reduce(losses, reduction, weight=weight)
+    return _reduce(_smooth_abs(input - target, beta=delta) * delta, reduction, weight=weight)
 
 
 @on_input_device
@@ -425,8 +448,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
         raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
     raw = raw_of(input)
-    if isinstance(raw, ndarray) and raw.size and not ((raw >= 0) & (raw <= 1)).all():
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    if isinstance(raw, ndarray):
+        for word, values in (("input", raw), ("target", raw_of(target))):
+            if not ((values >= 0) & (values <= 1)).all():
+                raise RuntimeError(f"all elements of {word} should be between 0 and 1")
     losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return _reduce(losses, reduction, size_average, reduce, weight)
 
@@ -585,7 +610,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
         >>> F.cosine_similarity(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
         [1.0, 0.0]
     """
-    shape = np.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
+    shape = broadcast(x1.shape, x2.shape)
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
@@ -801,6 +826,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         arrivals = stack([alpha, shifted, where(skip, skipped, low)], 0)
         alpha = (arrivals.logsumexp(0) + emissions[t]).clamp(min=low)
         history.append(alpha)
+    history.append(
+        where(on_device_of(np.arange(width) == 0, logits), alpha * 0, low)
+    )  # [-1]: nothing read, nothing said
     losses = []
     for i in range(batch):
         last = history[lengths_in[i] - 1][i]

@@ -3,8 +3,6 @@
 import math
 import operator
 
-import numpy as np
-
 from .._array import Array, Size
 from ..backend import address, is_raw, memory_owner
 from ..base import dtypes
@@ -13,6 +11,7 @@ from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
 from .memory_format import axes_in_memory, channel_axes, inverse
+from .operands import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -156,14 +155,14 @@ def permute(input, *dims, **named):
     """
     order = as_shape(named.get("dims", dims))
     ndim = input.ndim
-    found = tuple([normalize_dim(d, ndim) for d in order])
-    if len(found) != ndim or len(set(found)) != ndim:
+    if len(order) != ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
             f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
-            if len(order) != input.ndim
-            else f"permute(): duplicate dims are not allowed, got {order}."
         )
+    found = tuple([normalize_dim(d, ndim) for d in order])
+    if len(set(found)) != ndim:
+        raise RuntimeError(f"permute(): duplicate dims are not allowed, got {order}.")
     return _permute.caller(input, found)
 
 
@@ -235,7 +234,11 @@ def movedim(input, source, destination):
 @public(inplace=False)
 def adjoint(input):
     """The last two axes exchanged (and the complex conjugate taken)."""
-    return transpose(input, -2, -1)
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1).conj()
 
 
 @public(names=("ravel",), inplace=False)
@@ -379,7 +382,7 @@ def broadcast_to(input, size):
 def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
     try:
-        shape = np.broadcast_shapes(*[tuple(t.shape) for t in tensors])
+        shape = broadcast(*(t.shape for t in tensors))
     except ValueError:
         raise RuntimeError(f"broadcast_tensors: shapes {[tuple(t.shape) for t in tensors]} don't broadcast.") from None
     return tuple(expand(t, *shape) for t in tensors)
@@ -473,7 +476,7 @@ def cat(tensors, dim=0, *, axis=None):
     dim = dim if axis is None else axis
     tensors = list(tensors)
     if not tensors:
-        raise RuntimeError("cat: expected a non-empty list of Tensors")
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     shapes = [shape_of(t) for t in tensors]
     if (0,) in shapes:
         tensors = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]
@@ -629,7 +632,7 @@ def chunk(input, chunks, dim=0):
 @op(dtype="same", view=True, outputs="list", name="unbind")
 def _unbind(xp, input, *, dim):
     lead = (slice(None),) * dim
-    return [input[(*lead, i)] for i in range(input.shape[dim])]
+    return [input[(*lead, i, ...)] for i in range(input.shape[dim])]  # with ..., of a vector too: a view, no number
 
 
 _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))

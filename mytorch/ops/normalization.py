@@ -5,12 +5,27 @@ import math
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, xp_of
+from ..backend import Namespace, numpy_ns, xp_of
+from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
+from ..base.errors import require_tensor
+from ..kernels.registry import device_type
 from .core import op
 from .padding import pad
 from .pool import avg_pool1d
 from .raw import shape_of
+
+
+def _check(name, input, *parameters):
+    """Refuse what is no tensor, and under PyTorch's face parameters of another dtype than input's, as PyTorch does.
+
+    16-bit inputs may have float32 parameters.
+    """
+    require_tensor(name, input)
+    if config.torch_face:
+        for p in parameters:
+            if p is not None and p.dtype is not input.dtype and (p.dtype is not float32 or input.dtype.itemsize != 2):
+                raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
 def _in_float32(xp, x):
@@ -32,7 +47,8 @@ def _normed(xp, x, eps):
     """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
-    rstd = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    variance = xp.mean(centred * centred, axis=-1, keepdims=True)
+    rstd = 1.0 / xp.sqrt(variance + (variance * 0.0 + eps))  # NaN where it overflows, which is not to look like zeros
     return centred * rstd, mean, rstd
 
 
@@ -99,6 +115,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
         >>> F.layer_norm(tensor([[1.0, 3.0], [0.0, 8.0]]), (2,), eps=0.0).tolist()
         [[-1.0, 1.0], [-1.0, 1.0]]
     """
+    _check("layer_norm", input, weight, bias)
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
     dtype = None if dtype is None else as_dtype(dtype)
     return _layer_norm.caller(input, weight, bias, width, eps, dtype, fused, auto)
@@ -266,6 +283,14 @@ def _channels(xp, p, ndim):
     return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
 
 
+def _channel_sum(xp, g, other=None):
+    """The sum of g, or of g * other, over each channel; on a CPU as products of rows, without an array of all products."""
+    if xp is numpy_ns and other is not None:
+        rows, columns = g.reshape(*g.shape[:2], 1, -1), other.reshape(*g.shape[:2], -1, 1)
+        return np.matmul(rows, columns).reshape(g.shape[:2]).sum(0)
+    return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
+
+
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
@@ -290,11 +315,9 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
     x, g = _in_float32(xp, input), _in_float32(xp, g)
-    axes = (0, *range(2, len(input.shape)))
     n = math.prod(input.shape) // max(input.shape[1], 1)
     normed = (x - mean) * rstd
-    g_sum = xp.sum(g, axis=axes, keepdims=True)
-    gn_sum = xp.sum(g * normed, axis=axes, keepdims=True)
+    g_sum, gn_sum = (_channels(xp, s, len(input.shape)) for s in (_channel_sum(xp, g), _channel_sum(xp, g, normed)))
     gx = None
     if needs[0]:
         scale = rstd if weight is None else rstd * _channels(xp, weight, len(input.shape))
@@ -303,6 +326,38 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 
 
 _batch_norm.vjp(_batch_norm_vjp)
+_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm")
+
+
+@op(name="channel_affine", promoted=("input",))
+def _channel_affine(xp, input, scale, shift):
+    """input * scale + shift, both (C,), for each channel, axis 1."""
+    ndim = len(input.shape)
+    out = _in_float32(xp, input) * _channels(xp, scale, ndim)
+    out = np.add(out, _channels(xp, shift, ndim), out=out) if xp is numpy_ns else out + _channels(xp, shift, ndim)
+    return xp.astype(out, input.dtype)
+
+
+def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
+    g = _in_float32(xp, g)
+    return (
+        g * _channels(xp, scale, len(input.shape)) if needs[0] else None,
+        xp.reshape(_channel_sum(xp, g, _in_float32(xp, input)), shapes[1]) if needs[1] else None,
+        xp.reshape(_channel_sum(xp, g), shapes[2]) if needs[2] else None,
+    )
+
+
+_channel_affine.vjp(_channel_affine_vjp)
+_channel_affine.fuse(cpu="mytorch.kernels.numba.batch_norm:channel_affine")
+
+
+def _batch_statistics(xp, raw, kernel):
+    """The mean and the variance of each channel."""
+    if kernel is not None:
+        return kernel.statistics(raw)
+    x, axes = _in_float32(xp, raw), (0, *range(2, raw.ndim))
+    mean = xp.mean(x, axis=axes, keepdims=True)
+    return mean.reshape(-1), xp.mean(xp.square(x - mean), axis=axes)
 
 
 @on_input_device
@@ -333,28 +388,40 @@ def batch_norm(
 
     Example:
         >>> x = tensor([[1.0, 0.0], [3.0, 8.0]])
-        >>> F.batch_norm(x, None, None, training=True, eps=0.0).tolist()
+        >>> F.batch_norm(x, None, None, training=True, eps=1e-12).tolist()
         [[-1.0, -1.0], [1.0, 1.0]]
     """
+    _check("batch_norm", input, weight, bias)
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"batch_norm: expected at least 2 axes, (N, C, …), got an input of shape {list(input.shape)}"
+        )
+    _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
-        shape = (1, -1) + (1,) * (input.ndim - 2)
         scale = (running_var + eps).rsqrt()
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
-        return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
+        return _channel_affine(input, scale, shift, fused=fused, auto=auto).to(input.dtype)
+    if eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     n = math.prod(input.shape) // max(input.shape[1], 1)
     if n <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
+    for name, given in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
+        if given is not None and given.shape[0] != input.shape[1]:
+            raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {given.shape[0]}")
     raw = input._data._array
-    xp = xp_of(raw)
-    x = _in_float32(xp, raw)
-    axes = (0, *range(2, raw.ndim))
-    mean = xp.mean(x, axis=axes, keepdims=True)
-    var = xp.mean(xp.square(x - mean), axis=axes)
-    mean = mean.reshape(-1)
+    parameters = [None if p is None else p._data._array for p in (weight, bias)]
+    kernel = _batch_norm.kernels.find(device_type(raw), fused, (raw, *parameters), {"eps": eps})
+    mean, var = _batch_statistics(xp_of(raw), raw, kernel)
     for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
         if running is not None:
             kept = running._data._array
@@ -408,19 +475,33 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         >>> F.group_norm(x, 2, eps=0.0).tolist()
         [[-1.0, 1.0, -1.0, 1.0]]
     """
+    _check("group_norm", input, weight, bias)
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} "
             f"and num_groups={num_groups}"
         )
+    _check_channels(input.shape[1], weight=weight, bias=bias)
     if input.device.type != "cpu":
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
-    return _affine(out, weight, bias)
+    out = _affine(out, weight, bias)
+    return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
+
+
+def _check_channels(channels, **vectors):
+    """Refuse statistics and factors that have not one number for each channel."""
+    for name, vector in vectors.items():
+        if vector is not None and shape_of(vector) != (channels,):
+            raise RuntimeError(f"{name} should contain {channels} elements not {math.prod(shape_of(vector))}")
 
 
 def _affine(out, weight, bias):
+    if weight is not None and bias is not None and weight.dtype == bias.dtype == out.dtype:
+        return _channel_affine(out, weight, bias)
     shape = (1, -1) + (1,) * (out.ndim - 2)
     out = out if weight is None else out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)
@@ -442,6 +523,7 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused, auto=auto)
+    _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if math.prod(input.shape[2:]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     if running_mean is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from .._array import on_input_device
 from ..backend import xp_of
 from ..tensor import Tensor
-from .conv import several, tap_slices, taps
+from .conv import check_window, several, tap_slices, taps
 from .core import op
 from .elementwise import named
 from .movement import stack
@@ -50,14 +50,15 @@ def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
     x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
     best = chosen = None
+    kind = np.int8 if math.prod(kernel) <= 127 else np.int16
     for t, position in enumerate(taps(kernel)):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
         if best is None:
-            best, chosen = value.copy(), xp.zeros(value.shape, np.int16)
+            best, chosen = value.copy(), xp.zeros(value.shape, kind)
         else:
             better = (value > best) | (value != value)
-            xp.copyto(best, value, where=better)
-            xp.copyto(chosen, xp.asarray(t, np.int16), where=better)
+            best = xp.maximum(best, value)
+            chosen = xp.maximum(chosen, better.astype(kind) * t)  # t grows: far quicker than a copy where it is better
     return best, chosen
 
 
@@ -104,6 +105,7 @@ _max_pool.grad(
         _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
+_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool")
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
@@ -126,9 +128,10 @@ def _batched(input, d, name):
     """(input with a batch axis, whether it was added)."""
     if input.ndim == d + 1:
         return input.unsqueeze(0), True
-    if input.ndim != d + 2:
+    if input.ndim != d + 2 or 0 in input.shape[1:]:
         raise RuntimeError(
-            f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor, got shape {tuple(input.shape)}."
+            f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got: {list(input.shape)}"
         )
     return input, False
 
@@ -137,13 +140,14 @@ def _windows(kernel_size, stride, padding, d, name):
     """(kernel, stride, padding), each as d ints; the stride is the kernel's size where none is given.
 
     Raises:
-        RuntimeError: more padding than half a window.
+        RuntimeError: more padding than half a window, or what `check_window` refuses.
     """
     kernel, padding = several(kernel_size, d, name), several(padding, d, name)
     stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
+    check_window(name, kernel=kernel, stride=stride, padding=padding)
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise RuntimeError(
-            f"{name}: pad should be at most half of effective kernel size, got padding={padding} for kernel {kernel}."
+            f"{name}: pad should be at most half of effective kernel size, but got pad={padding}, kernel_size={kernel}"
         )
     return kernel, stride, padding
 
@@ -163,10 +167,20 @@ def _max_pooling(d):
         {4**d - 1}.0
     """)  # fmt: skip
     def max_pool(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, auto=False
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        dilation=1,
+        ceil_mode=False,
+        return_indices=False,
+        *,
+        fused=None,
+        auto=False,
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
+        check_window(name, dilation=dilation)
         x, single = _batched(input, d, name)
         out_size = _sizes(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
         if any(o <= 0 for o in out_size):
@@ -174,7 +188,7 @@ def _max_pooling(d):
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
         geometry = _geometry(kernel, stride, padding, dilation)
-        out, chosen = _max_pool(x, out_size=out_size, **geometry, auto=auto)
+        out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
         out = out.squeeze(0) if single else out
         if not return_indices:
             return out
@@ -279,19 +293,27 @@ max_pool1d, max_pool2d, max_pool3d = map(_max_pooling, (1, 2, 3))
 avg_pool1d, avg_pool2d, avg_pool3d = map(_avg_pooling, (1, 2, 3))
 
 
-def _lp_pooling(d, average):
+def _lp_pooling(d, average, highest):
     name = f"lp_pool{d}d"
 
     @named(name, f"The norm_type-norm of each window of the last {d} axes: (sum of x^p)^(1/p).")
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-        p, k = float(norm_type), math.prod(several(kernel_size, d, "lp_pool"))
+        p, k = float(norm_type), math.prod(several(kernel_size, d, name))
+        if p == 0:
+            raise ZeroDivisionError(f"{name}: norm_type 0, of which 1 / norm_type is no number")
+        if math.isinf(p):
+            return highest(input.abs() * math.copysign(1, p), kernel_size, stride, 0, 1, ceil_mode) * math.copysign(
+                1, p
+            )
         means = average(input**p, kernel_size, stride, 0, ceil_mode)
-        return (means.sign() * means.abs().relu() * k) ** (1.0 / p)
+        return (means.detach().sign() * means.abs().relu() * k) ** (1.0 / p)
 
     return lp_pool
 
 
-lp_pool1d, lp_pool2d, lp_pool3d = map(_lp_pooling, (1, 2, 3), (avg_pool1d, avg_pool2d, avg_pool3d))
+lp_pool1d, lp_pool2d, lp_pool3d = map(
+    _lp_pooling, (1, 2, 3), (avg_pool1d, avg_pool2d, avg_pool3d), (max_pool1d, max_pool2d, max_pool3d)
+)
 
 
 # -- adaptive: as many windows as the output has elements ------------------------------------------------------------------
@@ -303,7 +325,14 @@ def _targets(input, output_size, d, name):
         raise RuntimeError(
             f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."
         )
-    return tuple(n if s is None else int(s) for s, n in zip(sizes, input.shape[-d:], strict=True))
+    if 0 in input.shape[-d:]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
+        )
+    sizes = tuple(n if s is None else several(s, 1, name)[0] for s, n in zip(sizes, input.shape[-d:], strict=True))
+    if min(sizes) < 0:
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {sizes}")
+    return sizes
 
 
 def bounds(n, out):
@@ -334,7 +363,7 @@ def along(input, axis, matrix):
 def _even_window(input, sizes):
     """The size of equal windows that cover the last axes, `sizes` of them; None where they can't be equal."""
     axes = tuple(zip(input.shape[-len(sizes) :], sizes, strict=True))
-    return None if any(n % s for n, s in axes) else tuple(n // s for n, s in axes)
+    return None if any(s == 0 or n % s for n, s in axes) else tuple(n // s for n, s in axes)
 
 
 def _adaptive_avg(d, pool):
@@ -402,19 +431,46 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(
 # -- unpooling --------------------------------------------------------------------------------------------------
 
 
+def _unpooled_size(wanted, default, stride, name):
+    """The size that a user wants for the output of unpooling, which must be within a stride of the default.
+
+    Raises:
+        ValueError: it is not, or has another number of axes.
+    """
+    if wanted is None:
+        return default
+    d, wanted = len(default), tuple(wanted)
+    if len(wanted) not in (d, d + 2):
+        raise ValueError(
+            f"{name}: output_size should be a sequence containing {d} or {d + 2} elements, but it has a length of '{len(wanted)}'"
+        )
+    size = wanted[-d:]
+    for i, (n, usual, s) in enumerate(zip(size, default, stride, strict=True)):
+        if not usual - s < n < usual + s:
+            raise ValueError(
+                f'{name}: invalid output_size "{size}" (dim {i} must be between {usual - s} and {usual + s})'
+            )
+    return size
+
+
 def _unpooling(d):
     name = f"max_unpool{d}d"
 
     @named(name, f"Maxima of {d}-d windows put back where `indices` say that they came from, zeros elsewhere.")
     def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
-        stride = kernel if stride is None else several(stride, d, name)
-        if output_size is None:
-            size = tuple(
-                (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-d:], stride, padding, kernel, strict=True)
+        stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
+        check_window(name, stride=stride)
+        _batched(input, d, name)
+        if tuple(input.shape) != tuple(indices.shape):
+            raise RuntimeError(
+                f"{name}: Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
+                f"indices tensor with shape: {list(indices.shape)}"
             )
-        else:
-            size = tuple(output_size)[-d:]
+        default = tuple(
+            (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-d:], stride, padding, kernel, strict=True)
+        )
+        size = _unpooled_size(output_size, default, stride, name)
         lead = tuple(input.shape[:-d])
         flat = input.reshape(*lead, -1)
         out = input.new_zeros(*lead, math.prod(size))
@@ -464,6 +520,7 @@ def _fractional_pooling(d):
     ):
         sizes = _fractional_sizes(input, output_size, output_ratio, d, name)
         kernel = several(kernel_size, d, name)
+        check_window(name, kernel=kernel)
         x, single = _batched(input, d, name)
         spatial = tuple(x.shape[2:])
         for n, o, k in zip(spatial, sizes, kernel, strict=True):

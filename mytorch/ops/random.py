@@ -25,6 +25,7 @@ from .bind import public
 from .creation import finish, like, size_and_pin
 from .inplace import check_writable
 from .movement import as_shape
+from .operands import broadcast
 from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
@@ -264,8 +265,9 @@ class Generator:
         old = [] if self._spare is None else [self._spare]
         u = self.uniform(((n - len(old) + 1) // 2 if n else 0, 2), np.float64)
         radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
-        new = np.stack([radius * np.cos(theta), radius * np.sin(theta)], -1).ravel()
-        found = np.concatenate([old, new])
+        new = np.empty(u.shape)
+        new[:, 0], new[:, 1] = radius * np.cos(theta), radius * np.sin(theta)
+        found = np.concatenate([old, new.ravel()])
         if n:
             self._spare = float(found[n]) if len(found) > n else None
         return found[:n]
@@ -315,8 +317,12 @@ class Generator:
             words = self.words64(n)
             found = words if span >= 1 << 64 else words % np.uint64(span)
         else:
-            found = self.words(n) % np.uint32(span)
-        return (found.astype(np.int64) + low).reshape(shape)
+            found = self.words(n)
+            np.remainder(found, np.uint32(span), out=found)
+        found = found.astype(np.int64)
+        if low:
+            found += low
+        return found.reshape(shape)
 
     def permutation(self, n):
         """The numbers 0 … n-1 in random order, int64."""
@@ -325,6 +331,11 @@ class Generator:
             keys = self._by_kernel("integers", (n,), -(1 << 63), 1 << 64)
             with there:
                 return xp.argsort(keys).astype(np.int64, copy=False)
+        compiled = RANDOM.allowed("cpu") if n >= 1 << 12 else None
+        if compiled:
+            order = np.arange(n)
+            compiled.permute(order, self.words(n - 1))
+            return order
         order = list(range(n))
         if n > 1:
             left = np.arange(n, 1, -1, dtype=np.uint32)
@@ -352,12 +363,13 @@ def _scaled(unit, low, high):
 def _box_muller(unit, out, mean, std):
     """Normal numbers from uniform ones, in PyTorch's order: blocks of 16, cosines in the first 8."""
     work = unit.dtype.type
-    u = unit.reshape(-1, 2, 8)
-    radius = np.sqrt(work(-2) * np.log(work(1) - u[:, 0]))
-    theta = work(2 * math.pi) * u[:, 1]
-    blocks = out.reshape(-1, 2, 8)
-    np.multiply(radius, np.cos(theta), out=blocks[:, 0])
-    np.multiply(radius, np.sin(theta), out=blocks[:, 1])
+    for start in range(0, len(unit), 1 << 15):  # what stays in cache, in memory that vector instructions can read
+        u, blocks = (x[start : start + (1 << 15)].reshape(-1, 2, 8) for x in (unit, out))
+        radius = np.subtract(work(1), u[:, 0], out=np.empty(u[:, 0].shape, unit.dtype))
+        radius = np.sqrt(np.multiply(np.log(radius, out=radius), work(-2), out=radius), out=radius)
+        theta = np.multiply(work(2 * math.pi), u[:, 1], out=np.empty(u[:, 1].shape, unit.dtype))
+        np.multiply(radius, np.cos(theta), out=blocks[:, 0])
+        np.multiply(radius, np.sin(theta, out=theta), out=blocks[:, 1])
     if std != 1.0:
         out *= work(std)
     if mean != 0.0:
@@ -772,7 +784,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         edges = (edges / edges[:, -1:]).astype(np.float64)
         edges[:, -1] = 1.0
         points = source.uniform((rows, num_samples), np.float64)
-        if n * num_samples < 1 << 22:
+        if rows * n * num_samples < 1 << 16:
             found = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
             found = xp.stack([xp.searchsorted(e, p) for e, p in zip(edges, points, strict=True)])
@@ -792,16 +804,21 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     Args:
         size: of the result, if neither is a tensor.
 
+    Raises:
+        RuntimeError: a negative deviation.
+
     Example:
         >>> mytorch.normal(tensor([1.0, 2.0]), 0.0).tolist()
         [1.0, 2.0]
     """
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)
     else:
-        shape = np.broadcast_shapes(*(tuple(getattr(t, "shape", ())) for t in (mean, std)))
+        shape = broadcast(*(getattr(t, "shape", ()) for t in (mean, std)))
         draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
         raw = raw_of(draw * std + mean)
     return finish(raw, requires_grad, out)

@@ -32,6 +32,20 @@ def on_device_of(array, like):
     return Tensor._wrap(to_device(array, device_of(raw_of(like))))
 
 
+def index_vector(index, name):
+    """The raw array of an index tensor of at most one axis, as a vector.
+
+    Raises:
+        IndexError: it has more. RuntimeError: it holds no integers.
+    """
+    raw = index_raw(index, name)
+    if raw.ndim > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {raw.ndim} and size: {list(raw.shape)}"
+        )
+    return raw.reshape(-1)
+
+
 def index_raw(index, name):
     """The raw array of an index tensor.
 

@@ -208,7 +208,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
     """
     correction, dim = _correction(unbiased, correction, dim if axis is None else axis)
     keepdim = keepdim if keepdims is None else keepdims
-    return _var(input, dim=normalize_dims(dim, input.ndim, "var"), keepdim=keepdim, correction=correction)
+    return _var.caller(input, normalize_dims(dim, input.ndim, "var"), keepdim, correction)
 
 
 @public(inplace=False)
@@ -303,9 +303,9 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
 
 def _refuse_empty(input, dims, name):
     if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
-        raise IndexError(
-            f"{name}(): Expected reduction dim to have non-zero size; the tensor has shape {tuple(input.shape)}."
-        )
+        wanted = "be specified for input.numel() == 0" if dims is None else "have non-zero size"
+        error = RuntimeError if dims is None and name in ("max", "min") else IndexError
+        raise error(f"{name}(): Expected reduction dim to {wanted}; the tensor has shape {tuple(input.shape)}.")
 
 
 def _extreme(name, of, word, example):
@@ -445,7 +445,7 @@ def _truth(name, example):
     @named(name, documented(f"Whether {name} element is nonzero, of all or along `dim`.", name, example))
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
-        found = test(input, dim=normalize_dims(dim, input.ndim, name), keepdim=keepdim)
+        found = test.caller(input, normalize_dims(dim, input.ndim, name), keepdim)
         return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found  # as PyTorch
 
     return truth
@@ -499,7 +499,7 @@ def logsumexp(input, dim, keepdim=False):
         >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()
         1000.0
     """
-    return _logsumexp(input, dim=normalize_dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)
+    return _logsumexp.caller(input, normalize_dims(dim, input.ndim, "logsumexp"), keepdim)
 
 
 @op(dtype="float", name="norm", autocast="float32")

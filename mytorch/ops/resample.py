@@ -8,13 +8,14 @@ import math
 
 import numpy as np
 
-from .conv import several, tap_slices, taps, windows
+from ..tensor import Tensor
+from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
-from .raw import on_device_of
+from .raw import on_device_of, raw_of
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
@@ -27,15 +28,29 @@ def _sources(n, out, scale, align_corners):
     return (i + 0.5) * scale - 0.5
 
 
-def _linear_matrix(n, out, scale, align_corners):
+def _linear_taps(n, out, scale, align_corners):
+    """(places, weights), each (2, out): which two elements make each output element, and how much of each."""
     at = np.clip(_sources(n, out, scale, align_corners), 0, n - 1)
-    low = np.floor(at).astype(int)
+    low = np.floor(at).astype(np.int64)
     share = at - low
-    matrix = np.zeros((out, n))
-    rows = np.arange(out)
-    np.add.at(matrix, (rows, low), 1 - share)
-    np.add.at(matrix, (rows, np.minimum(low + 1, n - 1)), share)
+    return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - share, share])
+
+
+def _matrix(places, weights, n):
+    """Taps as a matrix (out, n) to multiply by."""
+    matrix = np.zeros((places.shape[1], n))
+    np.add.at(matrix, (np.arange(places.shape[1]), places), weights)
     return matrix
+
+
+def _tapped(input, axis, places, weights):
+    """The sum of the elements at each row of places along an axis, times its weights."""
+    total = None
+    for at, weight in zip(places, weights, strict=True):
+        factor = weight.reshape(-1, *(1,) * (input.ndim - 1 - axis)).astype(raw_of(input).dtype)
+        part = input.index_select(axis, Tensor._wrap(at)) * Tensor._wrap(factor)
+        total = part if total is None else total + part
+    return total
 
 
 def _near(x, a):
@@ -53,13 +68,12 @@ def _cubic_weights(t, a=-0.75):
     return _far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)
 
 
-def _cubic_matrix(n, out, scale, align_corners):
+def _cubic_taps(n, out, scale, align_corners):
+    """As `_linear_taps`, of four elements."""
     at = _sources(n, out, scale, align_corners)
-    low = np.floor(at).astype(int)
-    matrix = np.zeros((out, n))
-    for offset, weight in enumerate(_cubic_weights(at - low), -1):
-        np.add.at(matrix, (np.arange(out), np.clip(low + offset, 0, n - 1)), weight)
-    return matrix
+    low = np.floor(at).astype(np.int64)
+    places = np.stack([np.clip(low + offset, 0, n - 1) for offset in (-1, 0, 1, 2)])
+    return places, np.stack(_cubic_weights(at - low))
 
 
 def _keys(x, a=-0.5):
@@ -92,6 +106,12 @@ def smoothing_matrix(n, out, scale, mode):
 def _nearest(n, out, scale, exact):
     at = (np.arange(out) + (0.5 if exact else 0.0)) * scale
     return np.minimum(np.floor(at).astype(np.int64), n - 1)
+
+
+_WRONG_COUNT = (
+    "Input and {0} must have the same number of spatial dimensions, but got input with spatial dimensions of {1} and "
+    "{0} of {2}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {0} of as many values."
+)
 
 
 def interpolate(
@@ -139,12 +159,23 @@ def interpolate(
         )
     spatial = tuple(input.shape[2:])
     if size is not None:
+        if isinstance(size, (tuple, list)) and len(size) != d:
+            raise ValueError(_WRONG_COUNT.format("output", spatial, size))
         out = several(size, d, "interpolate")
-        scales = [n / o for n, o in zip(spatial, out, strict=True)]
+        scales = [n / max(o, 1) for n, o in zip(spatial, out, strict=True)]
     else:
         factors = tuple(scale_factor) if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * d
+        if len(factors) != d:
+            raise ValueError(_WRONG_COUNT.format("scale_factor", spatial, factors))
         out = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
-        scales = [1 / f if not recompute_scale_factor else n / o for f, n, o in zip(factors, spatial, out, strict=True)]
+        scales = [
+            1 / (f or 1) if not recompute_scale_factor else n / max(o, 1)
+            for f, n, o in zip(factors, spatial, out, strict=True)
+        ]
+    if min((*spatial, *out), default=1) <= 0:
+        raise RuntimeError(
+            f"interpolate: Input and output sizes should be greater than 0, but got input {spatial} output {out}"
+        )
     resize = _resized if mode == "area" else in_precision("float32")(_resized)
     return resize(input, out, scales, mode, align_corners, antialias)
 
@@ -163,7 +194,12 @@ def _resized(input, out, scales, mode, align_corners, antialias):
             elif mode == "area":
                 matrix = averaging_matrix(n, o)
             else:
-                matrix = (_cubic_matrix if mode == "bicubic" else _linear_matrix)(n, o, scale, bool(align_corners))
+                taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
+                places, weights = taps_of(n, o, scale, bool(align_corners))
+                if n > 128 and input.device.type == "cpu":  # a product would multiply by zeros, mostly
+                    input = _tapped(input, axis, places, weights)
+                    continue
+                matrix = _matrix(places, weights, n)
             input = along(input, axis, matrix)
     return input
 
@@ -184,6 +220,21 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 # -- channels and pixels -----------------------------------------------------------------------------------------
 
 
+def _image(input, name):
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)"
+        )
+    return input.shape
+
+
+def _factor(r, word):
+    (r,) = several(r, 1, word)
+    if r <= 0:
+        raise RuntimeError(f"expected a positive {word}, but got {r}")
+    return r
+
+
 def pixel_shuffle(input, upscale_factor):
     """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016.
 
@@ -191,8 +242,7 @@ def pixel_shuffle(input, upscale_factor):
         >>> F.pixel_shuffle(mytorch.arange(4.0).reshape(4, 1, 1), 2).tolist()
         [[[0.0, 1.0], [2.0, 3.0]]]
     """
-    r = upscale_factor
-    *lead, c, h, w = input.shape
+    r, (*lead, c, h, w) = _factor(upscale_factor, "upscale_factor"), _image(input, "pixel_shuffle")
     if c % (r * r):
         raise RuntimeError(
             f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
@@ -205,8 +255,7 @@ def pixel_shuffle(input, upscale_factor):
 
 def pixel_unshuffle(input, downscale_factor):
     """(…, C, H r, W r) to (…, C r², H, W)."""
-    r = downscale_factor
-    *lead, c, h, w = input.shape
+    r, (*lead, c, h, w) = _factor(downscale_factor, "downscale_factor"), _image(input, "pixel_unshuffle")
     if h % r or w % r:
         raise RuntimeError(
             f"pixel_unshuffle expects height and width to be divisible by downscale_factor, got {h}x{w} and {r}"
@@ -219,7 +268,9 @@ def pixel_unshuffle(input, downscale_factor):
 
 def channel_shuffle(input, groups):
     """(N, g C, …) with the channels of g groups interleaved. Source: Zhang et al., 2018."""
-    n, c, *rest = input.shape
+    n, c, *rest = _image(input, "channel_shuffle")
+    if _factor(groups, "number of groups") > c or c % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
 
 
@@ -238,11 +289,33 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         [[[0.0, 2.0], [1.0, 3.0]]]
     """
     kernel, dilation, padding, stride = (several(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride))
+    check_window("unfold", kernel=kernel, dilation=dilation, padding=padding, stride=stride)
+    if input.ndim not in (3, 4) or 0 in input.shape[-3:]:
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got: {list(input.shape)}"
+        )
     single = input.ndim == 3
     x = input.unsqueeze(0) if single else input
+    _blocks(x.shape[2:], kernel, stride, padding, dilation)
     x = pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
     out = _windows(x, kernel=kernel, stride=stride, dilation=dilation)
     return out.squeeze(0) if single else out
+
+
+def _blocks(spatial, kernel, stride, padding, dilation):
+    """How many windows lie along each axis.
+
+    Raises:
+        RuntimeError: none along one of them.
+    """
+    out = [out_size(*sizes) for sizes in zip(spatial, kernel, stride, padding, dilation, strict=True)]
+    if min(out) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {tuple(spatial)}, kernel_size={kernel}, dilation={dilation}, padding={padding}, "
+            f"calculated shape of the array of sliding blocks as {tuple(out)}, but its components must be at least one."
+        )
+    return out
 
 
 @op(dtype="same", name="unfold_windows")
@@ -281,8 +354,25 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     size, kernel, dilation, padding, stride = (
         several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
     )
+    check_window("fold", kernel=kernel, dilation=dilation, padding=padding, stride=stride)
     single = input.ndim == 2
     x = input.unsqueeze(0) if single else input
+    if x.ndim != 3 or 0 in x.shape[1:]:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions, but got: "
+            f"{list(input.shape)}"
+        )
+    if x.shape[1] % math.prod(kernel):
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+            f"input.size(1)={x.shape[1]} and kernel_size={kernel}."
+        )
+    blocks = math.prod(_blocks(size, kernel, stride, padding, dilation))
+    if x.shape[2] != blocks:
+        raise RuntimeError(
+            f"Given output_size={size}, kernel_size={kernel}, dilation={dilation}, padding={padding}, stride={stride}, expected "
+            f"size of input's dimension 2 to match the calculated number of sliding blocks {blocks}, but got input.size(2)={x.shape[2]}."
+        )
     padded = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     shape = (x.shape[0], x.shape[1] // math.prod(kernel), *padded)
     out = _overlap(x, shape=shape, kernel=kernel, stride=stride, dilation=dilation)

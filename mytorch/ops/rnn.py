@@ -9,7 +9,7 @@ from .core import op
 
 
 def _sigmoid(xp, x):
-    return xp.tanh(x * 0.5) * 0.5 + 0.5
+    return 1.0 / (xp.exp(-x) + 1.0)
 
 
 def _steps(count, reverse):
@@ -93,6 +93,7 @@ def _lstm_vjp(g, x, weight, projection, shapes, gates, cells, hiddens, sizes, re
 
 
 lstm_layer.vjp(_lstm_vjp)
+lstm_layer.fuse(cpu="mytorch.kernels.rnn:LSTM")
 
 
 @op(
@@ -147,6 +148,7 @@ def _gru_vjp(g, weight, shapes, gates, hiddens, sizes, reverse, xp):
 
 
 gru_layer.vjp(_gru_vjp)
+gru_layer.fuse(cpu="mytorch.kernels.rnn:GRU")
 
 
 @op(
@@ -187,3 +189,4 @@ def _rnn_vjp(g, weight, shapes, outs, hiddens, sizes, reverse, relu, xp):
 
 
 rnn_layer.vjp(_rnn_vjp)
+rnn_layer.fuse(cpu="mytorch.kernels.rnn:RNN")

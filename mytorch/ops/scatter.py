@@ -14,8 +14,9 @@ from .elementwise import cast, where
 from .indexing import _gather, _put_index, _scatter_zeros
 from .inplace import adopt, check_writable
 from .movement import cat
+from .operands import broadcast
 from .precision import in_precision
-from .raw import index_raw, on_device_of, raw_of, to_cpu
+from .raw import index_raw, index_vector, on_device_of, raw_of, to_cpu
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
 
@@ -23,14 +24,14 @@ from .shapes import as_strided, diagonal, select
 @op(name="scatter", dtype="same")
 def _scatter(xp, input, src, *, index, dim):
     out = input.copy()
-    out[xp.grid(index, dim)] = src[tuple(slice(n) for n in index.shape)]
+    xp.put_along(out, index, dim, src[tuple(slice(n) for n in index.shape)])
     return out
 
 
 def _without(g, index, dim, xp):
     space = xp_of(index)
     mask = space.ones(g.shape, bool)
-    mask[space.grid(index, dim)] = False
+    space.put_along(mask, index, dim, space.zeros(index.shape, bool))
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
@@ -58,7 +59,7 @@ def _source(input, src, index, name):
         return Tensor._wrap(xp_of(raw).full(index.shape, src, raw.dtype))
     if src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
-    if any(a > b for a, b in zip(index.shape, src.shape, strict=False)):
+    if src.ndim != index.ndim or any(a > b for a, b in zip(index.shape, src.shape, strict=True)):
         raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}")
     return src
 
@@ -68,6 +69,10 @@ def _checked(input, dim, index, name):
     raw = index_raw(index, name)
     if raw.ndim != input.ndim:
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
+    if any(n > m for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=True)) if i != d):
+        raise RuntimeError(
+            f"{name}(): Expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
+        )
     if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
         raise RuntimeError(
             f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}"
@@ -190,7 +195,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
             low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
         start[grid] = low
     out = start.copy()
-    (xp.scatter_max if reduce == "amax" else xp.scatter_min)(out, grid, values)
+    (xp.max_along if reduce == "amax" else xp.min_along)(out, index, dim, values)
     if not input.requires_grad and not src.requires_grad:
         return Tensor._wrap(out)
     result = Tensor._wrap(out)
@@ -215,10 +220,22 @@ def _extremes(input, src, index, dim, reduce, include_self):
 # -- along an axis, by a 1-d index ---------------------------------------------------------------------------------
 
 
-def _at(input, dim, index):
-    """(the axis, the raw 1-d index, the index tuple that reads it along that axis)."""
+def _at(input, dim, index, name, source=None):
+    """(the axis, the raw 1-d index, the index tuple that reads it along that axis), checked, as the source is.
+
+    Raises:
+        IndexError: more than one axis, or an index out of range. RuntimeError: a source of another shape.
+    """
     d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "index").reshape(-1)
+    raw = index_vector(index, name)
+    if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
+        raise IndexError(f"{name}(): index out of range in self: values must lie in [0, {input.shape[d]}).")
+    wanted = (*input.shape[:d], raw.size, *input.shape[d + 1 :])
+    if source is not None and tuple(source.shape) != wanted:
+        raise RuntimeError(
+            f"{name}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            f"{list(input.shape)} source.shape = {list(source.shape)}, and {raw.size} indices"
+        )
     return d, raw, (slice(None),) * d + (raw,)
 
 
@@ -241,7 +258,7 @@ def index_add(input, dim, index, source, *, alpha=1):
     Args:
         dim: the axis. index: int64 (K,). source: input's shape but for K along dim. alpha: its factor.
     """
-    _, _, where_ = _at(input, dim, index)
+    _, _, where_ = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
     return input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape))
 
@@ -257,7 +274,7 @@ def index_copy(input, dim, index, source):
         index: int64 positions.
         source: slices, as many as there are indices.
     """
-    d, raw, _ = _at(input, dim, index)
+    d, raw, _ = _at(input, dim, index, "index_copy", source)
     return _scatter(input, source, index=_full_index(raw, source, d), dim=d)
 
 
@@ -272,7 +289,7 @@ def index_fill(input, dim, index, value):
         index: int64 positions.
         value: a number or a 0-d tensor.
     """
-    d, raw, _ = _at(input, dim, index)
+    d, raw, _ = _at(input, dim, index, "index_fill")
     mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
     return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
@@ -394,7 +411,7 @@ def masked_scatter(input, mask, source):
         mask: bool, which broadcasts to input.
         source: at least as many elements as are True.
     """
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast(input.shape, mask.shape)
     input, mask = input.expand(*shape), mask.expand(*shape)
     raw = raw_of(mask)
     order = xp_of(raw).cumsum(raw.reshape(-1)).reshape(raw.shape)  # how many come up to each place, itself included
@@ -421,7 +438,9 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
         reduce: how.
         include_self: count input's own elements too.
     """
-    d, raw, _ = _at(input, dim, index)
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    d, raw, _ = _at(input, dim, index, "index_reduce", source)
     index = Tensor._wrap(_full_index(raw, source, d))
     return scatter_reduce(input, d, index, source, reduce, include_self=include_self)
 

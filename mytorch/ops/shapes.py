@@ -8,11 +8,13 @@ import numpy as np
 from .._array import Array, on_input_device
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange
 from .indexing import _index, _put_index
+from .inplace import check_shared
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .precision import in_precision
 from .raw import raw_of, to_cpu
@@ -82,14 +84,26 @@ def tensor_split(input, indices_or_sections, dim=0):
     if isinstance(indices_or_sections, (Tensor, Array)):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
         size, extra = divmod(n, indices_or_sections)
         return split(input, [size + 1] * extra + [size] * (indices_or_sections - extra), d)
     cuts = [0, *(slice(None, i).indices(n)[1] for i in indices_or_sections), n]
     return tuple(narrow(input, d, a, b - a if b > a else 0) for a, b in itertools.pairwise(cuts))
 
 
-def _directed(name, axis_of):
+def _directed(name, axes, axis_of):
     def directed(input, indices_or_sections):
+        if input.ndim < axes:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {axes} dimension, but got a tensor with {input.ndim} dimensions!"
+            )
+        sections, n = indices_or_sections, input.shape[axis_of(input)]
+        if isinstance(sections, int) and (sections <= 0 or n % sections):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {axis_of(input)}, but the size of the dimension {n} is not "
+                f"divisible by the split_size {sections}!"
+            )
         return tensor_split(input, indices_or_sections, axis_of(input))
 
     directed.__name__ = name
@@ -97,9 +111,9 @@ def _directed(name, axis_of):
     return public(inplace=False)(directed)
 
 
-hsplit = _directed("hsplit", lambda t: 0 if t.ndim == 1 else 1)
-vsplit = _directed("vsplit", lambda t: 0)
-dsplit = _directed("dsplit", lambda t: 2)
+hsplit = _directed("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1)
+vsplit = _directed("vsplit", 2, lambda t: 0)
+dsplit = _directed("dsplit", 3, lambda t: 2)
 
 
 @public(inplace=False)
@@ -493,6 +507,9 @@ def diagonal_sum(input):
 
 def _triangle_indices(name, make):
     def indices(row, col, offset=0, *, dtype=None, device=None, layout=None):
+        for word, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{word} must be non-negative, got {n}")
         rows, columns = make(row, offset, col)
         found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
         return found if device is None else found.to(device)
@@ -527,12 +544,20 @@ def _reshaping(name, view):
     """A method that gives self another shape over the same memory, such as unsqueeze_."""
 
     def method(self, *args, **kwargs):
-        out = view(self, *args, **kwargs)
-        if isinstance(self, Tensor):
-            self._data = out._data
+        if not isinstance(self, Tensor):
+            self._array = view(self, *args, **kwargs)._array
+            return self
+        if get_mode().grad:
+            check_shared(self, name)
+        before = self if self._view is not None else Tensor._of(self._data, self._edge)
+        out = view(before, *args, **kwargs)
+        if out._data._array is not before._data._array:
+            self._data, self._view = (
+                out._data,
+                out._view,
+            )  # of `before`: views that know self as their base are refused by refresh
             self._edge = self._edge if out._edge is None else out._edge
-        else:
-            self._array = out._array
+            self._data._bump()
         return self
 
     method.__name__ = name

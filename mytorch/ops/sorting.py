@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import xp_of
+from ..backend import blocks, numpy_ns, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .bind import public
@@ -91,7 +91,7 @@ def cumprod(input, dim, *, dtype=None):
 
 @op(dtype="same", name="cumprod", autocast="float32")
 def _cumprod(xp, input, *, dim):
-    return xp.cumprod(input, axis=dim) if input.ndim else input.copy()
+    return xp.cumprod(input, axis=dim).astype(input.dtype, copy=False) if input.ndim else input.copy()
 
 
 def _cumprod_grad(g, input, out, dim, shape, xp):
@@ -127,9 +127,15 @@ def _running(name, better):
         xp = xp_of(raw_of(input))
         raw = xp.moveaxis(raw_of(input), d, 0)
         place = xp.zeros(raw.shape, np.int64)
+        if xp is numpy_ns:
+            best = getattr(np, better).accumulate(raw, 0)
+            beats = (raw == best) | (raw != raw)
+            place = np.maximum.accumulate(beats * np.arange(len(raw)).reshape(-1, *(1,) * (raw.ndim - 1)), 0)
+            indices = Tensor._wrap(np.ascontiguousarray(np.moveaxis(place, 0, d)))
+            return _pairs[name](input.gather(d, indices), indices)
         best = raw[:1].copy()
         for i in range(1, raw.shape[0]):
-            beats = better(raw[i], best[0]) | (raw[i] != raw[i])
+            beats = (raw[i] == getattr(xp, better)(raw[i], best[0])) | (raw[i] != raw[i])
             best[0] = xp.where(beats, raw[i], best[0])
             place[i] = xp.where(beats, i, place[i - 1])
         indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
@@ -142,7 +148,7 @@ def _running(name, better):
     return public(inplace=False)(running)
 
 
-cummax, cummin = _running("cummax", lambda a, b: a >= b), _running("cummin", lambda a, b: a <= b)
+cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
 
 
 @public(inplace=False)
@@ -152,10 +158,33 @@ def logcumsumexp(input, dim):
     d = normalize_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()
-    x = input.detach()
-    peak = (x.real if x.dtype.is_complex else x).amax(d, keepdim=True)
-    peak = peak if x.dtype.is_complex else where(peak.isfinite(), peak, 0.0)
+    if not input.dtype.is_complex:
+        return _logcumsumexp(input, dim=d)
+    peak = input.detach().real.amax(d, keepdim=True)
     return (input - peak).exp().cumsum(d).log() + peak
+
+
+@op(dtype="float", name="logcumsumexp", autocast="float32")
+def _logcumsumexp(xp, input, *, dim):
+    if xp is numpy_ns:
+        return xp.logaddexp.accumulate(input, dim, dtype=input.dtype if input.dtype.kind == "f" else np.float32)
+    step, lead, n = 1, (slice(None),) * dim, input.shape[dim]
+    while step < n:  # by doubling: every element takes in the one that is `step` before it
+        later = xp.logaddexp(input[(*lead, slice(step, n))], input[(*lead, slice(0, n - step))])
+        input, step = xp.concatenate([input[(*lead, slice(0, step))], later], axis=dim), 2 * step
+    return input
+
+
+def _logcumsumexp_grad(g, input, out, dim, xp):
+    def part(g):
+        """exp(input) times the sum behind it of exp(log(g) - out), for positive parts of g, without overflow."""
+        logs = xp.where(g > 0, xp.log(xp.where(g > 0, g, 1.0)) - out, -math.inf)
+        return xp.exp(xp.flip(xp.call(_logcumsumexp, xp.flip(logs, dim), dim=dim), dim) + input)
+
+    return part(g) - part(-g)
+
+
+_logcumsumexp.grad(input=_logcumsumexp_grad)
 
 
 # -- order statistics ------------------------------------------------------------------------------------------------
@@ -172,8 +201,11 @@ def _picked(name, input, d, keepdim, indices):
 def _kth(name, input, dim, keepdim, place):
     """The element at `place(n)` in the order of each row of n."""
     d = normalize_dim(dim, input.ndim)
-    order = (input.detach() if input.ndim else input.detach().reshape(1)).argsort(d, stable=True)
-    return _picked(name, input, d, keepdim, order.narrow(d, place(order.shape[d]), 1))
+    x = input.detach() if input.ndim else input.detach().reshape(1)
+    raw, place = raw_of(x), place(x.shape[d])
+    found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
+    found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
+    return _picked(name, input, d, keepdim, found)
 
 
 @public(inplace=False)
@@ -505,6 +537,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         ([1, 3], [1, 2])
     """
     raw = to_cpu(input)
+    dim = dim if dim is None else normalize_dim(dim, input.ndim)
     values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     return _chosen(input, values, inverse.reshape(shape), counts, return_inverse, return_counts)
@@ -530,6 +563,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
         dim: the axis of the slices; elements of the flattened input if None.
     """
     raw = to_cpu(input)
+    dim = dim if dim is None else normalize_dim(dim, input.ndim)
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), -1)
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)
@@ -561,7 +595,13 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         return input.clone()
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    dim = normalize_dim(dim, input.ndim)
     parts = [p for p in (prepend, input, append) if p is not None]
+    for p in parts:
+        if not hasattr(p, "ndim"):
+            raise TypeError(f"diff(): prepend and append must be Tensor, not {type(p).__name__}")
     x = cat(parts, dim) if len(parts) > 1 else input
     for _ in range(builtins.min(n, x.shape[dim])):
         after, before = x.narrow(dim, 1, x.shape[dim] - 1), x.narrow(dim, 0, x.shape[dim] - 1)
@@ -572,6 +612,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 def _trapezoids(y, x, dx, dim):
     """The areas under y between neighbours along `dim`."""
     n = y.shape[dim]
+    if x is not None and x.ndim == 1 and x.shape[0] != n:
+        raise RuntimeError(f"trapezoid: There must be one `x` value for each sample point, got {x.shape[0]} for {n}")
     widths = diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx
     return (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5 * widths
 
@@ -627,6 +669,10 @@ def renorm(input, p, dim, maxnorm):
         maxnorm: largest norm allowed.
     """
     others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))
+    if not (p > 0 and maxnorm >= 0 and input.ndim > 1):
+        raise RuntimeError(
+            f"renorm: expected p > 0, maxnorm >= 0 and an input of 2 axes at least, got {p}, {maxnorm} and {input.ndim} axes"
+        )
     norms = input.norm(p, others, keepdim=True)
     return input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
 

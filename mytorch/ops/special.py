@@ -142,10 +142,17 @@ def sinc(input):
 
 # -- of two numbers -------------------------------------------------------------------------------------------------
 
+
+def _over_square(x, input, other, xp):
+    """x / (input^2 + other^2), and 0 at the origin."""
+    square = input * input + other * other
+    return xp.where(square == 0, 0.0, x / xp.where(square == 0, 1.0, square))
+
+
 atan2 = _op("atan2", "arctan2", "The angle of the point (other, input), in (-pi, pi].", "arctan2", binary=True)
 atan2.grad(
-    input=lambda g, input, other: g * other / (input * input + other * other),
-    other=lambda g, input, other: -g * input / (input * input + other * other),
+    input=lambda g, input, other, xp: g * _over_square(other, input, other, xp),
+    other=lambda g, input, other, xp: -g * _over_square(input, input, other, xp),
 )
 hypot = _op("hypot", "hypot", "sqrt(input^2 + other^2), elementwise.", binary=True)
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
@@ -294,6 +301,8 @@ def _log_ndtr(input):
 @public()
 def mvlgamma(input, p):
     """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     total = p * (p - 1) / 4 * math.log(math.pi)
     out = lgamma.caller(input)
     for j in range(1, p):

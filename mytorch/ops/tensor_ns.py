@@ -12,7 +12,7 @@ from ..backend import xp_of
 from ..base import dtypes
 from ..graph import engine
 from ..graph.mode import enable_grad
-from ..graph.node import Port
+from ..graph.node import Port, accumulating
 from ..tensor import Tensor
 from . import complex as complex_
 from . import creation, elementwise, indexing, movement, reduction
@@ -263,7 +263,8 @@ class RecordedArithmetic:
 
     @staticmethod
     def into_leaf(leaf, g, owned):
-        leaf.grad = g if leaf.grad is None else elementwise._add.caller(g, leaf.grad)
+        with accumulating:
+            leaf.grad = g if leaf.grad is None else elementwise._add.caller(g, leaf.grad)
         leaf.run_post_hooks()
 
 

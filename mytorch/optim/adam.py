@@ -3,12 +3,10 @@
 import math
 
 from ..backend import numpy_ns, xp_of
-from ..kernels.registry import Kernels, device_type
 from .optimizer import Optimizer
 from .options import Options, number
-from .state import count_step, zeros_for
+from .state import count_step, decay_factors, zeros_for
 
-ADAM = Kernels("Adam", cpu="mytorch.kernels.numba.adam")
 CHUNK = 1 << 16  # elements: what one update reads and writes of them fits a second-level cache
 
 
@@ -56,17 +54,18 @@ class Adam(Optimizer):
             )  # fmt: skip
 
     def update(self, p, g, state, group):
-        lr, decay = number(group["lr"]), group["weight_decay"]
+        lr = number(group["lr"])
         beta1, beta2 = (number(b) for b in group["betas"])
         t = count_step(state)
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
         if group["amsgrad"]:
             arrays.append(zeros_for(state, "max_exp_avg_sq", p))
-        shrink, pull = (1 - lr * decay, 0.0) if group["decoupled_weight_decay"] else (1.0, decay)
-        numbers = (beta1, beta2), group["eps"], shrink, pull, lr / (1 - beta1**t), math.sqrt(1 - beta2**t)
-        kernel = None if group["fused"] is False else ADAM.find(device_type(p), group["fused"], (arrays,), {})
-        if kernel is not None:
-            kernel.step(arrays, *numbers)
+        numbers = (beta1, beta2), group["eps"], *decay_factors(group), lr / (1 - beta1**t), math.sqrt(1 - beta2**t)
+        kernels = self.compiled(arrays, group)
+        if kernels is not None:
+            loop = kernels.amsgrad if group["amsgrad"] else kernels.adam
+            rest = 1 - beta1, 1 - beta2
+            kernels.update(loop, arrays, beta1, beta2, *rest, *numbers[1:5], 1 / numbers[5])
             return
         for chunk in _cache_chunks(arrays):
             _step(xp_of(p), *numbers, *chunk)

@@ -6,7 +6,7 @@ from .._array import Array
 from ..backend import device_guard, xp_of
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
-from .state import count_step, decayed, mean_into, mean_square_into, scalar, zeros_for
+from .state import count_step, decay_factors, decayed, mean_into, mean_square_into, scalar, zeros_for
 
 
 class RMSprop(Optimizer):
@@ -35,19 +35,25 @@ class RMSprop(Optimizer):
         return super().check_options(options)
 
     def update(self, p, g, state, group):
-        g = decayed(p, g, group)
         count_step(state)
-        v = mean_square_into(state, "square_avg", p, g, group["alpha"])
+        lr, alpha, eps = number(group["lr"]), group["alpha"], group["eps"]
+        arrays = [p, g, zeros_for(state, "square_avg", p)]
+        kernels = None if group["momentum"] or group["centered"] else self.compiled(arrays, group)
+        if kernels is not None:
+            kernels.update(kernels.rmsprop, arrays, lr, group["weight_decay"], alpha, 1 - alpha, eps)
+            return
+        g = decayed(p, g, group)
+        v = mean_square_into(state, "square_avg", p, g, alpha)
         buffer = zeros_for(state, "momentum_buffer", p) if group["momentum"] else None
         if group["centered"]:
-            m = mean_into(state, "grad_avg", p, g, 1 - group["alpha"])
+            m = mean_into(state, "grad_avg", p, g, 1 - alpha)
             v = v - m * m
-        step = g / (v**0.5 + group["eps"])
+        step = g / (v**0.5 + eps)
         if buffer is not None:
             buffer *= group["momentum"]
             buffer += step
             step = buffer
-        p -= step * number(group["lr"])
+        p -= step * lr
 
 
 class Adagrad(Optimizer):
@@ -83,11 +89,15 @@ class Adagrad(Optimizer):
                 self.state[p] = {"step": Array._wrap(step), "sum": Array._wrap(total)}
 
     def update(self, p, g, state, group):
-        g = decayed(p, g, group)
-        t = count_step(state)
+        lr = number(group["lr"]) / (1 + (count_step(state) - 1) * group["lr_decay"])
         total = zeros_for(state, "sum", p)
+        kernels = self.compiled([p, g, total], group)
+        if kernels is not None:
+            kernels.update(kernels.adagrad, [p, g, total], lr, group["weight_decay"], group["eps"])
+            return
+        g = decayed(p, g, group)
         total += g * g
-        p -= g / (total**0.5 + group["eps"]) * (number(group["lr"]) / (1 + (t - 1) * group["lr_decay"]))
+        p -= g / (total**0.5 + group["eps"]) * lr
 
 
 class Adadelta(Optimizer):
@@ -109,12 +119,18 @@ class Adadelta(Optimizer):
         return super().check_options(options)
 
     def update(self, p, g, state, group):
-        g, rho, eps = decayed(p, g, group), group["rho"], group["eps"]
+        lr, rho, eps = number(group["lr"]), group["rho"], group["eps"]
         count_step(state)
+        arrays = [p, g, zeros_for(state, "square_avg", p), zeros_for(state, "acc_delta", p)]
+        kernels = self.compiled(arrays, group)
+        if kernels is not None:
+            kernels.update(kernels.adadelta, arrays, lr, group["weight_decay"], rho, 1 - rho, eps)
+            return
+        g = decayed(p, g, group)
         v = mean_square_into(state, "square_avg", p, g, rho)
-        step = ((zeros_for(state, "acc_delta", p) + eps) ** 0.5) / ((v + eps) ** 0.5) * g
+        step = ((arrays[3] + eps) ** 0.5) / ((v + eps) ** 0.5) * g
         mean_square_into(state, "acc_delta", p, step, rho)
-        p -= step * number(group["lr"])
+        p -= step * lr
 
 
 class Adamax(Optimizer):
@@ -130,12 +146,17 @@ class Adamax(Optimizer):
     )
 
     def update(self, p, g, state, group):
-        xp, g, (beta1, beta2) = xp_of(p), decayed(p, g, group), group["betas"]
-        t = count_step(state)
+        xp, (beta1, beta2), eps = xp_of(p), group["betas"], group["eps"]
+        lr = number(group["lr"]) / (1 - beta1 ** count_step(state))
+        arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_inf", p)]
+        kernels = self.compiled(arrays, group)
+        if kernels is not None:
+            kernels.update(kernels.adamax, arrays, lr, group["weight_decay"], 1 - beta1, beta2, eps)
+            return
+        g, u = decayed(p, g, group), arrays[3]
         m = mean_into(state, "exp_avg", p, g, 1 - beta1)
-        u = zeros_for(state, "exp_inf", p)
-        u[...] = xp.maximum(u * beta2, xp.absolute(g) + group["eps"])
-        p -= m / u * (number(group["lr"]) / (1 - beta1**t))
+        u[...] = xp.maximum(u * beta2, xp.absolute(g) + eps)
+        p -= m / u * lr
 
 
 class NAdam(Optimizer):
@@ -158,15 +179,11 @@ class NAdam(Optimizer):
     def update(self, p, g, state, group):
         lr, (beta1, beta2), psi = number(group["lr"]), group["betas"], group["momentum_decay"]
         t = count_step(state)
-        g = decayed(p, g, group)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (step * psi)) for step in (t, t + 1))
         product = float(number(state.get("mu_product", 1.0))) * mu
         state["mu_product"] = scalar(product)
-        m = mean_into(state, "exp_avg", p, g, 1 - beta1)
-        v = mean_square_into(state, "exp_avg_sq", p, g, beta2)
-        root = (v / (1 - beta2**t)) ** 0.5 + group["eps"]
-        p -= g / root * (lr * (1.0 - mu) / (1.0 - product))
-        p -= m / root * (lr * mu_next / (1.0 - product * mu_next))
+        shares = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next), 0.0
+        _two_shares(self, p, g, state, group, math.sqrt(1 / (1 - beta2**t)), shares)
 
 
 class RAdam(Optimizer):
@@ -186,17 +203,32 @@ class RAdam(Optimizer):
     def update(self, p, g, state, group):
         lr, (beta1, beta2) = number(group["lr"]), group["betas"]
         t = count_step(state)
-        g = decayed(p, g, group)
-        m = mean_into(state, "exp_avg", p, g, 1 - beta1)
-        v = mean_square_into(state, "exp_avg_sq", p, g, beta2)
-        corrected = m / (1 - beta1**t)
         longest = 2 / (1 - beta2) - 1
         rho = longest - 2 * t * beta2**t / (1 - beta2**t)
+        lr /= 1 - beta1**t
+        shares = 0.0, 0.0, lr
         if rho > 5.0:
             rectify = math.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
-            p -= corrected * (math.sqrt(1 - beta2**t) / (v**0.5 + group["eps"])) * (lr * rectify)
-        else:
-            p -= corrected * lr
+            shares = 0.0, lr * rectify * math.sqrt(1 - beta2**t), 0.0
+        _two_shares(self, p, g, state, group, 1.0, shares)
+
+
+def _two_shares(rule, p, g, state, group, scale, shares):
+    """NAdam's and RAdam's step, (shares[0] * g + shares[1] * m) / (sqrt(v) * scale + eps) + shares[2] * m, with running means m, v."""
+    (beta1, beta2), eps = group["betas"], group["eps"]
+    arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
+    kernels = rule.compiled(arrays, group)
+    if kernels is not None:
+        means = 1 - beta1, beta2, 1 - beta2
+        kernels.update(kernels.two_shares, arrays, *decay_factors(group), *means, scale, eps, *shares)
+        return
+    g = decayed(p, g, group)
+    m = mean_into(state, "exp_avg", p, g, 1 - beta1)
+    v = mean_square_into(state, "exp_avg_sq", p, g, beta2)
+    if shares[2]:
+        p -= m * shares[2]
+    else:
+        p -= (g * shares[0] + m * shares[1]) / (v**0.5 * scale + eps)
 
 
 class Rprop(Optimizer):

@@ -18,6 +18,7 @@ from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
 from ..base.errors import kind
 from ..graph.mode import enable_grad, no_grad
+from ..kernels.registry import Kernels, device_type
 from ..tensor import RemovableHandle, Tensor
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
@@ -30,6 +31,7 @@ class _Required:
 
 
 required = _Required()
+UPDATES = Kernels("an optimizer's step", cpu="mytorch.kernels.numba.optimizers")
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
 
@@ -62,6 +64,7 @@ class Optimizer:
 
     options: Options | None = None  # a rule's: its constructor is made of them
     launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
+    with_launch: set[str] = set()  # the names of the rules that have one
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
     _found_inf = None  # a GradScaler's found_inf, float32 (1,) in device memory: not 0 if gradients overflowed
 
@@ -103,6 +106,8 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])
+        if cls.launch is not None and cls.__module__.startswith(__package__):
+            Optimizer.with_launch.add(cls.__name__)
         if isinstance(cls.__dict__.get("options"), Options) and "__init__" not in cls.__dict__:
             cls.__init__ = cls.options.constructor(cls)
 
@@ -220,9 +225,10 @@ class Optimizer:
     def _update_each(self, group):
         capturing.refuse(
             f"this step of {type(self).__name__}",
-            "its numbers lie on the CPU. Adam, AdamW, SGD and Lion can be captured, with contiguous float32 parameters on one GPU, "
-            "`fused` not False, and Triton installed.",
+            f"its numbers lie on the CPU. {_listed(Optimizer.with_launch)} can be captured, with contiguous float32 parameters on one "
+            "GPU, `fused` not False, and Triton installed.",
         )
+        maximize, states = group.get("maximize"), self.state
         for p in group["params"]:
             g = raw_grad(p)
             if g is None:
@@ -230,16 +236,20 @@ class Optimizer:
             raw = p._data._array
             if gpu.several_gpus:
                 set_device_of(raw)
-            if group.get("maximize"):
+            if maximize:
                 g = -g
-            state = self.state.get(p, {})
+            state = states.get(p, {})
             if self.complex_as_real and raw.dtype.kind == "c":
                 update_as_real(self.update, raw, g, state, group)
             else:
                 self.update(raw, g, state, group)
             if state:  # SGD without momentum leaves no entry, as in PyTorch's layout
-                self.state[p] = state
+                states[p] = state
             p._data._bump()
+
+    def compiled(self, arrays, group):
+        """The CPU's kernels if they take these arrays of a parameter: itself, its gradient, its state; else None."""
+        return UPDATES.find(device_type(arrays[0]), group.get("fused"), (arrays,), {})
 
     def update(self, p, g, state, group):
         """Change the raw array p in place, given its raw gradient g (not to be changed)."""
@@ -347,6 +357,11 @@ class Optimizer:
             for name, default in self.defaults.items():
                 if default is not required:
                     group.setdefault(name, default)
+
+
+def _listed(names):
+    *first, last = sorted(names)
+    return f"{', '.join(first)} and {last}"
 
 
 def _with_hooks(step):

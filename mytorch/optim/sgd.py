@@ -6,6 +6,8 @@ from .optimizer import Optimizer
 from .options import Options, number
 from .state import decayed
 
+FEW = 4096  # elements, up to which NumPy's two passes are the quicker ones
+
 
 class SGD(Optimizer):
     """p -= lr * d, where d is the gradient, with weight decay, and with momentum its running sum.
@@ -46,10 +48,17 @@ class SGD(Optimizer):
             )  # fmt: skip
 
     def update(self, p, g, state, group):
-        momentum = group["momentum"]
+        momentum, lr, decay = group["momentum"], number(group["lr"]), group["weight_decay"]
+        buffer = state.get("momentum_buffer") if momentum else None
+        if buffer is not None or (p.size >= FEW and not momentum):
+            arrays = [p, g] if buffer is None else [p, g, buffer._array]
+            kernels = self.compiled(arrays, group)
+            if kernels is not None:
+                shares = (momentum, 1 - group["dampening"], group["nesterov"]) if momentum else ()
+                kernels.update(kernels.momentum if momentum else kernels.sgd, arrays, lr, decay, *shares)
+                return
         g = decayed(p, g, group)
         if momentum:
-            buffer = state.get("momentum_buffer")
             if buffer is None:
                 state["momentum_buffer"] = Array._wrap(xp_of(p).array(g))
                 average = g
@@ -58,4 +67,4 @@ class SGD(Optimizer):
                 average *= momentum
                 average += g * (1 - group["dampening"]) if group["dampening"] else g
             g = g + average * momentum if group["nesterov"] else average
-        p -= g * number(group["lr"])
+        p -= g * lr

@@ -20,6 +20,12 @@ def decayed(p, g, group):
     return g + p * group["weight_decay"]
 
 
+def decay_factors(group):
+    """(shrink, pull): the factor on p, of decoupled weight decay, and the share of p that is added to its gradient."""
+    decay = group["weight_decay"]
+    return (1 - number(group["lr"]) * decay, 0.0) if group.get("decoupled_weight_decay") else (1.0, decay)
+
+
 def mean_into(state, name, p, x, share):
     """Move the running mean `name` by a share towards x; returns its raw array."""
     mean = zeros_for(state, name, p)

@@ -7,7 +7,7 @@ from typing import Any
 from ..tensor import Tensor
 from . import checkpoint, data, einops_hook
 
-_LATER = ("_pytree", "benchmark", "collect_env", "dlpack", "graph", "tensorboard", "tokenizer")
+_LATER = ("_pytree", "benchmark", "collect_env", "dlpack", "graph", "tensorboard", "tokenizer", "views")
 
 
 def __getattr__(name):

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from ..files.writing import atomic_write
+
 RARE = "\ufffd"  # stands for every character that the vocabulary leaves out
 
 
@@ -83,7 +85,7 @@ class GPT2Tokenizer:
             try:
                 import tiktoken
             except ImportError:
-                raise ImportError("the gpt2 tokenizer needs tiktoken: pip install mytorch[tiktoken].") from None
+                raise ImportError("the gpt2 tokenizer needs tiktoken: pip install tiktoken.") from None
             encoding = tiktoken.get_encoding("gpt2")
         self._encoding = encoding
 
@@ -102,13 +104,8 @@ class GPT2Tokenizer:
 
 def save_tokenizer(tokenizer: "CharTokenizer | GPT2Tokenizer", path: str | os.PathLike) -> None:
     """Write tokenizer.json, under a temporary name first."""
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(tokenizer.to_dict(), file, ensure_ascii=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    atomic_write(path, json.dumps(tokenizer.to_dict(), ensure_ascii=True).encode())
 
 
 def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer":

@@ -1,4 +1,7 @@
 import math
+import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -435,3 +438,66 @@ def test_the_table_grows_columns_and_goes_on_where_it_was(tmp_path):
     again.add({"step": 2, "time": 3.0, "parts": [1, 2]})
     lines = (tmp_path / "run.csv").read_text().splitlines()
     assert lines == ["step,time,loss,parts", "0,1.0,0.5,", '1,2.0,0.25,"{""a"": 1}"', '2,3.0,,"[1, 2]"']
+
+
+def test_repr_of_the_state_says_who_and_where():
+    assert repr(Accelerator(cpu=True).state) == (
+        "Distributed environment: NO\nNum processes: 1\nProcess index: 0\nLocal process index: 0\nDevice: cpu\n"
+    )
+
+
+def test_log_with_names_trackers(tmp_path):
+    class Own:
+        name = "own"
+
+        def __init__(self):
+            self.seen = []
+
+        def log(self, values, step=None):
+            self.seen.append((values, step))
+
+        def finish(self):
+            self.seen.append("end")
+
+    own = Own()
+    accelerator = Accelerator(cpu=True, log_with=["jsonl", own], project_dir=tmp_path)
+    accelerator.init_trackers("project", {"lr": 0.1})
+    accelerator.log({"loss": 2.0}, step=3)
+    assert accelerator.get_tracker("own") is own
+    accelerator.end_training()
+    assert own.seen == [({"loss": 2.0}, 3), "end"]
+    assert '"loss": 2.0' in (tmp_path / "project.jsonl").read_text()
+    with pytest.raises(ValueError, match="log_with is 'paper'; expected wandb, tensorboard, jsonl"):
+        Accelerator(log_with="paper")
+
+
+def test_utilities_have_hugging_faces_names(caplog):
+    import logging
+
+    from mytorch.accelerate import notebook_launcher
+    from mytorch.accelerate.logging import get_logger
+    from mytorch.accelerate.utils import gather_object, set_seed, tqdm
+
+    draws = []
+    for _ in range(2):
+        set_seed(3)
+        draws.append((random.random(), np.random.rand(), mytorch.rand(1).item()))
+    assert draws[0] == draws[1]
+    assert gather_object(["a"]) == ["a"]
+    assert list(tqdm(range(3))) == [0, 1, 2]
+    with caplog.at_level(logging.INFO):
+        get_logger("day").info("said %d", 1, main_process_only=True)
+    assert [(r.message, r.filename) for r in caplog.records] == [("said 1", "test_accelerator.py")]
+    seen = []
+    notebook_launcher(lambda x: seen.append((x, Accelerator(cpu=True).mixed_precision)), (1,), mixed_precision="bf16")
+    assert seen == [(1, "bf16")]
+    with pytest.raises(RuntimeError, match="mytorchrun launch --nproc_per_node 2"):
+        notebook_launcher(print, num_processes=2)
+
+
+def test_import_accelerate_finds_ours_under_install_as_torch():
+    program = (
+        "import mytorch; mytorch.install_as_torch(); import accelerate; from accelerate.utils import set_seed; "
+        "from accelerate.logging import get_logger; assert accelerate.Accelerator is mytorch.Accelerator"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

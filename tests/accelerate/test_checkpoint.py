@@ -12,6 +12,7 @@ import mytorch
 from mytorch import nn
 from mytorch.accelerate import Accelerator, checkpoint
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.files import writing
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.utils.data import DataLoader, TensorDataset
 
@@ -211,23 +212,33 @@ def test_an_error_while_saving_leaves_the_old_checkpoint(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-@pytest.mark.parametrize("after", [1, 2])
-def test_a_process_killed_while_replacing_leaves_a_whole_checkpoint(tmp_path, after):
-    """Killed after the first rename (the old one is away) or the second (the new one is there)."""
+@pytest.mark.parametrize(("system", "after"), [("darwin", 1), ("darwin", 2), ("linux", 1), ("linux", 2)])
+def test_a_process_killed_while_replacing_leaves_a_whole_checkpoint(tmp_path, system, after):
+    """Killed after the first rename (the old one is away) or the second (the new one is there); on Linux, where it is
+    one step, before and after that."""
     program = f"""
 import os, sys
 from pathlib import Path
 from mytorch.accelerate import Accelerator, checkpoint
 accelerator = Accelerator()
 accelerator.save_state({str(tmp_path / "c")!r})
-real, count = os.rename, 0
+from mytorch.files import writing
+real, exchange, count = os.rename, writing._exchange, 0
 def rename(a, b):
     global count
     real(a, b)
     count += 1
     if count == {after}:
         os._exit(9)
-os.rename = rename
+def once(a, b):
+    if {after} == 2:
+        exchange(a, b)
+    os._exit(9)
+if sys.platform != {system!r}:
+    sys.platform = {system!r}
+    os.rename = rename
+else:
+    writing._exchange = once
 accelerator.save_state({str(tmp_path / "c")!r})
 """
     assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 9
@@ -235,6 +246,7 @@ accelerator.save_state({str(tmp_path / "c")!r})
     accelerator.load_state(tmp_path / "c")
     accelerator.save_state(tmp_path / "c")
     assert is_complete(tmp_path / "c")
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_missing_directories_and_files_are_named(tmp_path):
@@ -259,7 +271,7 @@ def test_a_full_disk_is_tried_again_and_named_and_keeps_what_was_there(tmp_path,
     run = Run().train(1)
     run.accelerator.save_state(tmp_path / "c")
     before = {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()}
-    monkeypatch.setattr(checkpoint, "WAITS", (0, 0))
+    monkeypatch.setattr(writing, "WAITS", (0, 0))
     tried, write = [], checkpoint.save_state_dict
 
     def full(state, path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.ops import callers
 from mytorch.ops.record import RECORDS
+from mytorch.ops.source import source_of
 
 WRITTEN = {name: record for name, record in RECORDS.items() if not (record.variadic or record.outputs)}
 LOCALS = """
@@ -17,7 +17,7 @@ LOCALS = """
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_text_of_a_caller_is_python_and_its_names_are_no_arguments(name):
     record = WRITTEN[name]
-    compile(callers.source_of(record), name, "exec")
+    compile(source_of(record), name, "exec")
     assert not {*record.inputs, *record.attrs, *record.residuals} & set(LOCALS)
 
 
@@ -81,3 +81,22 @@ def test_a_caller_is_one_function_before_and_after_it_is_written():
     assert twin.caller is caller
     assert caller.__code__ is not first
     assert out.grad_fn.label == "AnotherBackward"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "float32", "bfloat16", "complex64"])
+def test_a_caller_and_run_agree_on_dtypes_and_numbers(dtype):
+    x = mytorch.tensor([[1, 2, 5, 0], [3, 1, 0, 2]]).to(getattr(mytorch, dtype))
+    others = (0, 3, 100, -1, 2.5, True, x, x[0], mytorch.tensor(2.0), mytorch.tensor(2))
+    binary = [r for r in WRITTEN.values() if r.inputs == ("input", "other") and not r.attrs and r.name != "matmul"]
+    assert len(binary) > 30
+    for record in binary:
+        for other in others:
+            found = []
+            for call in (record.caller, record.run):
+                try:
+                    out = call(x, other)
+                except Exception as error:
+                    found.append((type(error), str(error)))
+                else:
+                    found.append((out.dtype, out.tolist()))
+            np.testing.assert_equal(*found)

@@ -1,5 +1,7 @@
 """The table of times: which ops are counted, ranges, shapes, and what is refused."""
 
+import json
+
 import pytest
 
 import mytorch
@@ -37,3 +39,13 @@ def test_what_is_not_measured_is_refused():
         mytorch.ones(2) + 1
     assert found.key_averages() == []
     assert profiler.record_function("f")(lambda: 3)() == 3
+
+
+def test_chrome_trace_has_every_call(tmp_path):
+    with mytorch.profiler.profile() as p, mytorch.profiler.record_function("whole"):
+        mytorch.ones(2).exp().exp()
+    p.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events].count("exp") == 2
+    whole = next(e for e in events if e["name"] == "whole")
+    assert all(whole["ts"] <= e["ts"] and e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] + 1 for e in events)

@@ -231,3 +231,31 @@ def test_refusals():
         DataLoader(Numbers(), num_workers=-1)
     with pytest.raises(ValueError, match="IterableDataset"):
         DataLoader(Stream(), shuffle=True)
+
+
+class _Doubled(TensorDataset):
+    def __getitem__(self, i):
+        return tuple(t * 2 for t in super().__getitem__(i))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_taken_by_one_look_up_are_the_stacked_items(workers):
+    tensors = mytorch.randn(23, 5, 3)[:, ::2], mytorch.arange(23), mytorch.randn(23, requires_grad=not workers)
+    data = TensorDataset(*tensors)
+    for kind in (
+        data,
+        _Doubled(*tensors),
+        Subset(data, mytorch.arange(20, 3, -2)),
+        Subset(Subset(data, range(4, 20)), [3, -1, 0, 9]),
+    ):
+        got = list(DataLoader(kind, batch_size=6, num_workers=workers))
+        wanted = list(DataLoader(kind, batch_size=6, collate_fn=lambda items: default_collate(items)))
+        assert len(got) == len(wanted)
+        for a, b in zip(got, wanted, strict=True):
+            assert type(a) is type(b) is list
+            for x, y in zip(a, b, strict=True):
+                assert x.dtype == y.dtype
+                assert x.requires_grad == y.requires_grad or workers
+                np.testing.assert_array_equal(x.detach().numpy(), y.detach().numpy())
+    with pytest.raises(IndexError):
+        next(iter(DataLoader(data, sampler=[23], num_workers=0)))

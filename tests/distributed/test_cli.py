@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ import mytorch
 from mytorch import cli
 from mytorch.cli import configure, launch
 from mytorch.cli.configuration import Configuration, default_path
+from mytorch.distributed.launcher import Job
 
 from .launching import ROOT, environment, needs_mpi
 
@@ -190,3 +192,51 @@ def test_test_fails_where_something_is_wrong(home, tmp_path):
     assert done.returncode == 1
     assert "FAIL: broadcast, reduce" in done.stdout
     assert "reduce gave" in done.stdout
+
+
+def test_wrong_flags_are_one_line_and_help_shows_no_placeholders(capsys):
+    for arguments in (["launch", "--colour"], ["test", "x.py"], ["env", "--colour"], ["config", "--colour"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        said = capsys.readouterr().err
+        assert ended.value.code == 2
+        assert said.startswith(f"mytorchrun {arguments[0]}: ")
+        assert said.endswith("; see --help.\n")
+        assert len(said.splitlines()) == 1
+    with pytest.raises(SystemExit):
+        cli.main(["test", "--help"])
+    said = capsys.readouterr().out
+    assert "SUPPRESS" not in said
+    assert "--nproc_per_node" in said
+
+
+def test_env_may_be_cut_off():
+    command = f"{sys.executable} -m mytorch.cli env | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.stdout.startswith("Python: ")
+    assert done.stderr == ""
+
+
+def test_config_checks_processes_and_addresses(monkeypatch, capsys):
+    monkeypatch.setattr(configure.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(configure, "device_count", lambda: 0)
+    answer(monkeypatch, "7", "2", "y e s", "127.0.0.1", "", "", "", "", "")
+    assert cli.main(["config"]) == 0
+    said = capsys.readouterr().out
+    assert "'7' is no whole number in [1, 2]" in said
+    assert "'y e s' is no host name or address that is known here" in said
+
+
+def test_a_bar_of_rank_0_stays_below_the_lines_of_all(capfd):
+    job = Job(["true"], 2, mpi=False, env={})
+    job.terminal = True
+    ranks = [SimpleNamespace(number=i, partial={b"o": b"", b"e": b""}, tail=b"") for i in range(2)]
+    job._show(ranks[0], b"e", b"\r 10%|#  |")
+    job._show(ranks[1], b"o", b"a line\n")
+    job._show(ranks[1], b"e", b"\r 10%| of rank 1")
+    job._show(ranks[0], b"e", b"\r100%|###|\n")
+    out, err = capfd.readouterr()
+    assert out == "[1] a line\n"
+    wipe = "\033[K"
+    assert err == f"\r[0]  10%|#  |{wipe}\r{wipe}\r[0]  10%|#  |{wipe}\r{wipe}[0] 100%|###|\n\r{wipe}"
+    assert job.bar == b""

@@ -112,6 +112,8 @@ def test_killing_the_launcher_leaves_nothing_behind(tmp_path):
 SHOW = """
 import os, sys
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+for open_mpis, ours in (("RANK", "RANK"), ("LOCAL_RANK", "LOCAL_RANK"), ("SIZE", "WORLD_SIZE")):
+    assert os.environ["OMPI_COMM_WORLD_" + open_mpis] == os.environ[ours]
 print(*[os.environ[n] for n in names], *sys.argv[1:])
 print("no newline", end="")
 """

@@ -30,6 +30,14 @@ def test_what_cupy_has_no_bfloat16_for():
         assert out._data._array.dtype == mytorch.bfloat16.numpy
 
 
+def test_copies_between_the_cpu_and_a_gpu():
+    x = mytorch.arange(3.0)
+    there = x.to("cuda")
+    assert there.is_cuda
+    assert (there.numpy() == x.numpy()).all()
+    assert there.cpu().tolist() == [0.0, 1.0, 2.0]
+
+
 def test_views_made_by_as_strided_are_views():
     x = on_gpu(np.arange(9.0).reshape(3, 3)).requires_grad_()
     y = x * 1

@@ -343,7 +343,7 @@ def test_an_optimizer_that_counts_on_the_host_is_refused():
 
     ((x, y),) = batches(1)
     step(x, y)
-    with pytest.raises(CaptureError, match="step of Adagrad.*Adam, AdamW, SGD and Lion"):
+    with pytest.raises(CaptureError, match="step of Adagrad.*AdamW.*can be captured"):
         step(x, y)
 
 

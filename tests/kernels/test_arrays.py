@@ -130,3 +130,133 @@ def test_several_threads_give_what_one_gives(rng, kernels):
         mytorch.set_num_threads(threads)
     for one, three in zip(*found, strict=True):
         np.testing.assert_array_equal(one, three)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("uint8")], ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sorting_is_stable_whatever_the_way(rng, dtype, descending, dim):
+    x = np.round(values(rng, (131, 97), "float64")).astype(dtype)
+    x[3, 4:9] = -0.0 if dtype.kind != "u" else 0
+    found = mytorch.tensor(x).sort(dim, descending=descending)
+    wide = x.astype(np.float64)
+    order = np.argsort(-wide if descending else wide, dim, kind="stable")
+    np.testing.assert_array_equal(found.indices.numpy(), order)
+    np.testing.assert_array_equal(found.values.numpy().astype(np.float64), np.take_along_axis(wide, order, dim))
+    for k in (1, 7, 90):
+        top = mytorch.tensor(x).topk(k, dim, largest=descending)
+        np.testing.assert_array_equal(top.indices.numpy(), order.take(range(k), dim))
+    kth = mytorch.tensor(x).kthvalue(7, dim)
+    if not descending:
+        np.testing.assert_array_equal(kth.indices.numpy(), order.take(6, dim))
+
+
+def test_sorting_puts_nan_last_as_pytorch(torch, rng):
+    x = values(rng, (131, 97), "float32")
+    x[rng.random(x.shape) < 0.1] = np.nan
+    for dim in (0, 1):
+        for run in (
+            lambda L: L.tensor(x).sort(dim).values, lambda L: L.tensor(x).topk(30, dim).values,
+            lambda L: L.tensor(x).kthvalue(5, dim).values, lambda L: L.tensor(x).cummax(dim).values,
+            lambda L: L.tensor(x).cummin(dim).indices,
+        ):  # fmt: skip
+            np.testing.assert_array_equal(run(mytorch).numpy(), run(torch).numpy())
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_take_the_last_of_equal_ones(torch, rng, name):
+    x = np.round(values(rng, (67, 41), "float32"))
+    for dim in (0, 1):
+        mine, theirs = (getattr(L.tensor(x), name)(dim) for L in (mytorch, torch))
+        np.testing.assert_array_equal(mine.values.numpy(), theirs.values.numpy())
+        np.testing.assert_array_equal(mine.indices.numpy(), theirs.indices.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("layout", SHAPES)
+def test_scatter_and_its_extremes(torch, rng, layout, dtype):
+    shape, dim = SHAPES[layout]
+    x, src = values(rng, shape, dtype), values(rng, shape, dtype)
+    index = np.argsort(rng.random(shape), dim)  # no repetitions, so that all libraries must agree
+    np.testing.assert_array_equal(
+        *(L.tensor(x).scatter(dim, L.tensor(index), L.tensor(src)).numpy() for L in (mytorch, torch))
+    )
+    index = rng.integers(0, shape[dim], shape)
+    for reduce in ("amax", "amin"):
+        found = [L.tensor(x).scatter_reduce(dim, L.tensor(index), L.tensor(src), reduce) for L in (mytorch, torch)]
+        np.testing.assert_array_equal(*(f.numpy() for f in found))
+
+
+def test_columns_are_picked_and_their_gradients_added(torch, rng):
+    x, index = values(rng, (57, 43, 5), "float32"), rng.integers(-43, 43, 200)
+    found = []
+    for L in (mytorch, torch):
+        t = L.tensor(x, requires_grad=True)
+        out = t[:, L.tensor(index)]
+        (out * out).sum().backward()
+        found.append((out.detach().numpy(), t.grad.numpy()))
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((33, 77), (77, 51)), ((5, 1024), (1024, 97)), ((2, 3, 41, 38), (2, 3, 38, 50)), ((3, 9, 64), (64, 47))]
+)
+def test_products_of_bfloat16_are_rounded_once(rng, shapes):
+    a, b = (values(rng, shape, BF16) for shape in shapes)
+    wide = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    for right in (b, np.ascontiguousarray(b.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        found = xp.matmul(a, right)
+        assert found.dtype == BF16
+        np.testing.assert_allclose(found.astype(np.float64), wide, rtol=2**-8, atol=1e-4 * np.abs(wide).max())
+
+
+def test_products_of_bfloat16_with_infinity_and_nan(rng):
+    a, b = np.ones((64, 40), BF16), np.ones((40, 70), BF16)
+    a[3, 5], a[4, 6], b[7, 2] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        wanted = np.matmul(a.astype(np.float32), b.astype(np.float32))
+        np.testing.assert_array_equal(xp.matmul(a, b).astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_activations_beside_pytorch(torch, rng, dtype):
+    x, g = rng.standard_normal((37, 129)) * 20, rng.standard_normal((37, 129))
+    runs = {
+        "silu": lambda L, x: L.nn.functional.silu(x), "log_softmax": lambda L, x: L.log_softmax(x, -1),
+        "softmax": lambda L, x: L.softmax(x, -1), "clamp": lambda L, x: x.clamp(-3.0, 2.0),
+        "smooth_l1": lambda L, x: L.nn.functional.smooth_l1_loss(x, x * 0 + 1, reduction="none", beta=3.0),
+        "huber": lambda L, x: L.nn.functional.huber_loss(x, x * 0 + 1, reduction="none", delta=3.0),
+        "prod": lambda L, x: (x * 0.05).prod(1), "norm": lambda L, x: x.norm(dim=1), "var": lambda L, x: x.var(0),
+    }  # fmt: skip
+    rtol, atol = {"float32": (2e-5, 1e-5), "float64": (1e-10, 1e-11), "bfloat16": (0.02, 0.05)}[dtype]
+    for name, run in runs.items():
+        found = []
+        for L in (mytorch, torch):
+            leaf = L.tensor(x, dtype=getattr(L, dtype), requires_grad=True)
+            out = run(L, leaf)
+            out.backward(L.tensor(g, dtype=getattr(L, dtype)).reshape(-1)[: out.numel()].reshape(out.shape))
+            found.append((out.detach().double().numpy(), leaf.grad.double().numpy()))
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=atol, err_msg=name)
+
+
+def test_infinity_and_nan_pass_through_activations(torch):
+    x = np.zeros((64, 64), np.float32)
+    x[0, :3] = np.inf, -np.inf, np.nan
+    for run in (lambda L, x: L.nn.functional.silu(x), lambda L, x: x.log_softmax(1), lambda L, x: x.clamp(-1.0, 1.0)):
+        np.testing.assert_allclose(
+            run(mytorch, mytorch.tensor(x)).numpy(), run(torch, torch.tensor(x)).numpy(), atol=1e-6
+        )
+
+
+def test_casts_to_bfloat16_round_to_even(rng):
+    x = rng.integers(0, 1 << 32, 100003, dtype=np.uint32).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        found, wanted = xp.cast(x, BF16), x.astype(BF16)
+    np.testing.assert_array_equal(np.isnan(x), np.isnan(found.astype(np.float32)))
+    kept = ~np.isnan(x)
+    np.testing.assert_array_equal(found.view(np.uint16)[kept], wanted.view(np.uint16)[kept])
+    np.testing.assert_array_equal(
+        xp.cast(wanted, np.dtype("float32")).view(np.uint32), wanted.astype(np.float32).view(np.uint32)
+    )

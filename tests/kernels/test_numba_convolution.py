@@ -100,6 +100,8 @@ def test_several_threads_share_images_and_channels():
         mytorch.set_num_threads(3)
         compare("conv2d", (5, 16, 30, 31), (33, 16, 3, 3), (33,), padding=1)
         compare("conv2d", (1, 16, 30, 31), (33, 16, 3, 3), (33,), padding=1)
+        compare("conv2d", (4, 128, 6, 6), (200, 128, 3, 3), None, padding=1)
+        compare("conv2d", (3, 128, 30, 30), (144, 128, 3, 3), None, stride=2)
         compare("conv2d", (2, 40, 30, 31), (40, 1, 3, 3), (40,), groups=40, stride=2)
     finally:
         mytorch.set_num_threads(threads)

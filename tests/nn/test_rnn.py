@@ -115,6 +115,35 @@ def test_pad_sequence(torch):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "bias": False, "num_layers": 2}])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sequences_in_place_equal_the_reference(name, options, compiled, dtype, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr("mytorch.kernels.rnn._loops", lambda: None)
+    dtype, shape = getattr(mytorch, dtype), (7, 5, 33)
+    layer = getattr(mytorch.nn, name)(33, 19, **options).to(dtype)
+    x = mytorch.randn(*shape, dtype=dtype)
+    packed_ends, ends = ([], []), ([], [])
+    for fused in (True, False):
+        for lengths, results in (((7, 6, 6, 3, 1), packed_ends), (None, ends)):
+            a = x.clone().requires_grad_()
+            inputs = a if lengths is None else mytorch.nn.utils.rnn.pack_padded_sequence(a, list(lengths))
+            layer.zero_grad()
+            with mytorch.fused(fused):
+                out, state = layer(inputs)
+                state = state if isinstance(state, tuple) else (state,)
+                tensors = [out if lengths is None else out.data, *state]
+                mytorch.manual_seed(0)
+                sum((t * mytorch.randn_like(t)).sum() for t in tensors).backward()
+            results[fused].extend([*(t.detach() for t in tensors), a.grad, *(p.grad for p in layer.parameters())])
+    for quick, plain in zip(packed_ends[1] + ends[1], packed_ends[0] + ends[0], strict=True):
+        np.testing.assert_allclose(
+            quick.numpy(), plain.numpy(), rtol=1e-5, atol=2e-5 if dtype is mytorch.float32 else 1e-12
+        )
+
+
 def test_second_derivative_through_an_lstm():
     from mytorch.autograd import gradgradcheck
 

@@ -116,3 +116,70 @@ def test_a_cosine_schedules_rates_are_a_list_that_formats_as_one_number():
     rates = mytorch.lr_scheduler.CosineLRScheduler(optimizer, max_lr=0.5).get_last_lr()
     assert rates == [0.5]
     assert f"{rates:.2e} {rates}" == "5.00e-01 [0.5]"
+
+
+X, I = mytorch.rand(2, 3), mytorch.tensor([0, 2])
+ADAM = {"lr": 0.1, "weight_decay": 0.0, "eps": 1e-8}
+SIGNATURES = [  # calls as the public MyTorch documents them
+    lambda: nn.Linear(3, 4, bias=False, auto=True, fused=False)(X),
+    lambda: nn.Linear(3, 4, fused=False, act_func="gelu")(X),
+    lambda: nn.Linear(3, 4, act_func="relu_squared")(X),
+    lambda: nn.Embedding(num_embeddings=3, embedding_dim=2, fused=False)(I),
+    lambda: nn.Dropout(dropout_p=0.1)(X),
+    lambda: nn.LayerNorm(3, weight=True, bias=False, auto=True, fused=False)(X),
+    lambda: nn.LayerNorm(embed_dim=3, bias=True)(X),
+    lambda: nn.RMSNorm(3, weight=True, fused=False)(X),
+    lambda: nn.BatchNorm1d(3, eps=1e-5, momentum=0.1, auto=True)(X),
+    lambda: nn.GroupNorm(1, 3, fused=False)(X),
+    lambda: nn.Sigmoid(auto=True)(X),
+    lambda: nn.ReLU(auto=True, fused=False)(X),
+    lambda: nn.ReLUSquared()(X),
+    lambda: nn.GeLU()(X),
+    lambda: nn.GELU(auto=True, fused=False)(X),
+    lambda: nn.LeakyReLU(negative_slope=0.1)(X),
+    lambda: nn.Softmax(auto=True, fused=False)(X, dim=-1),
+    lambda: nn.SoftMax(dim=-1)(X),
+    lambda: nn.CrossEntropy(fused=False)(X, I),
+    lambda: nn.CrossEntropyLoss(auto=True)(X, I),
+    lambda: nn.MSELoss(auto=True)(X, X),
+    lambda: nn.Conv2d(1, 2, kernel_size=3, stride=1, padding=1, bias=True, auto=True)(mytorch.rand(1, 1, 4, 4)),
+    lambda: nn.ConvTranspose1d(1, 2, kernel_size=3, stride=1, padding=0, output_padding=0)(mytorch.rand(1, 1, 4)),
+    lambda: nn.MaxPool2d(kernel_size=2, stride=2, padding=0)(mytorch.rand(1, 1, 4, 4)),
+    lambda: nn.ModuleList([nn.ReLU()])[0](X),
+    lambda: F.softmax(X, dim=-1, auto=True),
+    lambda: F.gelu(X, auto=True, fused=False),
+    lambda: F.tanh(X, fused=False),
+    lambda: F.rmsnorm(X, weight=None, training=True, fused=False),
+    lambda: F.cross_entropy(X, I, softcap=15.0, fused=False),
+    lambda: F.dropout(X, dropout_p=0.0, training=True),
+    lambda: F.apply_rotary_pos_embed(
+        *[mytorch.rand(1, 2, 1, 4)] * 2, *[mytorch.rand(1, 2, 4)] * 2, unsqueeze_dim=2, fused=False
+    ),
+    lambda: F.precompute_rotary_cos_sin(head_dim=4, max_position_embeddings=3, base=10000),
+    lambda: F.scaled_dot_product_attention(*[mytorch.rand(1, 2, 3, 4)] * 3, causal=True),
+    lambda: F.scaled_dot_product_attention(*[mytorch.rand(1, 2, 3, 4)] * 3, is_causal=True, enable_gqa=False),
+    lambda: mytorch.optim.Adam([nn.Parameter(X)], beta1=0.9, beta2=0.95, **ADAM),
+    lambda: mytorch.optim.AdamW(parameters=[nn.Parameter(X)], beta1=0.9, beta2=0.95, **ADAM),
+    lambda: mytorch.optim.SGD([nn.Parameter(X)], lr=0.1, weight_decay=0.0),
+    lambda: mytorch.zeros((2, 3), requires_grad=True, device="cpu", dtype=mytorch.float32),
+    lambda: mytorch.full((2,), 1.0, requires_grad=True),
+    lambda: mytorch.randint(0, 10, (2,), dtype=mytorch.int32, device="cpu"),
+    lambda: mytorch.randint(0, 10, shape=(1, 4)),
+    lambda: mytorch.arange(0, 3, 1, requires_grad=False, device="cpu"),
+    lambda: mytorch.tril(mytorch.ones(2, 2), k=1),
+    lambda: mytorch.concatenate([X, X], dim=0),
+    lambda: mytorch.masked_fill(X, X > 0.5, value=float("-inf")),
+    lambda: mytorch.multinomial(mytorch.ones(3), num_samples=1),
+    lambda: X.sum(dim=-1, keepdims=True) + X.var(dim=-1, keepdims=True),
+    lambda: X.argsort(descending=True)[:, :1] + X.argmax(dim=-1, keepdims=True),
+    lambda: X.astype(mytorch.float32).reshape(3, 2).transpose(0, 1).permute(1, 0).unsqueeze(0).squeeze(0),
+    lambda: mytorch.Tensor([1, 2], dtype=mytorch.int32),
+    lambda: mytorch.Tensor([]).shape == (0,),
+    lambda: mytorch.utils.checkpoint(nn.Linear(3, 2), X),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n", range(len(SIGNATURES)))
+def test_calls_that_the_public_mytorch_documents(n):
+    SIGNATURES[n]()

@@ -1,5 +1,8 @@
 """Optimizers and schedules against PyTorch's."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -64,6 +67,29 @@ def test_hundred_steps(name, options, fused, torch):
         a.step()
         b.step()
     _same(mine, theirs)
+
+
+def test_the_guide_lists_the_optimizers_with_a_kernel():
+    text = (Path(__file__).parents[2] / "docs/gpu.md").read_text()
+    listed = re.search(r"and the steps of\s(.*?) have Triton kernels", text)[1]
+    assert set(re.split(", | and ", listed)) == mytorch.optim.Optimizer.with_launch
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
+def test_compiled_steps_equal_the_plain_rule(name, options):
+    start = np.random.default_rng(0).standard_normal((3, 90, 80)).astype(np.float32)
+    ends = []
+    for fused in (None, False):
+        p = mytorch.nn.Parameter(mytorch.tensor(start[0]))
+        view = mytorch.nn.Parameter(mytorch.tensor(start[0]).T)  # not contiguous: the plain rule
+        optimizer = getattr(mytorch.optim, name)([p, view], **options)
+        with mytorch.fused(fused):
+            for g in start[1:]:
+                p.grad, view.grad = mytorch.tensor(g), mytorch.tensor(g).T
+                optimizer.step()
+        ends += [p.detach().numpy(), view.detach().numpy().T]
+    for end in ends:
+        np.testing.assert_allclose(end, ends[-1], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS[3:])

@@ -152,11 +152,13 @@ def test_missing_and_empty_files(tmp_path):
     assert "holds no text" in done.stderr
 
 
-def test_demo_corpus_is_the_standard_library(tmp_path):
-    done = run("prepare_data/prepare_demo.py", "--path_to_save", tmp_path / "demo", "--limit", 60_000)
+def test_demo_corpus_is_a_book_that_lies_in_the_repository(tmp_path):
+    done = run("prepare_data/prepare_demo.py", "--path_to_save", tmp_path / "demo")
     assert done.returncode == 0, done.stderr
     tokenizer = load_tokenizer(tmp_path / "demo" / "tokenizer.json")
-    assert "def " in tokenizer.decode(read_tokens(tmp_path / "demo" / "train.bin"))
+    text = tokenizer.decode(read_tokens(tmp_path / "demo" / "train.bin"))
+    assert text.startswith("CHAPTER 1. Loomings.\n\nCall me Ishmael. Some years ago")
+    assert max(map(len, text.splitlines())) <= 72
 
 
 def test_openwebtext_from_local_files(tmp_path):
@@ -257,3 +259,47 @@ def test_train_script_refuses_and_explains(arguments, words, tmp_path):
     )
     assert done.returncode == 1
     assert words in done.stderr
+
+
+def test_the_script_runs_under_sh_and_says_what_it_writes_where(tmp_path):
+    """`sh train_gpt2.sh` goes on under bash; a folder that can't be written is named."""
+    dry_run(tmp_path, "demo")
+    env = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "environment")}
+    done = subprocess.run(
+        ["sh", str(ROOT / "train_gpt2.sh"), "demo"], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "train_gpt2.py --working_directory work_dir" in done.stdout
+    assert "Sample more:" in done.stdout
+
+
+MAKES_ENVIRONMENT = """
+. {root}/.ci/python.sh
+[() {{ case "$*" in "-w {clone} ]") return {writable} ;; *) builtin [ "$@" ;; esac; }}  # root may write anywhere
+find_python {clone} "{extra}" a_module_that_is_nowhere
+echo "$PYTHON"
+"""
+
+
+@pytest.mark.parametrize(("writable", "extra", "said"), [(0, "", "about 100 MB"), (1, "test", "PyTorch, transformers")])
+def test_environments_say_what_they_install_and_where_before(tmp_path, writable, extra, said):
+    """A clone that can't be written gets its environment below ~/.cache."""
+    (tmp_path / "clone").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "mytorch"):
+        (tmp_path / "clone" / name).touch()
+    base = tmp_path / "bin" / "python3"
+    base.parent.mkdir()
+    base.write_text(
+        '#!/usr/bin/env bash\ncase "$*" in *a_module*|*"import pip"*) exit 1 ;; '
+        '"-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;; "-m pip"*) echo "pip: $*" >&2 ;; esac\n'
+    )
+    base.chmod(0o755)
+    program = MAKES_ENVIRONMENT.format(root=ROOT, clone=tmp_path / "clone", writable=writable, extra=extra)
+    env = {"PATH": f"{base.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=env, timeout=60)
+    folder = tmp_path / ".cache" / "mytorch" / "venv" if writable else tmp_path / "clone" / ".venv"
+    assert done.stdout.strip() == str(folder / "bin" / "python"), done.stderr
+    before, _, pip = done.stderr.partition("pip: ")
+    assert f"Making a virtual environment in {folder}" in before
+    assert said in before
+    assert (f"{tmp_path / 'clone'}" in pip) == (not writable)

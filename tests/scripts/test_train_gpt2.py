@@ -315,7 +315,7 @@ def test_a_second_interrupt_ends_the_run_with_a_line(data):
     slow += (
         "train_gpt2.Trainer.step = lambda self, b: (print('stepping', flush=True), time.sleep(30), step(self, b))[2]; "
     )
-    slow += "train_gpt2.run_script('train_gpt2.py', train_gpt2.main)"
+    slow += "train_gpt2.run_script(train_gpt2.main)"
     with subprocess.Popen(
         [sys.executable, "-c", slow, *flags(data, device="cpu")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -58,3 +58,17 @@ EQUATIONS = {
 def test_einsum_by_batched_products(torch, rng, equation, dtype):
     arrays = [rng.standard_normal(shape).astype(dtype) for shape in EQUATIONS[equation]]
     beside(torch, lambda L, *xs: L.einsum(equation, *xs), *arrays, rtol=2e-4, atol=2e-3 if dtype == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(300, 61), (70, 401)])
+def test_large_pictures_are_resized_by_few_taps(torch, rng, mode, size):
+    x = rng.standard_normal((2, 3, 131, 150))
+    for corners in (False, True):
+        beside(
+            torch,
+            lambda L, x: L.nn.functional.interpolate(x, size=size, mode=mode, align_corners=corners),
+            x,
+            rtol=1e-9,
+            atol=1e-9,
+        )

@@ -24,7 +24,7 @@ def three():
 SHAPES = [
     ((300, 200), (200, 310)), ((310, 200), (200, 40)), ((7, 5000), (5000, 700)), ((1, 3000), (3000, 2000)), ((2000, 3000), (3000, 1)),
     ((9, 80, 90), (9, 90, 81)), ((2, 300, 90), (2, 90, 200)), ((4, 1, 150, 100), (3, 100, 160)), ((5, 100, 100), (100, 100)),
-    ((400, 300), (2, 300, 40)), ((0, 500), (500, 30)), ((500, 0), (0, 500)),
+    ((400, 300), (2, 300, 40)), ((20, 300), (300, 310)), ((64, 90), (90, 65)), ((0, 500), (500, 30)), ((500, 0), (0, 500)),
 ]  # fmt: skip
 
 
@@ -34,8 +34,10 @@ def test_products_cut_over_threads_are_numpys(three, a, b, dtype):
     x, y = (np.random.default_rng(i).standard_normal(shape).astype(dtype) for i, shape in enumerate((a, b)))
     wanted = np.matmul(x.astype("float64"), y.astype("float64"))
     tolerance = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12}[dtype] * (1 + np.abs(wanted).max(initial=0))
-    for left in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
-        got = mytorch.matmul(mytorch.tensor(left) if left is x else mytorch.from_numpy(left), mytorch.tensor(y))
+    x, y = mytorch.from_numpy(x), mytorch.from_numpy(y)
+    for left, right in ((x, y), (x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT)):
+        got = mytorch.matmul(left, right)
+        assert got.is_contiguous()
         assert got.shape == wanted.shape
         assert np.abs(got.numpy().astype("float64") - wanted).max(initial=0) <= tolerance
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -233,3 +234,27 @@ def test_what_is_not_here_raises_attribute_error(name):
     owner = getattr(mytorch, parent) if parent else mytorch
     with pytest.raises(AttributeError, match=f"module 'mytorch.*' has no attribute '{last}'"):
         getattr(owner, last)
+
+
+def test_views_are_drawn_with_their_places_in_memory():
+    x = mytorch.arange(12).reshape(3, 4)
+    found = utils.views.draw(x[1:, ::2])
+    assert "shape (2, 2), stride (4, 2), offset 4" in found
+    used = re.findall(r'fill="#000">(\d+)</text>(?:<text[^>]*>(\d+)<)?', found)
+    assert [number for number, place in used if not place] == ["4", "6", "8", "10"]
+    assert [place for _, place in used if place] == ["4", "6", "8", "10"]
+    with pytest.raises(ValueError, match="a vector or a matrix"):
+        utils.views.draw(mytorch.ones(2, 2, 2))
+
+
+def test_the_reference_is_made_of_the_docstrings(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
+    import make_reference
+
+    text, count = make_reference.page("nn.functional")
+    assert count > 100
+    assert "## `relu`\n\n```python\nrelu(input" in text
+    assert mytorch.nn.functional.gelu.__doc__.splitlines()[0] in text
+    text, _ = make_reference.page("optim")
+    assert "### `SGD.step`" in text or "### `SGD.update`" in text
+    assert "Special type indicating" not in make_reference.page("nn.init")[0]

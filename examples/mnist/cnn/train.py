@@ -10,6 +10,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # to run as a scri
 
 from examples.mnist.cnn.model import ConvNet
 from examples.mnist.training import fit, flags
+from mytorch.cli.arguments import run_script
+
+
+def main():
+    fit(ConvNet, flags(__doc__.splitlines()[0]).parse_args())
+
 
 if __name__ == "__main__":
-    fit(ConvNet, flags(__doc__.splitlines()[0]).parse_args())
+    run_script(main)

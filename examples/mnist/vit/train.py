@@ -10,17 +10,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # to run as a scri
 
 from examples.mnist.training import fit, flags
 from examples.mnist.vit.model import ViT
+from mytorch.cli.arguments import count, run_script
 
 
 def main():
     parser = flags(__doc__.splitlines()[0])
-    parser.add_argument("--patch_size", type=int, default=4, help="side of a patch")
-    parser.add_argument("--embed", type=int, default=128, help="width")
-    parser.add_argument("--num_heads", type=int, default=2)
-    parser.add_argument("--num_layers", type=int, default=1)
+    parser.add_argument("--patch_size", type=count, default=4, help="side of a patch")
+    parser.add_argument("--embed", type=count, default=128, help="width")
+    parser.add_argument("--num_heads", type=count, default=2)
+    parser.add_argument("--num_layers", type=count, default=1)
     args = parser.parse_args()
     fit(lambda side: ViT(side, args.patch_size, args.embed, args.num_heads, args.num_layers), args)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

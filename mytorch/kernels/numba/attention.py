@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import blas
 from ..threads import chunks_for
-from .common import exp, is_float32, kernel
+from .common import exp, is_float32, kernel, larger
 
 ROWS = 128  # of a block
 
@@ -25,7 +25,7 @@ def _softmax(scores, scale, causal, first):
             end = min(first + i + 1, columns) if causal else columns
             peak = scores[h, i, 0]
             for j in range(end):
-                peak = max(peak, scores[h, i, j])
+                peak = larger(peak, scores[h, i, j])
             total = np.float32(0.0)
             for j in range(end):
                 e = exp((scores[h, i, j] - peak) * scale)

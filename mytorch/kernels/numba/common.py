@@ -7,14 +7,15 @@ whole arrays, because an index that the compiler can't prove non-negative keeps 
 instructions; a polynomial is. `exp` and `erf` here are good to about two units in the last place of float32.
 """
 
-from collections import namedtuple
-
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
 kernel = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy")
+exact = njit(cache=True, nogil=True, error_model="numpy")  # where NaN keeps its meaning
 inlined = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy", inline="always")
 
 
@@ -28,9 +29,23 @@ def float_of_bits(typing_context, bits):
     return types.float32(types.int32), generate
 
 
+@intrinsic
+def larger(typing_context, a, b):
+    """The larger of two float32, in a form of which the compiler makes vectors in a loop, as it does not of `max`."""
+
+    def generate(context, builder, signature, arguments):
+        number = ir.FloatType()
+        function = ir.FunctionType(number, [number, number])
+        maxnum = cgutils.get_or_insert_function(builder.module, function, "llvm.maxnum.f32")
+        return builder.call(maxnum, arguments, fastmath=("nnan", "nsz"))
+
+    return types.float32(types.float32, types.float32), generate
+
+
 @inlined
 def exp(x):
-    """e**x for float32 x, by 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87."""
+    """e**x for float32 x, by 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
+    given = x
     x = min(max(x, np.float32(-87.33)), np.float32(88.37))
     n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -41,7 +56,9 @@ def exp(x):
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + np.float32(1.0)
-    return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    value = p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    value = np.float32(0.0) if given < np.float32(-87.33) else value
+    return np.float32(np.inf) if given > np.float32(88.37) else value
 
 
 @inlined
@@ -62,9 +79,6 @@ def erf(x):
     q = q * s + np.float32(-7.37332916720468e-03)
     q = q * s + np.float32(-1.42647390514189e-02)
     return x * p / q
-
-
-Loop = namedtuple("Loop", ("accepts", "forward"))  # a kernel among several of its module
 
 
 def flat(x):

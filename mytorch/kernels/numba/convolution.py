@@ -36,11 +36,11 @@ from ..threads import chunks_for, split
 from .common import is_float32, kernel
 from .tiles import LANES, REGISTERS, copy, shifted_dots, shifted_sums
 
-WIDE, MIDDLE, NARROW = (
-    ((8, 3), (4, 6), (1, 8)) if REGISTERS == 32 else ((4, 3), (2, 4), (1, 8))
-)  # rows by vectors of a tile
+# rows by vectors of a tile
+WIDE, MIDDLE, NARROW = ((8, 3), (4, 6), (1, 8)) if REGISTERS == 32 else ((4, 3), (2, 4), (1, 8))
 JOINED = 640  # positions that images are joined to reach
 IMAGE_CACHE, _DOTS_CACHE = 96 << 10, 1 << 10  # floats of the buffer, and positions, that are worked on at a time
+LARGE = 1 << 17  # weights of which each thread does not get an array of its own to add up in
 
 _wide_sums, _middle_sums, _narrow_sums = shifted_sums(*WIDE), shifted_sums(*MIDDLE), shifted_sums(*NARROW)
 _wide_dots, _middle_dots, _narrow_dots = shifted_dots(*WIDE), shifted_dots(*MIDDLE), shifted_dots(*NARROW)
@@ -59,11 +59,11 @@ class Phase(NamedTuple):
     """Every s-th position of an axis of the output, which all see the same taps.
 
     Attributes:
-        first, count: of the positions. taps: (index in the window, place from the padded input's begin) of each.
+        first, positions: of them, where and how many. taps: (index in the window, place from the padded input's begin) of each.
     """
 
     first: int
-    count: int
+    positions: int
     taps: tuple
 
 
@@ -79,9 +79,9 @@ class Axis(NamedTuple):
 
     def pitch(self):
         """How many positions of the buffer it takes: room for the zeros behind it, which lie before the next one."""
-        ends = [place + (p.count - 1) * self.stride + 1 for p in self.phases for _, place in p.taps]
+        ends = [place + (p.positions - 1) * self.stride + 1 for p in self.phases for _, place in p.taps]
         behind = max([self.lead, *(end - self.lead - self.size for end in ends)])
-        return max(-(-(self.size + behind) // self.stride), *[p.count for p in self.phases])
+        return max(-(-(self.size + behind) // self.stride), *[p.positions for p in self.phases])
 
 
 def forward_axis(n, out, k, stride, padding, dilation):
@@ -115,7 +115,7 @@ class Layout:
     def __init__(self, axes, samples, channels):
         size, lead, stride = zip(*[(a.size, a.lead, a.stride) for a in axes], strict=True)
         pitch = tuple(a.pitch() for a in axes)
-        out = [sum(p.count for p in a.phases) for a in axes]
+        out = [sum(p.positions for p in a.phases) for a in axes]
         self.image, self.step = math.prod(pitch), axes[-1].step
         self.images = max(1, min(-(-JOINED // self.image), samples))
         phases, writes, shifts, self.taps = [], [], [], []
@@ -123,11 +123,11 @@ class Layout:
             seen = np.array(list(product(*(p.taps for p in phase))), np.int64).reshape(-1, 3, 2)
             self.taps.append(_flat_index(seen[:, :, 0].T, [a.window for a in axes]))
             shifts.append(seen[:, :, 1].T)
-            rows = np.indices([p.count for p in phase[:2]] + [1]).reshape(3, -1)
+            rows = np.indices([p.positions for p in phase[:2]] + [1]).reshape(3, -1)
             places = [p.first + row * a.step for p, row, a in zip(phase, rows, axes, strict=True)]
             ends = len(writes), len(writes) + rows.shape[1]
             writes += zip(_flat_index(rows, pitch), _flat_index(places, out), strict=True)
-            phases.append((*ends, sum(map(len, self.taps[:-1])) * channels, len(seen) * channels, phase[2].count))
+            phases.append((*ends, sum(map(len, self.taps[:-1])) * channels, len(seen) * channels, phase[2].positions))
         self.phases, self.writes = np.array(phases, np.int64), np.array(writes, np.int64)
         last = (self.images - 1) * self.image + max(
             int(self.writes[end - 1, 0]) + count for _, end, *_, count in phases
@@ -289,12 +289,12 @@ def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, places, phases, read
 
 
 @kernel
-def _dots(jobs, buffers, lines, totals, x, g, offsets, reads, writes, sizes, tile, steps):
-    """The dot products of g with shifted inputs for jobs of (image, images, group, first channel, end), added to totals[0]."""
+def _dots(jobs, buffers, lines, numbers, totals, x, g, offsets, reads, writes, sizes, tile, steps):
+    """The dot products of g with shifted inputs for jobs of (image, images, group, first channel, end), added to a row of totals."""
     ins, outs, groups, width, in_size, out_size = sizes
     plane, image, out_width, row, terms = steps
     rows, shifts = tile
-    buffer, line, total, most = buffers[0], lines[0], totals[0], 0
+    buffer, line, total, most = buffers[0], lines[0], totals[numbers[0]], 0
     for job in range(len(jobs)):
         first, images, group = jobs[job, 0], jobs[job, 1], jobs[job, 2]
         image_step = groups * ins * in_size
@@ -341,12 +341,10 @@ def _flat(x):
     return x if x.flags.writeable else x.copy()
 
 
-def _jobs(samples, images, groups, outs, rows, size):
-    """(image, images, group, first channel, end) for each job: its channels are part of a group where there are few jobs."""
-    units = -(-samples // images) * groups
+def _jobs(samples, images, groups, outs, rows, parts):
+    """(image, images, group, first channel, end) for each job; the channels of a group are cut into parts, which come in turn."""
     blocks = -(-outs // rows)
-    parts = min(blocks, -(-chunks_for(size) // units))
-    first, group, part = np.indices((-(-samples // images), groups, parts)).reshape(3, -1)
+    part, first, group = np.indices((parts, -(-samples // images), groups)).reshape(3, -1)
     first *= images
     begin, end = (np.minimum(blocks * p // parts * rows, outs) for p in (part, part + 1))
     return np.stack([first, np.minimum(samples - first, images), group, begin, end], axis=1)
@@ -367,7 +365,8 @@ def _sum_shifted(layout, places, x, w, bias, shape, groups, out_step):
     span = max(IMAGE_CACHE * layout.images * layout.image // layout.room // wide, 1) * wide
     span = min(span, -(-layout.images * layout.image // wide) * wide)
     work = y.size * len(places) // 8
-    jobs = _jobs(shape[0], layout.images, groups, outs, rows, work)
+    units = -(-shape[0] // layout.images) * groups
+    jobs = _jobs(shape[0], layout.images, groups, outs, rows, min(-(-outs // rows), -(-chunks_for(work) // units)))
     chunks = min(chunks_for(work), len(jobs))
     split(
         _sums, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.empty((chunks, rows * span), np.float32)),
@@ -409,16 +408,19 @@ def convolve_weight(g, x, window, stride, padding, dilation, groups):
     terms, lines = -(-len(places) // shifts) * shifts, -(-outs // rows) * rows
     offsets = np.concatenate([layout.offsets, np.zeros(terms - len(places), np.int64)])
     work, row = g.size * len(places) // 8, layout.image * layout.images + LANES
-    jobs = _jobs(len(x), layout.images, groups, outs, rows, work)
-    chunks = min(chunks_for(work), len(jobs))
-    totals = np.zeros((chunks, groups * lines * terms), np.float32)
+    chunks, units, blocks = chunks_for(work), -(-len(x) // layout.images), lines // rows
+    together = groups == 1 and (units == 1 or (blocks >= chunks and (units < chunks or outs * terms > LARGE)))
+    jobs = _jobs(len(x), layout.images, groups, outs, rows, min(blocks, chunks) if together else 1)
+    chunks = min(chunks, len(jobs))
+    numbers = np.arange(chunks) * (not together)  # threads of different channels write into one array
+    totals = np.zeros((1 if together else chunks, groups * lines * terms), np.float32)
     split(
-        _dots, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.zeros((chunks, lines * row), np.float32), totals),
-        _flat(x), _flat(g), offsets, layout.reads, layout.writes[:, :1].copy(),
+        _dots, work, (jobs, np.zeros((chunks, layout.room), np.float32), np.zeros((chunks, lines * row), np.float32), numbers),
+        totals, _flat(x), _flat(g), offsets, layout.reads, layout.writes[:, :1].copy(),
         (ins, outs, groups, x.shape[-1], math.prod(x.shape[2:]), math.prod(g.shape[2:])), (rows, shifts),
         (layout.plane, layout.image, g.shape[-1], row, terms),
     )  # fmt: skip
-    total = totals[0] if chunks == 1 else totals.sum(0)
+    total = totals[0] if len(totals) == 1 else totals.sum(0)
     return np.ascontiguousarray(total.reshape(groups, lines, terms)[:, :outs, : len(places)]).reshape(shape)
 
 
@@ -430,9 +432,26 @@ def _accepts(input, weight, bias=None, **options):
     return is_float32(input, weight, bias) and input.ndim <= 5 and weight.size > 0
 
 
-def _pays(input, weight, bias=None, *, stride, padding, dilation, groups, shape=None):
-    """Except for 1 × 1 windows, which are a plain product."""
-    return any(k != 1 for k in weight.shape[2:]) or any(s != 1 for s in stride) or any(padding) or groups != 1
+def _out(input, weight, stride, padding, dilation):
+    """How often a window goes into the input, along each axis."""
+    sides = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides]
+
+
+def _is_product(weight, stride, padding, groups):
+    """Whether a convolution is a plain product of matrices: 1 × 1 windows."""
+    return groups == 1 and all(k == 1 for k in weight.shape[2:]) and all(s == 1 for s in stride) and not any(padding)
+
+
+def _pays(input, weight, bias=None, *, stride, padding, dilation, groups):
+    """Except for plain products: 1 × 1 windows, or one window in all."""
+    single = all(n == 1 for n in _out(input, weight, stride, padding, dilation))
+    return not _is_product(weight, stride, padding, groups) and not (single and groups == 1)
+
+
+def _transposed_pays(g, weight, bias=None, *, shape, stride, padding, dilation, groups):
+    """Except for plain products: 1 × 1 windows, or one window in all."""
+    return not _is_product(weight, stride, padding, groups) and not (math.prod(g.shape[2:]) == 1 and groups == 1)
 
 
 def _over_positions(g):
@@ -440,8 +459,7 @@ def _over_positions(g):
 
 
 def _convolution(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
-    sides = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides]
+    out = _out(input, weight, stride, padding, dilation)
     return convolve(input, weight, bias, out, stride, padding, dilation, groups)
 
 
@@ -468,4 +486,4 @@ def _transposed_vjp(up, g, weight, shapes, stride, padding, dilation, groups, ne
 
 
 convolution = Kernel(accepts=_accepts, pays=_pays, forward=_convolution, vjp=_convolution_vjp)
-conv_transpose = Kernel(accepts=_accepts, pays=_pays, forward=_transposed, vjp=_transposed_vjp)
+conv_transpose = Kernel(accepts=_accepts, pays=_transposed_pays, forward=_transposed, vjp=_transposed_vjp)

@@ -9,8 +9,9 @@ import math
 import numpy as np
 
 from ...backend.blocks import as_bits
+from ..kernel import Kernel
 from ..threads import chunks_for, split
-from .common import Loop, kernel
+from .common import kernel
 
 _ADDED = (np.float32, np.float64, np.int64)
 
@@ -50,6 +51,37 @@ def _add_along(out, index, src):
 
 
 @kernel
+def _put_along(out, index, src):
+    outer, count, inner = index.shape
+    for o in range(outer):
+        for j in range(count):
+            for i in range(inner):
+                out[o, index[o, j, i], i] = src[o, j, i]
+
+
+@kernel
+def _max_along(out, index, src):
+    outer, count, inner = index.shape
+    for o in range(outer):
+        for j in range(count):
+            for i in range(inner):
+                old, new = out[o, index[o, j, i], i], src[o, j, i]
+                if new > old:
+                    out[o, index[o, j, i], i] = new
+
+
+@kernel
+def _min_along(out, index, src):
+    outer, count, inner = index.shape
+    for o in range(outer):
+        for j in range(count):
+            for i in range(inner):
+                old, new = out[o, index[o, j, i], i], src[o, j, i]
+                if new < old:
+                    out[o, index[o, j, i], i] = new
+
+
+@kernel
 def _add_rows(own, out, rows, values):
     first, last = own[0], own[-1]
     for j in range(len(rows)):
@@ -72,10 +104,12 @@ def _fits(x, index, dim, least=0):
     )
 
 
-def _folded(x, dim):
-    """x as (outer, along, inner), without `inner` where it is 1; contiguous."""
+def _folded(x, dim, drop=True):
+    """x as (outer, along, inner), without `inner` where it is 1 and that is wanted; contiguous."""
     outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    return np.ascontiguousarray(x).reshape((outer, x.shape[dim], inner) if inner > 1 else (outer, x.shape[dim]))
+    return np.ascontiguousarray(x).reshape(
+        (outer, x.shape[dim], inner) if inner > 1 or not drop else (outer, x.shape[dim])
+    )
 
 
 def _accepts_gather(x, index, dim):
@@ -120,6 +154,34 @@ def _run_add(xp, out, index, dim, src):
     _in_float32(run, out, src)
 
 
+def _accepts_put(out, index, dim, src):
+    return (
+        _fits(out, index, dim)
+        and src.shape == index.shape
+        and src.dtype == out.dtype
+        and out.flags.c_contiguous
+        and out.itemsize in (1, 2, 4, 8)
+        and out.dtype.kind != "c"
+    )
+
+
+def _accepts_extreme(out, index, dim, src):
+    return (
+        _accepts_put(out, index, dim, src)
+        and out.dtype in _ADDED
+        and not np.isnan(src).any()
+        and not np.isnan(out).any()
+    )
+
+
+def _writing(loop, seen):
+    def run(xp, out, index, dim, src):
+        to, where, values = (_folded(a, dim, drop=False) for a in (seen(out), index.view(np.uint64), seen(src)))
+        split(loop, values.size, (to, where, values))
+
+    return run
+
+
 def _accepts_rows(out, rows, values):
     return rows.dtype == np.int64 and _addable(out, values)
 
@@ -137,6 +199,10 @@ def _run_rows(xp, out, rows, values):
         _in_float32(run, out, values)
 
 
-gather = Loop(_accepts_gather, _run_gather)
-add_along = Loop(_accepts_add, _run_add)
-add_rows = Loop(_accepts_rows, _run_rows)
+gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
+add_along = Kernel(accepts=_accepts_add, forward=_run_add)
+add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)
+put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, as_bits))
+max_along, min_along = (
+    Kernel(accepts=_accepts_extreme, forward=_writing(loop, np.asarray)) for loop in (_max_along, _min_along)
+)

@@ -1,5 +1,6 @@
-"""The loops of `backend/rejection.py`, compiled; results and order of draws are the same."""
+"""The loops of `backend/rejection.py`, and of a permutation, compiled; results and order of draws are the same."""
 
+import numpy as np
 from numba import njit
 
 from ...backend import rejection
@@ -8,3 +9,12 @@ gamma, poisson, binomial = (
     njit(cache=True, nogil=True, error_model="numpy")(draw)
     for draw in (rejection.gamma, rejection.poisson, rejection.binomial)
 )
+
+
+@njit(cache=True, nogil=True)
+def permute(order, words):
+    """Swap each element of int64 `order` with one of those from it on, chosen by a word of 32 bits."""
+    n = len(order)
+    for i in range(n - 1):
+        j = i + words[i] % np.uint32(n - i)
+        order[i], order[j] = order[j], order[i]

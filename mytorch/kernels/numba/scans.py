@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from ..kernel import Kernel
 from ..threads import split
-from .common import Loop, kernel
+from .common import kernel
 
 
 @kernel
@@ -80,5 +81,5 @@ def _scan(of_rows, along):
     return run
 
 
-cumsum = Loop(_accepts, _scan(_sums_of_rows, _sums))
-cumprod = Loop(_accepts, _scan(_products_of_rows, _products))
+cumsum = Kernel(accepts=_accepts, forward=_scan(_sums_of_rows, _sums))
+cumprod = Kernel(accepts=_accepts, forward=_scan(_products_of_rows, _products))

@@ -1,11 +1,12 @@
-"""Sums along rows of float32, also of squares: blocks of a few hundred in float32, their sums in float64."""
+"""Sums along rows of float32, also of squares, and products: blocks of a few hundred in float32, their sums in float64."""
 
 import math
 
 import numpy as np
 
+from ..kernel import Kernel
 from ..threads import split
-from .common import Loop, kernel
+from .common import kernel
 
 _BLOCK = 512
 
@@ -38,6 +39,20 @@ def _sums_of_squares(x, out):
         out[r] = total
 
 
+@kernel
+def _products(x, out):
+    rows, width = x.shape
+    for r in range(rows):
+        row, total = x[r], 1.0
+        for start in range(0, width, 16):
+            block = row[start : min(start + 16, width)]
+            part = 1.0
+            for i in range(len(block)):
+                part *= block[i]
+            total *= part
+        out[r] = total
+
+
 def _rows_of(x, axis):
     """How many of x's last axes are summed; None if others are."""
     if axis is None:
@@ -60,21 +75,22 @@ def _width(x, axis):
     return math.prod(x.shape[x.ndim - _rows_of(x, axis) :])
 
 
-def _run(sums):
+def _run(sums, whole=False):
     def run(xp, x, axis=None, dtype=None, keepdims=False):
         n, width = _rows_of(x, axis), _width(x, axis)
         rows = x.reshape(-1, width)
         kept = x.shape[: x.ndim - n] + ((1,) * n if keepdims else ())
         parts = len(rows)
-        if parts < 16 and width >= 1 << 16:  # several threads can share a row
+        if not whole and parts < 16 and width >= 1 << 16:  # several threads can share a row
             parts = len(rows) * 64 if width % 64 == 0 else parts
         out = np.empty(parts, np.float64)
         split(sums, x.size, (rows.reshape(parts, -1), out))
-        total = out.reshape(len(rows), -1).sum(1).astype(np.float32).reshape(kept)
+        total = (out if whole else out.reshape(len(rows), -1).sum(1)).astype(np.float32).reshape(kept)
         return total if kept else total[()]
 
     return run
 
 
-sum = Loop(_accepts, _run(_sums))
-sum_of_squares = Loop(_accepts, _run(_sums_of_squares))
+sum = Kernel(accepts=_accepts, forward=_run(_sums))
+sum_of_squares = Kernel(accepts=_accepts, forward=_run(_sums_of_squares))
+prod = Kernel(accepts=_accepts, forward=_run(_products, whole=True))

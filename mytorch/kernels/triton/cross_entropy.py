@@ -10,7 +10,7 @@ a row, not the probabilities; backward makes them again while it writes the grad
 `rows_both` does both in one kernel and writes the gradient over them, as linear_cross_entropy.py wants it.
 
 Grid: a program for each row. Kept for backward: the log-sum-exp of each row, and what the mean divides by.
-Accumulation: float32. Arguments: x_ptr and gx_ptr (N, C), rows stride_xn apart; target_ptr, lse_ptr and loss_ptr (N,);
+Accumulation: float32. Arguments: x_ptr and gx_ptr (N, C), rows stride_xn apart; target_ptr and loss_ptr (N,); lse_ptr (2, N), the maximum and the rest;
 weight_ptr (C,); total_ptr (1,); g_ptr (N,), or (1,) with stride_gn = 0.
 """
 
@@ -26,12 +26,17 @@ residuals = ("lse", "total")
 @triton.jit
 def _row_lse(x_ptr, weight_ptr, classes,
              AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The log-sum-exp of a row, and with SMOOTH the (weighted) sum of its logits. AGAIN: the row will be read again."""
+    """The maximum of a row, the logarithm of its sum of exp(x - maximum), and with SMOOTH the (weighted) sum of x - maximum.
+
+    Apart, since the sum of the first two would swallow the second where logits are large. AGAIN: the row will be read again."""
     # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
     cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
     peak = tl.full((BLOCK // 8,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK // 8,), tl.float32)
     linear = tl.zeros((BLOCK // 8,), tl.float32)
+    first = tl.load(x_ptr).to(tl.float32)  # about where the logits lie, so that little is added up
+    first = tl.where(tl.abs(first) < float("inf"), first, 0.0)
+    mass = tl.zeros((BLOCK // 8,), tl.float32)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
         policy: tl.constexpr = "evict_last" if AGAIN else ""
@@ -41,17 +46,19 @@ def _row_lse(x_ptr, weight_ptr, classes,
         total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still[:, None]) * LOG2E), axis=1)
         peak = higher
         if SMOOTH:
+            w = inside.to(tl.float32)
             if WEIGHT:
-                x *= tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
-            linear += tl.sum(tl.where(inside, x, 0.0), axis=1)
+                w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
+            linear += tl.sum(tl.where(inside, (x - first) * w, 0.0), axis=1)
+            mass += tl.sum(w, axis=1)
     top = tl.max(peak, axis=0)
     still = tl.where(top == float("-inf"), 0.0, top)
-    lse = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2 + still
-    return lse, tl.sum(linear, axis=0)
+    log = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2
+    return still, log, tl.sum(linear, axis=0) + tl.sum(mass, axis=0) * (first - still)
 
 
 @triton.jit
-def _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum,
+def _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoothing, weight_sum,
               WEIGHT: tl.constexpr, SMOOTH: tl.constexpr):  # fmt: skip
     """A row's loss, 0 if it is not counted."""
     index = tl.where(kept, target, 0)
@@ -59,14 +66,14 @@ def _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, 
     weight = 1.0
     if WEIGHT:
         weight = tl.load(weight_ptr + index).to(tl.float32)
-    loss = (lse - picked) * weight
+    loss = (log - (picked - peak)) * weight
     if SMOOTH:
-        loss = loss * (1.0 - smoothing) + (lse * weight_sum - linear) * (smoothing / classes)
+        loss = loss * (1.0 - smoothing) + (log * weight_sum - linear) * (smoothing / classes)
     return tl.where(kept, loss, 0.0)
 
 
 @triton.jit
-def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, smoothing, weight_sum,
+def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, peak, log, scale, classes, smoothing, weight_sum,
                   WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Write `scale` times the gradient of a row's loss."""
     scale = tl.where(kept, scale, 0.0)
@@ -83,7 +90,7 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, 
         x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(
             tl.float32
         )
-        p = tl.exp2((x - lse) * LOG2E)
+        p = tl.exp2((x - peak - log) * LOG2E)
         if SMOOTH:
             w = 1.0
             if WEIGHT:
@@ -98,14 +105,15 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, lse, scale, classes, 
 @triton.jit
 def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride_xn, classes, ignore_index, smoothing, weight_sum,
              WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The log-sum-exp and the loss of a row."""
+    """The maximum, the logarithm of the sum and the loss of a row."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
     kept = target != ignore_index
-    lse, linear = _row_lse(x_ptr, weight_ptr, classes, False, WEIGHT, SMOOTH, BLOCK)
-    loss = _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
-    tl.store(lse_ptr + row, lse)
+    peak, log, linear = _row_lse(x_ptr, weight_ptr, classes, False, WEIGHT, SMOOTH, BLOCK)
+    loss = _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
+    tl.store(lse_ptr + row, peak)
+    tl.store(lse_ptr + tl.num_programs(0) + row, log)
     tl.store(loss_ptr + row, loss)
 
 
@@ -117,12 +125,12 @@ def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride_xn, classes, ignore_in
     x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
     kept = target != ignore_index
-    lse, linear = _row_lse(x_ptr, weight_ptr, classes, True, WEIGHT, SMOOTH, BLOCK)
-    loss = _row_loss(x_ptr, weight_ptr, target, kept, lse, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
+    peak, log, linear = _row_lse(x_ptr, weight_ptr, classes, True, WEIGHT, SMOOTH, BLOCK)
+    loss = _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
     tl.store(loss_ptr + row, loss)
     tl.debug_barrier()  # the target's logit is read before it is written over
     _row_gradient(
-        x_ptr, x_ptr, weight_ptr, target, kept, lse, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK
+        x_ptr, x_ptr, weight_ptr, target, kept, peak, log, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK
     )
 
 
@@ -164,8 +172,8 @@ def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, 
     scale = tl.load(g_ptr + row * stride_gn).to(tl.float32)
     if MEAN:
         scale = scale / tl.load(total_ptr)
-    _row_gradient(x_ptr + row * stride_xn, gx_ptr + row * stride_xn, weight_ptr, target, target != ignore_index, tl.load(lse_ptr + row), scale,
-                  classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)  # fmt: skip
+    _row_gradient(x_ptr + row * stride_xn, gx_ptr + row * stride_xn, weight_ptr, target, target != ignore_index, tl.load(lse_ptr + row),
+                  tl.load(lse_ptr + tl.num_programs(0) + row), scale, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK)  # fmt: skip
 
 
 def blocks_of(classes):
@@ -193,9 +201,9 @@ def weight_sum_of(xp, weight, classes):
 
 
 def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
-    """Fill `loss` (N,) for contiguous logits; returns lse (N,)."""
+    """Fill `loss` (N,) for contiguous logits; returns lse (2, N)."""
     rows, classes = logits.shape
-    lse = xp.empty(rows, "float32")
+    lse = xp.empty((2, rows), "float32")
     launch(
         _forward, (rows,), logits, target, weight, lse, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
         WEIGHT=weight is not None, SMOOTH=smoothing > 0, **blocks_of(classes),

@@ -35,13 +35,15 @@ def _wanted(target_ptr, weight_ptr, place, cols, inside, smoothing, spread, WEIG
 @triton.jit
 def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, loss_ptr, classes, smoothing, spread,
              WEIGHT: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The log-sum-exp, sum(u) and the loss of a row."""
+    """The log-sum-exp (as cross_entropy.py keeps it), sum(u) and the loss of a row."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     peak = tl.full((1,), float("-inf"), tl.float32)
     total = tl.zeros((1,), tl.float32)
     mass = tl.zeros((1,), tl.float32)
     along = tl.zeros((1,), tl.float32)
+    first = tl.load(x_ptr + row * classes).to(tl.float32)  # about where the logits lie, so that little is added up
+    first = tl.where(tl.abs(first) < float("inf"), first, 0.0)
     for start in range(0, classes, BLOCK):
         cols = start + lane
         inside = cols < classes
@@ -49,12 +51,13 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, loss_ptr, classes
         peak, total = running_softmax(peak, total, x, 0)
         u = _wanted(target_ptr, weight_ptr, row * classes + cols, cols, inside, smoothing, spread, WEIGHT)
         mass += tl.sum(u, axis=0)
-        along += tl.sum(tl.where(inside, u * x, 0.0), axis=0)
-    lse = tl.log2(total) * LN2 + peak
+        along += tl.sum(tl.where(inside, u * (x - first), 0.0), axis=0)
+    log = tl.log2(total) * LN2
     one = row + tl.arange(0, 1)
-    tl.store(lse_ptr + one, lse)
+    tl.store(lse_ptr + one, peak)
+    tl.store(lse_ptr + tl.num_programs(0) + one, log)
     tl.store(mass_ptr + one, mass)
-    tl.store(loss_ptr + one, lse * mass - along)
+    tl.store(loss_ptr + one, (log + (peak - first)) * mass - along)
 
 
 @triton.jit
@@ -66,14 +69,14 @@ def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, mass_ptr, gx_ptr, g
     inside = cols < classes
     place = row * classes + cols
     scale = tl.load(g_ptr + row * stride_gn).to(tl.float32) * factor
-    lse = tl.load(lse_ptr + row)
+    peak, log = tl.load(lse_ptr + row), tl.load(lse_ptr + tl.num_programs(0) + row)
     x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
     if GX:
         u = _wanted(target_ptr, weight_ptr, place, cols, inside, smoothing, spread, WEIGHT)
-        gx = (tl.exp2((x - lse) * LOG2E) * tl.load(mass_ptr + row) - u) * scale
+        gx = (tl.exp2((x - peak - log) * LOG2E) * tl.load(mass_ptr + row) - u) * scale
         tl.store(gx_ptr + place, gx.to(gx_ptr.dtype.element_ty), mask=inside)
     if GT:
-        gt = (lse - x) * (1.0 - smoothing) * scale
+        gt = (log - (x - peak)) * (1.0 - smoothing) * scale
         if WEIGHT:
             gt *= tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
         tl.store(gt_ptr + place, gt.to(gt_ptr.dtype.element_ty), mask=inside)
@@ -89,7 +92,7 @@ def forward(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="m
     x, t, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
     rows, classes = x.shape
-    lse, mass, losses = xp.empty(rows, "float32"), xp.empty(rows, "float32"), xp.empty(rows, "float32")
+    lse, mass, losses = xp.empty((2, rows), "float32"), xp.empty(rows, "float32"), xp.empty(rows, "float32")
     launch(
         _forward, (rows,), x, t, weight, lse, mass, losses, classes, float(label_smoothing), label_smoothing / classes,
         WEIGHT=weight is not None, **blocks_of(classes),

@@ -85,6 +85,8 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
             mean = tl.sum(x, axis=1, keep_dims=True) / width
             d = tl.where(inside, x - mean, 0.0)
         rstd = 1.0 / tl.sqrt(tl.sum(d * d, axis=1, keep_dims=True) / width + eps)
+        if not RMS:
+            rstd = tl.where(rstd == 0.0, float("nan"), rstd)  # the variance overflowed, which is not to look like zeros
         out = _affine(d * rstd, weight_ptr, bias_ptr, row, cols, inside, channels, GROUP, WEIGHT, BIAS)
         tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
     else:
@@ -108,6 +110,8 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
                 mean += step * (count / both)
                 done += count
         rstd = 1.0 / tl.sqrt(squares / width + eps)
+        if not RMS:
+            rstd = tl.where(rstd == 0.0, float("nan"), rstd)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
             if ADD:

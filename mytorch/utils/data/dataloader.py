@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from ...backend import cuda_available
 from ...ops.random import Generator
 from ._utils.collate import default_collate, default_convert
+from ._utils.forking import safe_to_fork
 from ._utils.pin_memory import pin_memory
 from ._utils.resume import Progress
 from ._utils.transport import Receiver
@@ -465,7 +466,8 @@ class _Worker:
             target=_worker_loop, args=(theirs, make_fetcher, base_seed, init_fn, i, num_workers), daemon=True
         )
         try:
-            self.process.start()
+            with safe_to_fork():
+                self.process.start()
         except BaseException:
             self.connection.close()
             raise

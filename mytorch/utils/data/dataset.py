@@ -84,6 +84,13 @@ class TensorDataset(Dataset[tuple]):
     def __len__(self) -> int:
         return len(self.tensors[0])
 
+    def _batch(self, indices):
+        """What `default_collate` makes of the items at some indices, by one look-up for each tensor; None if that may differ."""
+        own = type(self).__getitem__ is TensorDataset.__getitem__ and not hasattr(self, "__getitems__")
+        if not own or not all(type(i) is int for i in indices) or not all(isinstance(t, Tensor) for t in self.tensors):
+            return None
+        return [t[indices] for t in self.tensors]
+
 
 class StackDataset(Dataset):
     """Items are tuples (or, for keywords, dicts) of the items of several datasets of equal length.
@@ -232,6 +239,13 @@ class Subset(Dataset[T_co]):
 
     def __getitems__(self, indices: Sequence[int]) -> list:
         return _items(self.dataset, [self.indices[i] for i in indices])
+
+    def _batch(self, indices):
+        """As TensorDataset's."""
+        whole = getattr(self.dataset, "_batch", None)
+        if whole is None or type(self).__getitems__ is not Subset.__getitems__:
+            return None
+        return whole([int(self.indices[i]) for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)

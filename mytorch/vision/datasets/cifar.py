@@ -6,6 +6,7 @@ import tarfile
 
 import numpy as np
 
+from ...files.writing import atomic_write
 from .base import Change, SplitInMemory
 from .files import check_integrity, download, require_sum
 
@@ -120,10 +121,7 @@ class CIFAR10(SplitInMemory):
         with tarfile.open(archive) as tar:
             for name, _ in [*self.train_list, *self.test_list, self.meta]:
                 content = tar.extractfile(f"{self.base_folder}/{name}").read()
-                temporary = f"{self._path(name)}.{os.getpid()}.tmp"
-                with open(temporary, "wb") as file:
-                    file.write(content)
-                os.replace(temporary, self._path(name))
+                atomic_write(self._path(name), content)
 
 
 class CIFAR100(CIFAR10):

@@ -5,7 +5,8 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
-from contextlib import suppress
+
+from ...files.writing import atomic_file
 
 TIMEOUT = 30.0  # seconds without an answer
 
@@ -54,27 +55,24 @@ def download(urls: Iterable[str], path: str | os.PathLike, md5: str | None = Non
     if check_integrity(path, md5):
         return
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
     reasons = []
     for url in urls:
         try:
-            _fetch(url, temporary)
-            require_sum(temporary, md5)
-            os.replace(temporary, path)
+            with atomic_file(path) as file:
+                _fetch(url, file)
+                file.flush()
+                require_sum(file.name, md5)
             return
         except (OSError, urllib.error.URLError, RuntimeError) as error:
             reasons.append(f"{url}: {error}")
-        finally:
-            with suppress(FileNotFoundError):
-                os.remove(temporary)
     raise RuntimeError(
         f"{os.path.basename(path)} could not be downloaded; check the network, or put the file at {path} yourself.\n  "
         + "\n  ".join(reasons)
     )
 
 
-def _fetch(url, path):
+def _fetch(url, file):
     request = urllib.request.Request(url, headers={"User-Agent": "mytorch"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(path, "wb") as file:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         while block := answer.read(1 << 20):
             file.write(block)

@@ -5,11 +5,14 @@ axis; then the numbers, big-endian.
 """
 
 import gzip
+import math
 import os
 import struct
+import zlib
 
 import numpy as np
 
+from ...files.limits import Budget
 from .base import Change, SplitInMemory
 from .files import check_integrity, download, require_sum
 
@@ -20,22 +23,29 @@ def read_idx(path):
     """The array in an idx file, gzipped if its name ends so, in native byte order.
 
     Raises:
-        ValueError: not an idx file, or not a whole one.
+        ValueError: not an idx file, or not a whole one. RuntimeError: it would take more memory than `files.limits` allows.
     """
+    size = os.path.getsize(path)
     opener = gzip.open if os.fspath(path).endswith(".gz") else open
-    with opener(path, "rb") as file:
-        data = file.read()
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _IDX_DTYPES:
-        raise ValueError(f"{path} is not an idx file: it begins with {data[:4]!r}.")
-    dtype, ndim = np.dtype(_IDX_DTYPES[data[2]]), data[3]
-    start = 4 + 4 * ndim
-    if len(data) < start:
-        raise ValueError(f"{path} ends within its header.")
-    shape = struct.unpack(f">{ndim}I", data[4:start])
-    expected = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if len(data) - start != expected:
-        raise ValueError(f"{path} holds {len(data) - start} bytes of numbers; its shape {shape} needs {expected}.")
-    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    try:
+        with opener(path, "rb") as file:
+            head = file.read(4)
+            if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _IDX_DTYPES:
+                raise ValueError(f"{path} is not an idx file: it begins with {head!r}.")
+            dtype, ndim = np.dtype(_IDX_DTYPES[head[2]]), head[3]
+            sizes = file.read(4 * ndim)
+            if len(sizes) < 4 * ndim:
+                raise ValueError(f"{path} ends within its header.")
+            shape = struct.unpack(f">{ndim}I", sizes)
+            expected = math.prod(shape) * dtype.itemsize
+            Budget(path, size).take(expected, f"an array of shape {shape}")
+            data = file.read(expected + 1)  # one more than it should hold, however much is packed in it
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+    if len(data) != expected:
+        held = f"more than {expected}" if len(data) > expected else len(data)
+        raise ValueError(f"{path} holds {held} bytes of numbers; its shape {shape} needs {expected}.")
+    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 class MNIST(SplitInMemory):

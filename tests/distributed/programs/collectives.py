@@ -191,6 +191,24 @@ def check_send_and_receive():
         got = mytorch.zeros(4, dtype=mytorch.int64)
         assert dist.recv(got, tag=7) == 0
         assert got.tolist() == [0, 1, 2, 3]
+    if rank in (0, 1):  # bytes of one dtype are never taken for another's
+        for sent, wanted in (
+            ("float32", "int32"),
+            ("bfloat16", "float16"),
+            ("float64", "complex64"),
+            ("int64", "int64"),
+        ):
+            if rank == 0:
+                dist.send(mytorch.ones(4, dtype=getattr(mytorch, sent)), 1, tag=9)
+                continue
+            got = mytorch.zeros(4, dtype=getattr(mytorch, wanted))
+            try:
+                dist.recv(got, 0, tag=9)
+                assert sent == wanted
+                assert got.tolist() == [1] * 4
+            except dist.DistBackendError as error:
+                assert sent != wanted
+                assert f"expected 4 numbers of {wanted}, but 4 numbers of {sent} was sent" in str(error)
     ring = [dist.P2POp(dist.isend, x, after), dist.P2POp(dist.irecv, got := mytorch.zeros(3), before)]
     for work in dist.batch_isend_irecv(ring):
         work.wait()

@@ -2,6 +2,9 @@
 
 import contextlib
 
+from ....tensor import Tensor
+from .collate import collate_tensor_fn, default_collate, default_collate_fn_map
+
 
 class _BaseDatasetFetcher:
     def __init__(self, dataset, auto_collation, collate_fn, drop_last):
@@ -16,6 +19,11 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
         """The batch for a list of indices, or the item for one."""
         if not self.auto_collation:
             return self.collate_fn(self.dataset[index])
+        if self.collate_fn is default_collate and default_collate_fn_map[Tensor] is collate_tensor_fn:
+            whole = getattr(self.dataset, "_batch", None)  # of the library's own datasets
+            batch = None if whole is None else whole(index)
+            if batch is not None:
+                return batch
         if getattr(self.dataset, "__getitems__", None):
             return self.collate_fn(self.dataset.__getitems__(index))
         return self.collate_fn([self.dataset[i] for i in index])

@@ -128,10 +128,10 @@ class Progress:
                 f"been begun, but the sampler gives {len(drawn)} only."
             )
         self.start = saved["start"]
-        self.handed = list(saved["handed"])
-        self.turn = saved["turn"]
         if self.is_stream:
+            self.handed, self.turn = list(saved["handed"]), saved["turn"]
             return enumerate(order)
+        self.handed[0] = sum(saved["handed"])  # by whom does not matter, and there may be more or fewer workers now
         self.drawn = saved["drawn"]
         self.open = set(saved["pending"])
         return self._left(drawn, order)
@@ -159,20 +159,7 @@ def _sources(loader):
     seen = {id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
 
     def visit(path, x):
-        if id(x) in seen:
-            return
-        if isinstance(x, _KINDS) and not isinstance(x, random.SystemRandom):
-            sources[path] = x
-        elif _is_sampler(x):
-            if isinstance(getattr(x, "epoch", None), int):
-                epochs[path] = x
-            for name, value in vars(x).items():
-                seen.add(id(x))
-                visit(f"{path}.{name}", value)
-        elif isinstance(x, (list, tuple)) and x and (isinstance(x[0], _KINDS) or _is_sampler(x[0])):
-            for i, item in enumerate(x):
-                visit(f"{path}.{i}", item)
-        seen.add(id(x))
+        _visit(path, x, seen, sources, epochs)
 
     if loader._is_stream:  # it is its own order
         visit("dataset", loader.dataset)
@@ -180,6 +167,23 @@ def _sources(loader):
     visit("generator", loader.generator)
     visit("sampler", loader._index_sampler)
     return sources, epochs
+
+
+def _visit(path, x, seen, sources, epochs):
+    """Enter x, and what lies in it, if it is a generator or a sampler."""
+    if id(x) in seen:
+        return
+    seen.add(id(x))
+    if isinstance(x, _KINDS) and not isinstance(x, random.SystemRandom):
+        sources[path] = x
+    elif _is_sampler(x):
+        if isinstance(getattr(x, "epoch", None), int):
+            epochs[path] = x
+        for name, value in vars(x).items():
+            _visit(f"{path}.{name}", value, seen, sources, epochs)
+    elif isinstance(x, (list, tuple)) and x and (isinstance(x[0], _KINDS) or _is_sampler(x[0])):
+        for i, item in enumerate(x):
+            _visit(f"{path}.{i}", item, seen, sources, epochs)
 
 
 def _is_sampler(x):

@@ -1,0 +1,53 @@
+"""Run a notebook's cells in this process and write their outputs into it; no Jupyter is needed.
+
+    python docs/run_notebook.py examples/tiny_gpt2.ipynb
+
+Printed text and the figures of matplotlib are kept. An error ends the run, and nothing is written.
+"""
+
+import base64
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def figures():
+    """The open figures of matplotlib as outputs of a cell; closes them."""
+    plt = sys.modules.get("matplotlib.pyplot")
+    for number in plt.get_fignums() if plt is not None else ():
+        picture = io.BytesIO()
+        plt.figure(number).savefig(picture, format="png", dpi=80, metadata={"Software": None})
+        data = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
+        yield {"output_type": "display_data", "data": data, "metadata": {}}
+        plt.close(number)
+
+
+def run(book, change=lambda source: source):
+    """Fill in the outputs of a notebook (a dict) by running its code; `change` may replace a cell's source before."""
+    names, count = {"__name__": "__main__"}, 0
+    for cell in book["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        count += 1
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(change("".join(cell["source"])), f"<cell {count}>", "exec"), names)
+        text = printed.getvalue().splitlines(keepends=True)
+        stream = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+        cell.update(execution_count=count, outputs=[*stream, *figures()])
+
+
+def main():
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    path = Path(sys.argv[1]).resolve()
+    book = json.loads(path.read_text(encoding="utf-8"))
+    os.chdir(path.parent)
+    run(book)
+    path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

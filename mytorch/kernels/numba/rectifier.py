@@ -1,0 +1,71 @@
+"""relu and leaky_relu, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
+
+import numpy as np
+
+from ..kernel import Kernel
+from ..threads import split
+from .common import exact, flat, is_float32
+
+
+@exact
+def _fwd(x, out, slope):
+    for i in range(x.size):
+        v = x[i]
+        out[i] = v * slope if v <= np.float32(0.0) else v
+
+
+@exact
+def _relu_fwd(x, out):
+    for i in range(x.size):
+        v = x[i]
+        out[i] = np.float32(0.0) if v <= np.float32(0.0) else v
+
+
+@exact
+def _bwd(g, x, out, slope):
+    for i in range(x.size):
+        out[i] = g[i] * slope if x[i] <= np.float32(0.0) else g[i]
+
+
+@exact
+def _relu_bwd(g, x, out):
+    for i in range(x.size):
+        out[i] = np.float32(0.0) if x[i] <= np.float32(0.0) else g[i]
+
+
+def _accepts(input, **options):
+    """float32 only."""
+    return is_float32(input)
+
+
+def _pays(input, **options):
+    """From 4096 elements on."""
+    return input.size >= 4096
+
+
+def _run(kernel, *arrays, constants=()):
+    """An elementwise kernel on arrays of one shape, into a new one."""
+    flats = [flat(a) for a in arrays]
+    out = np.empty_like(flats[0])
+    split(kernel, out.size, (*flats, out), *constants)
+    return out.reshape(arrays[0].shape)
+
+
+def _relu(xp, input):
+    return _run(_relu_fwd, input)
+
+
+def _relu_vjp(g, out):
+    return (_run(_relu_bwd, g, out),)
+
+
+def _leaky_relu(xp, input, *, slope):
+    return _run(_fwd, input, constants=(np.float32(slope),))
+
+
+def _leaky_relu_vjp(g, input, slope):
+    return (_run(_bwd, g, input, constants=(np.float32(slope),)),)
+
+
+relu = Kernel(accepts=_accepts, pays=_pays, forward=_relu, vjp=_relu_vjp)
+leaky_relu = Kernel(accepts=_accepts, pays=_pays, forward=_leaky_relu, vjp=_leaky_relu_vjp)

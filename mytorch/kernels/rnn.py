@@ -1,0 +1,152 @@
+"""LSTM, GRU and plain recurrent layers on the CPU: a whole sequence in place, in memory that is allocated once.
+
+The reference (`ops/rnn.py`) makes new arrays in every step. Here the states of all steps lie in one array, in the order in which the
+steps run, and step k reads states[k] and writes states[k + 1]; a product writes the gates where they stay. Backward sums the weight's
+gradient in one product at the end instead of one in each step. What is between the products is one pass by Numba where it is
+there and the numbers are float32 (`kernels/numba/rnn.py`), else a few of NumPy's.
+
+Each layer is an object with the functions of a kernel; T steps, N sequences, H hidden units.
+"""
+
+import functools
+import importlib
+
+import numpy as np
+
+from . import blas, registry
+
+
+@functools.cache
+def _loops():
+    """The compiled loops, or None."""
+    return registry.LazyKernel("mytorch.kernels.numba.rnn", "cpu").load()
+
+
+def _cells(dtype):
+    """What computes a step between its products."""
+    return (_loops() if dtype == np.float32 else None) or importlib.import_module("mytorch.kernels.rnn_numpy")
+
+
+def _accepts(*arrays, **options):
+    return all(type(a) is np.ndarray and a.dtype == arrays[0].dtype and a.dtype.char in "fd" and a.size for a in arrays)
+
+
+def _order(sizes, reverse):
+    """(k, t, n) for each step: its number, its time, how many rows take part."""
+    count = len(sizes)
+    return [(k, t, sizes[t]) for k, t in enumerate(range(count - 1, -1, -1) if reverse else range(count))]
+
+
+def _states(first, count):
+    """The states before each step and after the last one."""
+    states = np.empty((count + 1, *first.shape), first.dtype)
+    states[0] = first
+    return states
+
+
+def _in_time(states, sizes, reverse):
+    """What came out of the steps, in the order of time, with zeros for rows that took no part."""
+    out = np.array(states[:0:-1] if reverse else states[1:])
+    for t, n in enumerate(sizes):
+        out[t, n:] = 0
+    return out
+
+
+def _weight_gradient(gz, hiddens, reverse):
+    """The sum of gz[t]ᵀ @ (the state before step t)."""
+    before = hiddens[-2::-1] if reverse else hiddens[:-1]
+    return blas.product(gz.reshape(-1, gz.shape[2]).T, before.reshape(-1, before.shape[2]))
+
+
+class LSTM:
+    residuals = ("gates", "cells", "hiddens")
+
+    @staticmethod
+    def accepts(x, h, c, weight, projection=None, **options):
+        return projection is None and _accepts(x, h, c, weight)
+
+    @staticmethod
+    def forward(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
+        cells = _cells(x.dtype)
+        x, weight_t = np.ascontiguousarray(x), np.ascontiguousarray(weight.T)
+        gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
+        with blas.one_thread():  # the products are small
+            for k, t, n in _order(sizes, reverse):
+                np.matmul(h[k, :n], weight_t, gates[k, :n])
+                cells.lstm(x[t, :n], gates[k, :n], c[k, :n], c[k + 1, :n], h[k + 1, :n])
+                h[k + 1, n:], c[k + 1, n:] = h[k, n:], c[k, n:]
+        return _in_time(h, sizes, reverse), h[-1].copy(), c[-1].copy(), gates, c, h
+
+    @staticmethod
+    def vjp(g, weight, gates, cells, hiddens, sizes, reverse, needs):
+        step = _cells(gates.dtype).lstm_backward
+        g_out, g_h, g_c = np.ascontiguousarray(g[0]), g[1].copy(), g[2].copy()
+        gx = np.zeros(gates.shape, gates.dtype)
+        with blas.one_thread():  # the products are small
+            for k, t, n in reversed(_order(sizes, reverse)):
+                step(g_out[t, :n], g_h[:n], g_c[:n], gates[k, :n], cells[k, :n], gx[t, :n])
+                np.matmul(gx[t, :n], weight, g_h[:n])
+        return gx, g_h, g_c, _weight_gradient(gx, hiddens, reverse) if needs[3] else None, None
+
+
+class GRU:
+    residuals = ("gates", "hiddens")
+
+    @staticmethod
+    def accepts(x, h, weight, bias, **options):
+        return _accepts(x, h, weight, bias)
+
+    @staticmethod
+    def forward(xp, x, h, weight, bias, *, sizes, reverse=False):
+        cells, width = _cells(x.dtype), h.shape[1]
+        x, weight_t, bias = np.ascontiguousarray(x), np.ascontiguousarray(weight.T), np.ascontiguousarray(bias)
+        gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
+        with blas.one_thread():  # the products are small
+            for k, t, n in _order(sizes, reverse):
+                np.matmul(h[k, :n], weight_t, gates[k, :n, : 3 * width])
+                cells.gru(x[t, :n], bias, gates[k, :n], h[k, :n], h[k + 1, :n])
+                h[k + 1, n:] = h[k, n:]
+        return _in_time(h, sizes, reverse), h[-1].copy(), gates, h
+
+    @staticmethod
+    def vjp(g, weight, gates, hiddens, sizes, reverse):
+        step = _cells(gates.dtype).gru_backward
+        g_out, g_h = np.ascontiguousarray(g[0]), g[1].copy()
+        gx, g_inner = np.zeros((2, *gates.shape[:2], len(weight)), gates.dtype)
+        product = np.empty_like(g_h)
+        with blas.one_thread():  # the products are small
+            for k, t, n in reversed(_order(sizes, reverse)):
+                step(g_out[t, :n], g_h[:n], gates[k, :n], hiddens[k, :n], gx[t, :n], g_inner[t, :n])
+                g_h[:n] += np.matmul(g_inner[t, :n], weight, product[:n])
+        return gx, g_h, _weight_gradient(g_inner, hiddens, reverse), g_inner.sum((0, 1))
+
+
+class RNN:
+    residuals = ("hiddens",)
+
+    @staticmethod
+    def accepts(x, h, weight, **options):
+        return _accepts(x, h, weight)
+
+    @staticmethod
+    def forward(xp, x, h, weight, *, sizes, reverse=False, relu=False):
+        h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
+        with blas.one_thread():  # the products are small
+            for k, t, n in _order(sizes, reverse):
+                z = np.matmul(h[k, :n], weight_t, h[k + 1, :n])
+                z += x[t, :n]
+                np.maximum(z, 0, out=z) if relu else np.tanh(z, out=z)
+                h[k + 1, n:] = h[k, n:]
+        return _in_time(h, sizes, reverse), h[-1].copy(), h
+
+    @staticmethod
+    def vjp(g, weight, hiddens, sizes, reverse, relu):
+        g_out, g_h = g[0], g[1].copy()
+        gx = np.zeros((*g_out.shape[:2], len(weight)), weight.dtype)
+        slope = hiddens > 0 if relu else 1 - hiddens * hiddens
+        with blas.one_thread():  # the products are small
+            for k, t, n in reversed(_order(sizes, reverse)):
+                gh = np.add(g_h[:n], g_out[t, :n], g_h[:n])
+                np.multiply(gh, slope[k + 1, :n], gx[t, :n])
+                np.matmul(gx[t, :n], weight, gh)
+        return gx, g_h, _weight_gradient(gx, hiddens, reverse)

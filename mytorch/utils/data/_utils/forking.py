@@ -1,0 +1,66 @@
+"""Forking while other threads are in BLAS.
+
+OpenBLAS ends its threads before a fork, and waits for ever for one that has work at that moment. So, where the program
+has other threads, BLAS is told to use one thread for the moment of the fork, and what is under way is waited for.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import threading
+import time
+
+LONGEST = 3.0  # seconds to wait for what is under way
+_NAMES = ("{}_set_num_threads64_", "{}_set_num_threads")
+
+
+@functools.cache
+def _libraries():
+    """(get, set) of the number of threads, for each OpenBLAS in this process."""
+    try:
+        with open("/proc/self/maps") as file:
+            paths = {line.split(None, 5)[5].strip() for line in file if "openblas" in line}
+    except OSError:
+        return ()
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(path)
+            for prefix in ("scipy_openblas", "openblas"):
+                name = next((n for n in (name.format(prefix) for name in _NAMES) if hasattr(library, n)), None)
+                if name is not None:
+                    found.append((getattr(library, name.replace("_set_", "_get_")), getattr(library, name)))
+                    break
+    return tuple(found)
+
+
+def _busy():
+    """Whether a thread that is none of Python's, as BLAS's are, has work."""
+    ours = {thread.native_id for thread in threading.enumerate()}
+    for name in os.listdir("/proc/self/task"):
+        if int(name) not in ours:
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{name}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] in "RD":
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def safe_to_fork():
+    """A block in which this process may be forked."""
+    counts = [(setter, getter()) for getter, setter in _libraries()] if threading.active_count() > 1 else []
+    counts = [(setter, n) for setter, n in counts if n > 1]
+    if not counts:
+        yield
+        return
+    for setter, _ in counts:
+        setter(1)
+    try:
+        until = time.monotonic() + LONGEST
+        while _busy() and time.monotonic() < until:
+            time.sleep(2e-3)
+        yield
+    finally:
+        for setter, n in counts:
+            setter(n)

@@ -1,0 +1,75 @@
+"""Drawing of how a tensor reads memory: its elements above, the storage below; docs/strides.md explains what is to be seen."""
+
+import os
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from ..tensor import Tensor
+
+CELL, PAD = 38, 12
+ROWS = ("#a8cdf0", "#b5e2b5", "#f6d8a8", "#f0b8c8", "#d6c4ee", "#bfe3e0", "#e8e29a", "#d8d8d8")
+
+
+def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "") -> str:
+    """Draw the shape, the strides and the storage of a vector or a matrix.
+
+    Args:
+        tensor: at most 2-d, with a few dozen elements.
+        path: an SVG file to write.
+        title: a line above; by default the shape, the strides and the offset.
+
+    Returns:
+        The SVG.
+
+    Raises:
+        ValueError: more axes.
+
+    Example:
+        >>> mytorch.utils.views.draw(mytorch.arange(6).reshape(2, 3).T).count("<rect")
+        13
+    """
+    if tensor.ndim not in (1, 2):
+        raise ValueError(f"views.draw: expected a vector or a matrix, got shape {tuple(tensor.shape)}.")
+    offset, strides = tensor.storage_offset(), tensor.stride()
+    whole = np.asarray(
+        tensor.detach().cpu().as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0)
+    )
+    matrix = tensor.reshape(1, -1) if tensor.ndim == 1 else tensor
+    rows, columns = matrix.shape
+    steps = (0, *strides) if tensor.ndim == 1 else strides
+    title = title or f"shape {tuple(tensor.shape)}, stride {tuple(strides)}, offset {offset}"
+    colours, cells = {}, []
+    for i in range(rows):
+        for j in range(columns):
+            place = offset + i * steps[0] + j * steps[1]
+            colours.setdefault(place, ROWS[i % len(ROWS)])
+            cells.append(_cell(PAD + j * CELL, 34 + i * CELL, whole[place], ROWS[i % len(ROWS)]))
+    below = 34 + rows * CELL + 34
+    for place, number in enumerate(whole):
+        cells.append(_cell(PAD + place * CELL, below, number, colours.get(place, "#f7f7f7"), place, place in colours))
+    width = max(len(whole), columns) * CELL + 2 * PAD
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 8 * len(title) + 2 * PAD)}" height="{below + CELL + 24}" '
+        'font-family="monospace" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n'
+        f'<text x="{PAD}" y="22">{escape(title)}</text>\n<text x="{PAD}" y="{below - 8}" fill="#666">storage</text>\n'
+        + "\n".join(cells) + "\n</svg>\n"
+    )  # fmt: skip
+    if path is not None:
+        Path(path).write_text(svg, encoding="utf-8")
+    return svg
+
+
+def _cell(x, y, number, colour, place=None, used=True):
+    """One number in its box; below it, where it is in memory, its place."""
+    ink = "#000" if used else "#bbb"
+    note = (
+        ""
+        if place is None
+        else f'<text x="{x + CELL / 2}" y="{y + CELL + 14}" font-size="10" fill="#888">{place}</text>'
+    )
+    return (
+        f'<g text-anchor="middle"><rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{colour}" stroke="#777"/>'
+        f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 5}" fill="{ink}">{number:g}</text>{note}</g>'
+    )

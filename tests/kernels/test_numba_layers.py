@@ -1,0 +1,114 @@
+"""The compiled pooling, batch norm and rectifiers of the CPU beside PyTorch's in float64, with a random gradient."""
+
+import numpy as np
+import pytest
+import torch
+
+import mytorch
+
+pytest.importorskip("numba", reason="there is no kernel without it")
+pytestmark = pytest.mark.cpu_only
+
+
+def compare(call, *arrays, tolerance=2e-5):
+    """Output and gradients of call(library, *tensors): ours by kernels in float32, PyTorch's in float64."""
+    found = []
+    for lib, dtype in ((mytorch, mytorch.float32), (torch, torch.float64)):
+        tensors = [lib.tensor(a, dtype=dtype).requires_grad_() for a in arrays]
+        out = call(lib, *tensors)
+        out.backward(lib.tensor(np.random.default_rng(1).standard_normal(tuple(out.shape)), dtype=dtype))
+        found.append([t.detach().numpy() for t in (out, *(t.grad for t in tensors))])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(np.abs(b).max(initial=0), 1))
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def with_kernel(lib, **options):
+    return {**options, "fused": True} if lib is mytorch else options
+
+
+@pytest.mark.parametrize(
+    ("d", "size", "options"),
+    [
+        (1, (17,), {"kernel_size": 3}),
+        (1, (9,), {"kernel_size": 4, "stride": 3, "padding": 2, "ceil_mode": True}),
+        (2, (8, 14), {"kernel_size": 2}),
+        (2, (11, 12), {"kernel_size": 3, "stride": 2, "padding": 1}),
+        (2, (11, 40), {"kernel_size": (5, 3), "stride": (1, 2), "padding": (2, 0), "dilation": (1, 3)}),
+        (2, (7, 7), {"kernel_size": 3, "stride": 2, "ceil_mode": True}),
+        (2, (5, 5), {"kernel_size": 3, "stride": 3, "padding": 1, "dilation": 2}),
+        (3, (5, 6, 7), {"kernel_size": (2, 3, 2), "stride": 2, "padding": 1}),
+    ],
+)
+def test_max_pool(d, size, options):
+    compare(
+        lambda lib, x: getattr(lib.nn.functional, f"max_pool{d}d")(x, **with_kernel(lib, **options)),
+        random(3, 5, *size),
+    )
+
+
+def test_max_pool_finds_where_the_maxima_are_also_of_infinities_and_nan():
+    x = random(2, 3, 9, 10)
+    x[0, 0, :5, :5], x[0, 1, 2, 3], x[1, 2, 4, 4] = -np.inf, np.nan, np.inf
+    found = [
+        lib.nn.functional.max_pool2d(lib.tensor(x), 3, 2, 1, return_indices=True, **with_kernel(lib))
+        for lib in (mytorch, torch)
+    ]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(4, 3, 9, 7), (2, 5, 33), (3, 2, 3, 4, 5)])
+def test_batch_norm(shape, affine, training):
+    c = shape[1]
+
+    def call(lib, x, *parameters):
+        running = [lib.tensor(a, dtype=x.dtype) for a in (np.arange(c) / 10, np.arange(c) + 0.5)]
+        out = lib.nn.functional.batch_norm(x, *running, *parameters, training=training, **with_kernel(lib))
+        return out + sum(r.sum() for r in running)
+
+    compare(call, random(*shape) * 3 + 5, *((random(c), random(c) + 1) if affine else ()), tolerance=1e-4)
+
+
+def test_batch_norm_of_numbers_far_from_zero():
+    x = random(8, 3, 20, 20) + 1000
+    found = [lib.nn.functional.batch_norm(lib.tensor(x), None, None, training=True) for lib in (mytorch, torch)]
+    np.testing.assert_allclose(found[0].numpy(), found[1].numpy(), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
+def test_norms_scale_and_shift_channels(name):
+    groups = (2,) if name == "group_norm" else ()
+    compare(
+        lambda lib, x, w, b: getattr(lib.nn.functional, name)(x, *groups, weight=w, bias=b),
+        random(3, 4, 9, 5), random(4), random(4), tolerance=1e-4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(70, 101), (0, 3), ()])
+def test_rectifiers(shape):
+    functions = [
+        lambda lib, x: lib.nn.functional.relu(x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.leaky_relu(x, 0.2, **with_kernel(lib)),
+    ]
+    for function in functions:
+        compare(function, random(*shape))
+        compare(lambda lib, x: function(lib, x.T), random(*shape)) if len(shape) == 2 else None
+
+
+def test_rectifiers_let_nan_through():
+    x = np.array([np.nan, -np.inf, np.inf, -0.0, 1.0] * 2000, np.float32)
+    for name in ("relu", "leaky_relu"):
+        ours, theirs = (getattr(lib.nn.functional, name)(lib.tensor(x)).numpy() for lib in (mytorch, torch))
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_gradients_where_a_mask_holds_are_the_same_by_bits():
+    with mytorch.fused(False):
+        for name in ("relu", "hardtanh", "hardshrink", "softshrink"):
+            compare(lambda lib, x: getattr(lib.nn.functional, name)(x.T), random(31, 17))

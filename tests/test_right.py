@@ -1,0 +1,339 @@
+"""Right or refused: no silent wrong number, no memory read out of bounds, no call that does not come back; beside PyTorch."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import mytorch
+import mytorch.nn.functional as F
+from mytorch import linalg
+
+INF, NAN = float("inf"), float("nan")
+
+
+def both(torch, call):
+    """What a call gives in both libraries, as NumPy arrays; the kind of error where it refuses."""
+    found = []
+    for lib in (mytorch, torch):
+        try:
+            out = call(lib)
+            out = out if isinstance(out, (tuple, list)) else [out]
+            found.append([np.asarray(o.detach() if hasattr(o, "detach") else o) for o in out])
+        except Exception as error:
+            found.append(type(error).__mro__[-3] if isinstance(error, np.linalg.LinAlgError) else type(error))
+    return found
+
+
+def assert_same(torch, call, **tolerance):
+    """Equal results, or errors on both sides."""
+    mine, theirs = both(torch, call)
+    assert isinstance(mine, list) == isinstance(theirs, list), f"{mine}, PyTorch: {theirs}"
+    for a, b in zip(mine, theirs, strict=True) if isinstance(mine, list) else ():
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7, **tolerance)
+
+
+def assert_refused(torch, call):
+    """PyTorch refuses, and so do we, with the same kind of error and words of our own."""
+    with pytest.raises(Exception, match=".") as theirs:
+        call(torch)
+    with pytest.raises(theirs.type if theirs.type in (RuntimeError, ValueError, TypeError, IndexError) else Exception):
+        call(mytorch)
+
+
+BAD_SIZES = [{"dilation": -1}, {"dilation": 0}, {"stride": 0}, {"stride": -1}, {"padding": -1}]
+
+
+@pytest.mark.parametrize("bad", [*BAD_SIZES, {"groups": 0}, {"groups": -1}, {"stride": 1.5}], ids=str)
+@pytest.mark.parametrize(
+    "name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+)
+def test_convolutions_refuse_what_would_read_outside_of_memory(name, bad, torch):
+    d = int(name[-2])
+    for weight in ((1, 1, *(2,) * d), (1, 1, *(0,) * d)):
+        assert_refused(
+            torch, lambda lib, w=weight: getattr(lib.nn.functional, name)(lib.ones(1, 1, *(4,) * d), lib.ones(w), **bad)
+        )
+
+
+@pytest.mark.parametrize(
+    "bad", [{"kernel_size": 0}, {"kernel_size": -1}, *({"kernel_size": 2, **bad} for bad in BAD_SIZES)], ids=str
+)
+@pytest.mark.parametrize(
+    "name", ["max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "unfold"]
+)
+def test_pools_and_unfold_refuse_such_windows(name, bad, torch):
+    if "dilation" in bad and name.startswith("avg"):
+        pytest.skip("takes no dilation")
+    d = 2 if name == "unfold" else int(name[-2])
+    assert_refused(torch, lambda lib: getattr(lib.nn.functional, name)(lib.ones(1, 1, *(4,) * d), **bad))
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 8), (1, 5, 9), (4, 8), (3,)], ids=str)
+def test_fold_refuses_columns_that_do_not_fit(sizes, torch):
+    assert_refused(torch, lambda lib: lib.nn.functional.fold(lib.ones(sizes), (4, 4), 2))
+
+
+@pytest.mark.parametrize("value", [INF, -INF, NAN])
+def test_matrices_with_infinities_never_reach_lapack(value):
+    A = mytorch.tensor([[value, 1.0], [1.0, 2.0]])
+    for call in (
+        linalg.svdvals, linalg.svd, linalg.pinv, linalg.cond, linalg.matrix_rank, linalg.eigh, linalg.eig, linalg.eigvals,
+        lambda A: linalg.lstsq(A, A), lambda A: linalg.matrix_norm(A, 2), lambda A: linalg.matrix_norm(A, "nuc"),
+        lambda A: linalg.svd(mytorch.cat([A, A])), lambda A: linalg.pinv(A, hermitian=True), lambda A: A.norm("nuc"),
+    ):  # fmt: skip
+        with pytest.raises(linalg.LinAlgError, match="non-finite"):
+            call(A)
+    with pytest.raises(linalg.LinAlgError, match="positive-definite"):
+        linalg.cholesky(A * NAN)
+    assert not np.isfinite(linalg.matrix_exp(A).numpy()).all()
+
+
+EDGE = [-INF, -1e30, -104.0, -88.0, -20.0, -1e-3, -1e-40, 0.0, 1e-40, 1.0, 20.0, 88.0, 1e30, INF, NAN]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sigmoid",
+        "silu",
+        "softplus",
+        "logsigmoid",
+        "tanh",
+        "mish",
+        "gelu",
+        "hardswish",
+        "elu",
+        "softsign",
+        "threshold",
+        "hardtanh",
+    ],
+)
+def test_activations_keep_their_tails(name, dtype, torch):
+    options = {"threshold": 0.5, "value": 3.0} if name == "threshold" else {}
+    small = [x for x in EDGE if not np.isfinite(x) or abs(x) < 60000 or dtype != "float16"]
+
+    def call(lib):
+        x = lib.tensor(small).to(getattr(lib, dtype)).requires_grad_()
+        function = getattr(lib.nn.functional, name, None) or getattr(lib, name)
+        y = function(x, **options)
+        y.sum().backward()
+        return y.float(), x.grad.float()
+
+    mine, theirs = both(torch, call)
+    loose = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, 2e-5)
+    for a, b, what in zip(mine, theirs, ("value", "gradient"), strict=True):
+        given = np.array(small)
+        finite = np.isfinite(b) & ~np.isnan(given) if what == "gradient" else given != (INF if name == "gelu" else 0.5)
+        np.testing.assert_allclose(a[finite], b[finite], rtol=loose, atol=1e-37 if loose < 1e-3 else 1e-6, err_msg=what)
+
+
+def test_running_log_sum_exp_keeps_what_is_small_beside_the_maximum(torch, rng):
+    for values in ([0.0, 5.0, 120.0], [-INF, 1.0, -INF, 800.0, 3.0], rng.standard_normal((3, 5)) * 300, [INF, 1.0]):
+
+        def call(lib, values=values):
+            x = lib.tensor(values, dtype=lib.float64, requires_grad=True)
+            y = lib.logcumsumexp(x, -1)
+            (y[..., ::2] * 0.5 - y[..., 1::2].sum()).sum().backward()
+            return y, x.grad
+
+        assert_same(torch, call)
+    x = mytorch.randn(2, 3, dtype=mytorch.float64, requires_grad=True)
+    assert mytorch.autograd.gradgradcheck(lambda x: mytorch.logcumsumexp(x, 1), (x,))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e30])
+def test_cross_entropy_of_large_logits(scale, fused, torch, rng):
+    values, target = rng.standard_normal((64, 512)).astype("float32") * 3 + np.float32(scale), rng.integers(0, 512, 64)
+    target[::7] = -100
+
+    def call(lib):
+        x = lib.tensor(values, requires_grad=True)
+        more = {"fused": fused} if lib is mytorch else {}
+        loss = lib.nn.functional.cross_entropy(x, lib.tensor(target), **more)
+        loss.backward()
+        return loss, x.grad
+
+    assert_same(torch, call)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_nothing_is_learned_from_a_batch_of_padding(fused, torch):
+    for function in ("cross_entropy", "nll_loss"):
+
+        def call(lib, function=function):
+            x = lib.ones(3, 4, requires_grad=True)
+            more = {"fused": fused} if lib is mytorch and function == "cross_entropy" else {}
+            loss = getattr(lib.nn.functional, function)(x, lib.full((3,), -100), **more)
+            loss.backward()
+            return loss, x.grad
+
+        assert_same(torch, call)
+        assert not call(mytorch)[1].any()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_layer_norm_that_overflows_is_not_zero(fused, torch, rng):
+    x = (rng.standard_normal((8, 64)) * 1e30).astype("float32")
+    y = F.layer_norm(mytorch.tensor(x), (64,), fused=fused)
+    assert y.isnan().all()
+    assert torch.nn.functional.layer_norm(torch.tensor(x), (64,)).isnan().all()
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_is_the_same_fused_and_not(approximate, torch):
+    for fused in (True, False):
+        edge = [x for x in EDGE if x != INF]  # of which PyTorch makes NaN in some builds
+        mine = F.gelu(mytorch.tensor(edge), approximate=approximate, fused=fused).numpy()
+        theirs = torch.nn.functional.gelu(torch.tensor(edge), approximate=approximate).numpy()
+        np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_options_that_were_not_heard(torch):
+    x, A = [[0.1, 2.0], [3.0, -1.0]], np.arange(24.0).reshape(2, 3, 4) + 1j
+
+    def losses(lib):
+        F, t = lib.nn.functional, lib.tensor([0, 1])
+        x_, p = lib.tensor(x), lib.tensor([[0.2, 0.8], [0.5, 0.5]])
+        return [
+            F.cross_entropy(x_, t, reduce=False), F.cross_entropy(x_, t, size_average=False),
+            F.kl_div(x_, p, 0), F.kl_div(x_, p, 1), F.kl_div(x_, p, reduce=0),
+        ]  # fmt: skip
+
+    assert_same(torch, losses)
+    assert_same(torch, lambda lib: [lib.adjoint(lib.tensor(A)).resolve_conj(), lib.linalg.diagonal(lib.tensor(A))])
+    assert_same(
+        torch,
+        lambda lib: [lib.nn.functional.lp_pool1d(lib.tensor([[1.0, 2.0, -3.0, 4.0]]), p, 2) for p in (INF, -INF, 1.5)],
+    )
+    for lengths in (((0, 4), (2, 1)), ((0, 4), (0, 1)), ((1, 4), (2, 1)), ((4, 0), (0, 0))):
+
+        def ctc(lib, lengths=lengths):
+            steps = lib.tensor(np.linspace(-1, 1, 24).reshape(4, 2, 3)).log_softmax(-1)
+            return lib.nn.functional.ctc_loss(steps, lib.tensor([[1, 2], [1, 0]]), *lengths, reduction="none")
+
+        assert_same(torch, ctc)
+
+
+def test_gradients_at_zero(torch):
+    def call(lib):
+        x = lib.zeros(1, 1, 4, 4, requires_grad=True)
+        lib.nn.functional.lp_pool2d(x, 2, 2).sum().backward()
+        y, z = lib.zeros(2, requires_grad=True), lib.zeros(2, requires_grad=True)
+        lib.atan2(y, z).sum().backward()
+        return x.grad, y.grad, z.grad
+
+    assert_same(torch, call)
+
+
+# -- views, and memory that is shared ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+@pytest.mark.parametrize("take", ["unbind", "split", "chunk"])
+def test_one_of_several_views_is_refused_after_its_base_was_changed(take, shape, torch):
+    def call(lib):
+        y = lib.ones(shape, requires_grad=True) * 1
+        part = getattr(y, take)(*(() if take == "unbind" else (2,)))[0]
+        y.mul_(3)
+        return part.sum().backward()
+
+    assert_refused(torch, call)
+
+
+def test_slices_of_a_vector_are_views():
+    x = mytorch.zeros(3)
+    x.unbind()[1].fill_(2.0)
+    assert x.tolist() == [0.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "y[:2].mul_(y[1:])",
+        "y[:2].copy_(y[1:])",
+        "y[:2].add_(y[1:])",
+        "m.add_(m.t())",
+        "m.add_(m[0])",
+        "m.lerp_(m.t(), 0.5)",
+        "m.copy_(m.t())",
+    ],
+)
+def test_writing_into_what_is_read_is_refused(write, torch):
+    def call(lib):
+        return eval(write, {"y": lib.arange(3.0), "m": lib.arange(4.0).reshape(2, 2)})
+
+    assert_refused(torch, call)
+
+
+def test_setitem_from_overlapping_memory_is_refused(torch):
+    def call(lib):
+        y = lib.arange(3.0)
+        y[:2] = y[1:]
+
+    assert_refused(torch, call)
+
+
+@pytest.mark.parametrize(
+    "write", ["y.mul_(y)", "y[::2].mul_(y[:2])", "m[:, 0].mul_(m[:, 1])", "m[0].mul_(m[1])", "m.mul_(m)"]
+)
+def test_gradients_of_writing_beside_what_is_read(write, torch):
+    def call(lib):
+        x = lib.arange(3.0).requires_grad_()
+        w = lib.arange(4.0).reshape(2, 2).requires_grad_()
+        y, m = x + 1, w + 1
+        eval(write, {"y": y, "m": m})
+        (y.pow(2).sum() + m.pow(2).sum()).backward()
+        return y, m, x.grad, w.grad
+
+    mine, theirs = both(torch, call)
+    if isinstance(theirs, list):
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a, b)
+
+
+def test_constants_written_in_place_keep_the_graph(torch):
+    def call(lib):
+        x = lib.ones(3, requires_grad=True)
+        a, b, c = x * 1, x * 1, x * 1
+        with lib.no_grad():
+            a.zero_()
+            b.copy_(lib.full((3,), 2.0))
+        c.copy_(lib.full((3,), 5.0))
+        assert all(t.requires_grad for t in (a, b, c))
+        (a * 2 + b * 3 + c * 4).sum().backward()
+        return x.grad
+
+    assert_same(torch, call)
+
+
+def test_a_view_outlives_a_new_shape_of_its_base_or_is_refused():
+    y = mytorch.ones(3, 3, requires_grad=True) * 1
+    row = y[0]
+    y.t_()
+    assert row.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(RuntimeError, match="another shape in place"):
+        row.sum().backward()
+    x = mytorch.arange(6.0).reshape(2, 3).requires_grad_()
+    z = (x * 1).transpose_(0, 1)
+    z[0].mul_(2)
+    (z * mytorch.arange(6.0).reshape(3, 2)).sum().backward()
+    np.testing.assert_array_equal(np.asarray(x.grad), [[0, 2, 4], [2, 3, 5]])
+
+
+def test_gradients_of_threads_onto_one_leaf_all_arrive():
+    leaf = mytorch.zeros(50_000, requires_grad=True)
+
+    def work():
+        for _ in range(30):
+            (leaf * 1.0).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert np.unique(np.asarray(leaf.grad)).tolist() == [240.0]
