@@ -229,7 +229,7 @@ import json, sys
 sys.path.insert(0, {str(ROOT / "docs")!r})
 from run_notebook import run
 book = json.load(open("tiny_gpt2.ipynb", encoding="utf-8"))
-small = {{"STEPS = 500": "STEPS = 60", "width=96": "width=16", "400))": "5))", "text = read_text()": "text = 'a whale, ' * 400"}}
+small = {{"STEPS = 500": "STEPS = 60", "width=96": "width=16", "400))": "5))", "text = read_text()": "text = 'The whale, ' * 400"}}
 def change(source):
     for old, new in small.items():
         source = source.replace(old, new)
