@@ -43,6 +43,23 @@ cross-entropies, class targets that are not int64 or uint8. It holds for the pro
 
 `torch.hub` reads local folders and files by address, but runs no code from GitHub; `torch.multiprocessing` copies tensors, and its
 `spawn` forks under PyTorch's face; `torch.compiler` and the settings of `torch.backends` are accepted and change nothing, but for TF32.
+
+## Calls that differ
+
+`tests/fuzzing.py` makes random calls in both libraries. `tests/test_fuzz.py` runs some of them every day, in the families that it
+names; these differ, and stay so for the reason given.
+
+| calls | how | reason |
+|---|---|---|
+| `adaptive_avg_pool`, `interpolate` | different | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN |
+| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose` | different | infinities in complex products, and sums in another order beside huge numbers |
+| `fractional_max_pool`, `max_unpool` | accepted, words | sizes and index dtypes that PyTorch is stricter about; ratios that are infinite |
+| `gather` | different | an empty index of another number of axes gives a result without a graph |
+| `index_reduce` | accepted | a vector of one element as the source of a number |
+| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh` | different | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
+| `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
+
+A view made under `no_grad` may be changed in place while recording, with right gradients; PyTorch refuses.
 """
 
 SURFACES = [

@@ -236,6 +236,8 @@ def _check_weight(name, input, weight, bias, outs, groups):
         raise RuntimeError(
             f"{given}, expected weight to be at least {groups} at dimension 0, and divisible by it, but got {weight.shape[0]}"
         )
+    if bias is not None and not hasattr(bias, "shape"):
+        raise TypeError(f"{name}(): argument 'bias' must be Tensor, not {type(bias).__name__}")
     if bias is not None and tuple(bias.shape) != (outs,):
         raise RuntimeError(
             f"{given}, expected bias to be 1-dimensional with {outs} elements, but got bias of size {list(bias.shape)} instead"

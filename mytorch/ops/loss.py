@@ -307,7 +307,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     classes = rows.shape[1]
     _check_weight(weight, classes, "nll_loss")
     index = class_indices(target, "nll_loss")
-    index = index.reshape(1) if single else index
+    index = index.reshape(1) if single and index.size == 1 else index
     if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
         raise ValueError(
             f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}."

@@ -310,7 +310,10 @@ def index_put_(self, indices, values, accumulate=False):
         return self
     check_writable(self, "index_put_")
     raws = tuple(raw_of(i) if hasattr(i, "dtype") else i for i in where_)
-    region = raw_of(self)[raws].shape
+    try:
+        region = raw_of(self)[raws].shape
+    except IndexError as error:
+        raise IndexError(f"index_put_: {error} (tensor of shape {tuple(self.shape)}).") from None
     values = values.expand(region) if tuple(values.shape) != region else values
     return adopt(self, self + _put_index(values, index=raws, shape=tuple(self.shape)), "index_put_")
 
