@@ -244,7 +244,7 @@ def _log_softmax_grad(g, out, dim, xp):
 
 
 _log_softmax.grad(input=_log_softmax_grad)
-_log_softmax.fuse(cpu="mytorch.kernels.numba.softmax:log_softmax", cuda="mytorch.kernels.triton.softmax:log_softmax")
+_log_softmax.fuse(cpu="mytorch.kernels.numba.log_softmax", cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)

@@ -1,0 +1,44 @@
+"""The logarithm of softmax along the last axis: x - max - log(sum of exp(x - max)), and g - exp(out) * sum(g)."""
+
+import numpy as np
+
+from .common import exp, kernel, larger
+from .softmax import accepts, by_rows, pays
+
+__all__ = ["accepts", "forward", "pays", "vjp"]
+
+
+@kernel
+def _fwd(x, out):
+    rows, width = x.shape
+    for r in range(rows):
+        peak = x[r, 0]
+        for j in range(width):
+            peak = larger(peak, x[r, j])
+        total = np.float32(0.0)
+        for j in range(width):
+            total += exp(x[r, j] - peak)
+        least = peak + np.log(total)
+        for j in range(width):
+            out[r, j] = x[r, j] - least
+
+
+@kernel
+def _bwd(g, out, gx):
+    rows, width = out.shape
+    for r in range(rows):
+        total = np.float32(0.0)
+        for j in range(width):
+            total += g[r, j]
+        for j in range(width):
+            gx[r, j] = g[r, j] - exp(out[r, j]) * total
+
+
+def forward(xp, input, *, dim, dtype=None):
+    """Row by row."""
+    return by_rows(_fwd, input)
+
+
+def vjp(g, out, dim):
+    """The gradient of input."""
+    return (by_rows(_bwd, g, out),)
