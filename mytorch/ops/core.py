@@ -11,6 +11,7 @@ CPU: there the library's overhead per op is decided. What a record holds says re
 
 import copy
 import traceback
+from inspect import Parameter
 
 from .._array import Array, other_device
 from ..backend import gpu, is_raw, memory_owner, numpy_ns
@@ -20,7 +21,8 @@ from ..graph.saved import pack_node
 from ..tensor import Tensor
 from .callers import caller_of
 from .composed import composed
-from .operands import back_to_bfloat16, explained, prepare
+from .mismatch import explained
+from .operands import back_to_bfloat16, prepare
 from .out import write_out
 from .record import Record
 
@@ -84,6 +86,9 @@ class Op(Record):
         try:
             result = implementation.forward(xp, *raws, **attrs)
         except Exception as error:
+            missing = [n for n, default in self.defaults.items() if default is Parameter.empty and n not in attrs]
+            if missing:
+                raise TypeError(f"{self.name}() missing required argument: '{missing[0]}'.") from None
             raise explained(self, raws, error) from None
         if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)

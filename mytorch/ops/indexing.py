@@ -16,7 +16,7 @@ from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
 from .inplace import check_writable, set_edge
-from .operands import broadcast
+from .mismatch import broadcast
 from .out import write_out
 from .overlap import refuse_overlap
 from .raw import index_raw, index_vector, raw_of

@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
 from .memory_format import axes_in_memory, channel_axes, inverse
-from .operands import broadcast
+from .mismatch import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 

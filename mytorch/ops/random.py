@@ -24,8 +24,8 @@ from ..tensor import Tensor
 from .bind import public
 from .creation import finish, like, size_and_pin
 from .inplace import check_writable
+from .mismatch import broadcast
 from .movement import as_shape
-from .operands import broadcast
 from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
