@@ -20,7 +20,8 @@ from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
-from .operands import explained, is_operand
+from .explain import explained
+from .operands import is_operand
 from .source import source_of
 
 _NAMES = {

@@ -20,7 +20,8 @@ from ..graph.saved import pack_node
 from ..tensor import Tensor
 from .callers import caller_of
 from .composed import composed
-from .operands import back_to_bfloat16, explained, prepare
+from .explain import explained
+from .operands import back_to_bfloat16, prepare
 from .out import write_out
 from .record import Record
 

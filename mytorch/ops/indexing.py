@@ -15,8 +15,8 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
+from .explain import broadcast
 from .inplace import check_writable, set_edge
-from .operands import broadcast
 from .out import write_out
 from .overlap import refuse_overlap
 from .raw import index_raw, index_vector, raw_of

@@ -7,8 +7,8 @@ from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
+from .explain import broadcast, expandable
 from .movement import stack
-from .operands import broadcast, expandable
 from .precision import in_precision
 from .raw import shape_of
 from .reduction import normalize_dim

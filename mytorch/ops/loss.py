@@ -14,8 +14,8 @@ from .activation import log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
+from .explain import broadcast
 from .movement import cat, stack
-from .operands import broadcast
 from .precision import in_precision
 from .raw import on_device_of, raw_of, shape_of, to_cpu
 

@@ -10,7 +10,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
-from .operands import broadcast
+from .explain import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 

@@ -1,19 +1,15 @@
 """The inputs of an op, as users give them, as raw arrays: Tensors, Arrays, raw arrays and numbers in one place."""
 
-import opcode
-
 import numpy as np
 
 from .._array import Array, as_raw
-from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, out_of_memory, to_device, xp_of
+from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
 from ..tensor import Tensor, refresh
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 NUMBERS = (float, int, bool, complex)
-PACKAGE = __file__.rpartition("ops")[0]
-RAISE = opcode.opmap["RAISE_VARARGS"]
 asarray = np.asarray
 
 
@@ -173,85 +169,3 @@ def back_to_bfloat16(result):
         return result
     first = first.astype(dtypes.bfloat16.numpy)
     return (first, *result[1:]) if isinstance(result, tuple) else first
-
-
-def _is_own(error):
-    """Whether a statement of this library raised an error, rather than NumPy; LinAlgError is PyTorch's too."""
-    trace = error.__traceback__
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    raises = trace.tb_lasti >= 0 and code.co_code[trace.tb_lasti] == RAISE
-    return isinstance(error, np.linalg.LinAlgError) or (raises and code.co_filename.startswith(PACKAGE))
-
-
-def explained(op, raws, error):
-    """The error to raise where NumPy can't bring these shapes together or has no function for these dtypes.
-
-    Any other error is returned as it is.
-    """
-    text = str(error)
-    if _is_own(error):
-        return error
-    if isinstance(error, MemoryError):
-        return error if namespace(raws) is numpy_ns else out_of_memory(error)
-    if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
-        leading = -2 if op.name == "matmul" else None
-        shapes = [r.shape[:leading] for r in raws if is_raw(r)]
-        return RuntimeError(
-            _sizes_differ(shapes) or f"{op.name}: shapes {', '.join(map(str, shapes))} do not go together."
-        )
-    if text.startswith("numpy boolean subtract"):
-        return RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-            "operator instead."
-        )
-    if not text.startswith("ufunc "):
-        given = ", ".join(str(tuple(r.shape)) if is_raw(r) else repr(r) for r in raws)
-        kind_of_error = IndexError if isinstance(error, IndexError) else RuntimeError
-        return kind_of_error(f"{op.name}: shapes or options that do not fit; inputs: {given} ({text})")
-    names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
-    return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
-
-
-def broadcast(*shapes):
-    """The shape that all broadcast to.
-
-    Raises:
-        RuntimeError: there is none.
-    """
-    try:
-        return np.broadcast_shapes(*map(tuple, shapes))
-    except ValueError:
-        raise RuntimeError(_sizes_differ(shapes)) from None
-
-
-def expandable(tensor, shape, name):
-    """Refuse a tensor that does not broadcast to exactly this shape.
-
-    Raises:
-        RuntimeError: it does not.
-    """
-    shape, own = tuple(shape), tuple(tensor.shape)
-    if own != shape and (
-        len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False))
-    ):
-        raise RuntimeError(
-            f"{name}: the tensor of shape {own} can't be expanded to {shape}, as every size must be 1 or equal."
-        )
-
-
-def _sizes_differ(shapes):
-    """PyTorch's sentence on the first axis at which shapes don't broadcast; None if they do."""
-    ndim = max(map(len, shapes), default=0)
-    for d in reversed(range(ndim)):
-        size = 1
-        for shape in shapes:
-            n = shape[d - ndim] if ndim - d <= len(shape) else 1
-            if size != n and size != 1 and n != 1:
-                return (
-                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension {d} "
-                    f"(the shapes are {', '.join(str(tuple(shape)) for shape in shapes)})"
-                )
-            size = n if size == 1 else size
-    return None

@@ -23,9 +23,9 @@ from ..kernels.registry import RANDOM
 from ..tensor import Tensor
 from .bind import public
 from .creation import finish, like, size_and_pin
+from .explain import broadcast
 from .inplace import check_writable
 from .movement import as_shape
-from .operands import broadcast
 from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded

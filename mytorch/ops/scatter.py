@@ -11,10 +11,10 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
+from .explain import broadcast
 from .indexing import _gather, _put_index, _scatter_zeros
 from .inplace import adopt, check_writable
 from .movement import cat
-from .operands import broadcast
 from .precision import in_precision
 from .raw import index_raw, index_vector, on_device_of, raw_of, to_cpu
 from .reduction import normalize_dim
