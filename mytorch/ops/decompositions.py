@@ -41,7 +41,7 @@ def finite(x, name):
         LinAlgError: it holds some.
     """
     if isinstance(x, ndarray) and not np.isfinite(x).all():
-        raise np.linalg.LinAlgError(
+        raise LinAlgError(
             f"linalg.{name}: The algorithm failed to converge because the input matrix contained non-finite values."
         )
     return x
