@@ -32,4 +32,5 @@ class _Deterministic(ModuleType):
 
 
 deterministic = _Deterministic("mytorch.utils.deterministic", "Settings of deterministic mode.")
-sys.modules[deterministic.__name__] = utils.deterministic = deterministic
+sys.modules[deterministic.__name__] = deterministic
+vars(utils)["deterministic"] = deterministic

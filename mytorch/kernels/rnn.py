@@ -59,6 +59,8 @@ def _weight_gradient(gz, hiddens, reverse):
 
 
 class LSTM:
+    """One direction of an LSTM layer over a whole sequence."""
+
     residuals = ("gates", "cells", "hiddens")
 
     @staticmethod
@@ -90,6 +92,8 @@ class LSTM:
 
 
 class GRU:
+    """One direction of a GRU layer over a whole sequence."""
+
     residuals = ("gates", "hiddens")
 
     @staticmethod
@@ -122,6 +126,8 @@ class GRU:
 
 
 class RNN:
+    """One direction of a plain recurrent layer over a whole sequence."""
+
     residuals = ("hiddens",)
 
     @staticmethod

@@ -41,6 +41,7 @@ def update(loop, arrays, *numbers):
 
 @kernel
 def sgd(p, g, lr, pull):
+    """p -= lr * (g + pull * p), pull being the weight decay."""
     for i in range(p.size):
         p[i] -= lr * (g[i] + pull * p[i])
 
@@ -57,6 +58,7 @@ def momentum(p, g, average, lr, pull, decay, share, ahead):
 
 @kernel
 def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
+    """m and v are running means of d and d²; p -= step_size * m / (sqrt(v) * scale + eps), where p was shrunk first."""
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
@@ -69,6 +71,7 @@ def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, s
 
 @kernel
 def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
+    """As adam, with the largest v so far, `top`, in the place of v."""
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
@@ -83,6 +86,7 @@ def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step
 
 @kernel
 def rmsprop(p, g, v, lr, pull, alpha, rest, eps):
+    """v is the running mean of d²; p -= lr * d / (sqrt(v) + eps)."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
         b = alpha * v[i] + rest * d * d
@@ -92,6 +96,7 @@ def rmsprop(p, g, v, lr, pull, alpha, rest, eps):
 
 @kernel
 def adagrad(p, g, total, lr, pull, eps):
+    """total is the sum of d²; p -= lr * d / (sqrt(total) + eps)."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
         b = total[i] + d * d
@@ -101,6 +106,7 @@ def adagrad(p, g, total, lr, pull, eps):
 
 @kernel
 def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
+    """p -= lr * step, where step = sqrt(delta + eps) / sqrt(v + eps) * d; v and delta are running means of d² and step²."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
         b = rho * v[i] + rest * d * d
@@ -112,6 +118,7 @@ def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
 
 @kernel
 def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
+    """u = max(beta2 * u, |d| + eps); p -= lr * m / u, m being the running mean of d."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
         a = m[i] + rest1 * (d - m[i])

@@ -22,6 +22,7 @@ def _tanh(x):
 
 @kernel
 def lstm(x, gates, c, c_next, h_next):
+    """One step: `gates` holds h weightᵀ at first, and the gates i, f, g, o (rows, 4 width) after it."""
     rows, width = c.shape
     for r in range(rows):  # loops of few arrays each, or the compiler does not vectorise them
         for j in range(2 * width):
