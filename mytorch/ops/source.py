@@ -14,18 +14,6 @@ def {name}({parameters}, *args, **kwargs):
         return {general}
 """
 _INPUT = """\
-    if not isinstance({input}, Tensor):
-        return {general}
-    array{i} = {input}._data
-    x{i} = array{i}._array
-    if {unfit}:
-        return {general}
-    view = {input}._view
-    if view is not None and view[0]._edge is not view[1]:
-        refresh({input})
-    edge{i} = {input}._edge
-"""
-_INPUT = """\
     if isinstance({input}, Tensor):
         array{i} = {input}._data
         x{i} = array{i}._array
