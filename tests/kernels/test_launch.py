@@ -1,5 +1,6 @@
 """What `launch` hands to a compiled kernel, and where tuning keeps its choices: no GPU is needed to see that."""
 
+import importlib
 import json
 import os
 import shutil
@@ -155,6 +156,37 @@ def test_tuning_keeps_its_choice(monkeypatch, tmp_path):
         choose(monkeypatch, "some")
 
 
+def test_a_capture_takes_what_was_measured_and_measures_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    assert choose(monkeypatch, "medium") == (3, [1, 2, 3])
+    monkeypatch.setattr(home, "is_capturing", lambda: True)
+    assert choose(monkeypatch, "medium") == (3, [])
+    assert choose(monkeypatch, "medium", key=("fp32", 16)) == (1, [])
+    monkeypatch.setattr(home, "is_capturing", lambda: False)
+    assert choose(monkeypatch, "medium", key=("fp32", 16)) == (3, [1, 2, 3])  # the default was not kept as a choice
+
+
+def test_tritons_native_code_does_not_import_pytorch(monkeypatch):
+    """Triton 3.6 asks `import torch` for the class Tensor, once and for good."""
+    found = []
+
+    def specialize(backend, value, *options):
+        found.append(importlib.import_module("torch").Tensor)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
+    native = importlib.import_module("triton._C.libtriton")
+    monkeypatch.setattr(native, "native_specialize_impl", specialize)
+    home._spare_pytorch()
+    assert "torch" not in sys.modules
+    assert len(found) == 1
+    assert found[0].__module__ != "torch"
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    home._spare_pytorch()  # it is there already: Triton may have it
+    assert len(found) == 1
+    assert sys.modules["torch"] is sys
+
+
 def test_without_a_driver_ops_run_without_kernels(monkeypatch):
     def broken():
         raise OSError("gcc is missing")
@@ -187,7 +219,8 @@ def test_through_tritons_own_driver(tmp_path):
         here / "fake_libcuda.c",
     ]
     subprocess.run(library, check=True, capture_output=True)
-    paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(here.parents[1])}
+    path = os.pathsep.join([str(here.parents[1]), str(Path(triton.__file__).parents[1])])
+    paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": path}
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", here / "over_fake_libcuda.py"], capture_output=True, text=True,
