@@ -410,7 +410,7 @@ def _options(bm, bn, warps, stages):
 @lru_cache
 def _candidates(kernel, depth, wide):
     """Block sizes to choose from for one of the kernels (by name) and a padded head width; `wide`: float32."""
-    if wide:  # products of float32 run on the plain cores: small blocks, or the registers overflow
+    if wide:  # float32 takes twice the registers, and three products of TF32 more: small blocks, or they overflow
         known, size = _FLOAT32, 64 if depth <= 64 else depth
         return {
             "none": [_options(*known[kernel][size])],
@@ -426,9 +426,9 @@ def _candidates(kernel, depth, wide):
 
 
 _FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
-    "forward": {64: (64, 32, 8, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
-    "keys": {64: (32, 64, 8, 2), 128: (16, 64, 8, 2), 256: (16, 16, 8, 1)},
-    "queries": {64: (64, 32, 8, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
+    "forward": {64: (64, 32, 4, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
+    "keys": {64: (32, 32, 4, 2), 128: (32, 32, 4, 2), 256: (16, 16, 8, 1)},
+    "queries": {64: (64, 32, 4, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
 }
 _HALF = {  # kernel -> the default by head width; what "medium" tries; what "max" tries of each
     "forward": (
