@@ -1,6 +1,6 @@
-"""Everything about the GPU in one command, under 8 minutes: versions, training, times, correctness, block sizes.
+"""Everything about the GPU in one command: versions, training, parity with PyTorch, a profile, times, correctness, block sizes.
 
-    python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train] [--seconds 460]
+    python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train | --day a] [--seconds 460]
     python benchmarks/gpu_check.py --interpret          # no GPU: correctness alone, in Triton's interpreter
     python benchmarks/gpu_check.py --rehearse           # no GPU: every section at tiny sizes over a stand-in, with made-up times
 
@@ -29,14 +29,21 @@ from benchmarks.gpu.sizes import LOST, STARTS  # noqa: E402
 from benchmarks.gpu.table import show, summary, table  # noqa: E402
 
 SECTIONS = {  # name -> seconds, in the order of their worth
-    "versions": 30, "ceilings": 40, "train": 100, "train-captured": 80, "kernels": 110, "correctness": 130, "products": 60,
-    "blocks": 70, "torch-train": 90, "train-more": 80, "torch": 70,
+    "versions": 20, "ceilings": 30, "train": 70, "train-captured": 70, "train-tuned": 90, "parity": 90, "profile": 45, "correctness": 75,
+    "kernels": 90, "products": 60, "blocks": 70, "sanitizer": 40, "torch-train": 150, "torch": 100, "train-more": 110,
 }  # fmt: skip
 RUNNERS = {  # section -> module of benchmarks/gpu and function, imported in the section's own process
     "versions": "versions:versions", "ceilings": "versions:ceilings", "correctness": "correctness:correctness",
     "kernels": "kernels:kernels", "products": "products:products", "blocks": "products:blocks", "torch": "torch_kernels:torch_kernels",
     "train": "training:train", "train-captured": "training:train_captured", "train-more": "training:train_more",
-    "torch-train": "training:torch_train",
+    "torch-train": "training:torch_train", "train-tuned": "training:train_tuned", "parity": "parity:parity",
+    "profile": "profile:profile", "sanitizer": "profile:sanitizer",
+}  # fmt: skip
+
+
+DAY = {  # the parts of gpu_day.sh, each useful alone
+    "a": "versions,train,train-captured,train-tuned,parity,profile,correctness", "b": "ceilings,kernels,products,blocks,sanitizer",
+    "c": "torch-train,torch,train-more",
 }  # fmt: skip
 
 
@@ -107,6 +114,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="gpu_check.json")
     parser.add_argument("--sections", default=",".join(SECTIONS), help="some of " + ", ".join(SECTIONS))
+    parser.add_argument("--day", choices=DAY, help="the sections of one part of gpu_day.sh")
     parser.add_argument("--seconds", type=float, default=460, help="for all sections together")
     parser.add_argument("--interpret", action="store_true", help="correctness alone, in Triton's interpreter")
     parser.add_argument(
@@ -120,7 +128,7 @@ def main():
     options = parser.parse_args()
     if options.section:
         return section(options)
-    wanted = ["versions", "correctness"] if options.interpret else options.sections.split(",")
+    wanted = ["versions", "correctness"] if options.interpret else DAY.get(options.day, options.sections).split(",")
     unknown = [name for name in wanted if name not in SECTIONS]
     if unknown:
         parser.error(f"no section is called {unknown[0]!r}; there are {', '.join(SECTIONS)}")

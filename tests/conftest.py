@@ -43,6 +43,7 @@ def _use(device):
 
     try:
         mytorch.set_default_device(device)
+        mytorch.backends.cudnn.allow_tf32 = False  # results are compared with float32's, or float64's
     except RuntimeError as error:
         raise pytest.UsageError(
             f"tests on {device}: {error} Without DEVICE and --device they run on the CPU."

@@ -9,6 +9,7 @@ SQUARE, BATCHED = 8192, (384, 1024, 64)
 TIME_STEPS, STEPS = 4.0, 5  # seconds of training steps, steps between two waits
 REPEATS, HOST_CALLS, CASES = 9, 1000, None  # launches timed, calls for the CPU's time, cases of each check
 WASTE = 1 << 31  # bytes written between launches
+PARITY = (20, 4)  # steps and batch of the section `parity`
 STARTS, LOST = 6, 77  # how often a process is started that keeps losing the card; the exit code that says so
 BASE, SMALL = {"size": "base"}, {"size": "small", "vocab_size": 65, "context_length": 256}
 MODELS = {  # name -> (config, batch, half precision or None)

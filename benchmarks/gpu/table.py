@@ -11,6 +11,8 @@ TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
     "attention backward 32x12x1024x64 causal": (0.53, None),
     "GPT-2 124M bf16 B32xT1024": (80.8, 27.3),  # PyTorch, eager
     "GPT-2 124M bf16 B32xT1024 captured": (61.8, 15.1),  # PyTorch, compiled; the goal is 52
+    "GPT-2 124M bf16 B32xT1024 captured, tuned": (61.8, 15.1),
+    "GPT-2 small bf16 B32xT256 captured, tuned": (4.0, None),
     "GPT-2 small bf16 B32xT256": (14.6, None),
     "GPT-2 small bf16 B32xT256 captured": (4.0, None),
     "GPT-2 124M fp16 B32xT1024": (83.0, None),
@@ -49,7 +51,7 @@ def table(results, names):
     rows |= {name: {r["name"]: r for r in part.get("rows", [])} for name, part in results.items()}
     for name in names:
         own = rows[name]
-        if name in ("versions", "ceilings"):
+        if name in ("versions", "ceilings", "sanitizer"):
             lines += [f"{key:<28}{r['value'] if 'value' in r else _last(r['error'])}" for key, r in own.items()]
         elif name == "correctness":
             good = sum("error" not in r for r in own.values())
@@ -83,6 +85,15 @@ def table(results, names):
                     f"  {r['ms']:.3f} ms  {r['options']}{'   (the default)' if r['default'] else ''}" for r in timed
                 ]
             lines += [f"  {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
+        elif name == "profile":
+            for r in own.values():
+                lines.append(
+                    f"{r['spent']:>9.3f} ms{r['count']:>6} ×  {r['name']}" if "spent" in r else _last(r["error"])
+                )
+        elif name == "parity":
+            for r in own.values():
+                apart = f"losses {r['loss apart']:.1e}, norms {r['norm apart']:.1e} apart" if "loss apart" in r else ""
+                lines.append(f"{r['name']:<52}{apart}  {_last(r['error']) if 'error' in r else 'ok'}")
         else:
             lines.append(f"{'training step':<52}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
             library = "PyTorch" if name == "torch-train" else "mytorch"

@@ -1,5 +1,9 @@
 """The sections `train`, `train-captured`, `train-more` and `torch-train`: whole training steps of GPT-2."""
 
+import os
+import shutil
+import subprocess
+import sys
 import time
 
 from .sizes import DEVICE, MODELS, MORE_MODELS, STEPS, TIME_STEPS
@@ -10,6 +14,14 @@ def _config(values):
 
     values = dict(values)
     return GPT2Config.sized(values.pop("size"), **values)
+
+
+def _card():
+    """The card's clock, power and temperature now."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    asked = "--query-gpu=clocks.sm,power.draw,temperature.gpu"
+    return subprocess.run(["nvidia-smi", asked, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
 
 
 def _report_steps(report, name, config, batch, step, wait, memory):
@@ -26,30 +38,46 @@ def _report_steps(report, name, config, batch, step, wait, memory):
         wait()
         groups.append((time.perf_counter() - started) / STEPS)
     ms = sorted(groups)[len(groups) // 2] * 1e3
+    for _ in range(STEPS):
+        loss = step()
+    card = _card()  # while the steps run
     memory.reset_peak_memory_stats()
     for _ in range(2):
         loss = step()
     wait()
     gib = memory.max_memory_allocated() / 2**30
-    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": gib, "loss": float(loss)})
+    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": gib, "loss": float(loss), "card": card})
+    if memory.__name__.startswith("mytorch") and "torch" in sys.modules:
+        report(f"{name}: PyTorch was imported", error="Triton's native code, or another library, has imported torch")
 
 
-def _run_training(report, name, values, batch, half, captured):
-    """Forward, backward, clip, AdamW."""
+def gpt2_on_gpu(config):
+    """A GPT2 whose weights were drawn on the GPU: on the CPU 124 million take 6 seconds."""
     import mytorch
-    from mytorch import amp, cuda
     from mytorch.models import GPT2
+
+    mytorch.set_default_device("cuda")
+    try:
+        return GPT2(config)
+    finally:
+        mytorch.set_default_device("cpu")
+
+
+def make_step(values, batch, half):
+    """A training step (forward, backward, clip, AdamW), a function of a batch that it has by default, and its config."""
+    import mytorch
+    from mytorch import amp
     from mytorch.nn.utils import clip_grad_norm_
 
     mytorch.manual_seed(0)
     config = _config(values)
-    model = GPT2(config).to("cuda")
+    model = gpt2_on_gpu(config)
     optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
     x, y = (mytorch.randint(0, config.vocab_size, (batch, config.context_length), device="cuda") for _ in range(2))
     scaler = amp.GradScaler(enabled=half == "float16")
     dtype = getattr(mytorch, half or "float32")
 
-    def step(x, y):
+    def step(x=x, y=y):
         with amp.autocast("cuda", dtype, enabled=half is not None):
             loss = model(x, y)
         scaler.scale(loss).backward()
@@ -60,9 +88,15 @@ def _run_training(report, name, values, batch, half, captured):
         optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
-    if captured:
-        step = mytorch.compile_step(step)
-    _report_steps(report, name, config, batch, lambda: step(x, y), cuda.synchronize, cuda)
+    return step, config
+
+
+def _run_training(report, name, values, batch, half, captured):
+    import mytorch
+
+    step, config = make_step(values, batch, half)
+    step = mytorch.compile_step(step) if captured else step
+    _report_steps(report, name, config, batch, step, mytorch.cuda.synchronize, mytorch.cuda)
 
 
 def train(report, interpret):
@@ -82,6 +116,16 @@ def train_captured(report, interpret):
     for name, model in reversed(MODELS.items()):  # the small one shows first whether capturing works
         report.attempt(
             f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True)
+        )
+
+
+def train_tuned(report, interpret):
+    """The captured steps with block sizes and algorithms that were measured."""
+    os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
+    for name, model in MODELS.items():
+        report.attempt(
+            f"{name} captured, tuned",
+            lambda n=f"{name} captured, tuned", m=model: _run_training(report, n, *m, captured=True),
         )
 
 

@@ -25,6 +25,13 @@ def versions(report, interpret):
     if interpret:
         return
 
+    def cublaslt():
+        from mytorch.kernels import cublas
+
+        return {"value": cublas.load().cublasLtGetVersion()}
+
+    report.attempt("cuBLASLt", cublaslt)
+
     def card():
         import cupy as cp
 

@@ -20,7 +20,7 @@ def to_device(raw, where, non_blocking=False):
     if here is where:
         return raw
     if where.type == "cpu":
-        return _to_cpu_later(raw) if non_blocking else cupy_ns().asnumpy(raw)
+        return _to_cpu_later(raw) if non_blocking else _to_cpu(raw)
     xp, there = on(where)
     try:
         with there:
@@ -33,6 +33,14 @@ def to_device(raw, where, non_blocking=False):
             return _staged(xp, raw)
     except MemoryError as error:
         raise out_of_memory(error) from None
+
+
+def _to_cpu(raw):
+    xp = cupy_ns()
+    if raw.flags.c_contiguous:
+        return xp.asnumpy(raw)
+    with device_guard(raw):  # CuPy's own copy of a strided array makes another stream the current one, and leaves it so
+        return xp.asnumpy(xp.ascontiguousarray(raw))
 
 
 def _staged(xp, raw):

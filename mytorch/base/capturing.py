@@ -4,7 +4,7 @@ A graph launches again what was launched while it was captured, with the same ar
 from step to step must lie in the device's memory, and be brought up to date before each replay:
 
 * `upload` copies numbers from the CPU into device memory. Under capture the copy is part of the graph, from memory that
-  the graph keeps, so it brings the same numbers at each replay.
+  the graph keeps, so it brings the same numbers at each replay. `constant` does it once, for what no replay changes.
 * `Capture.before_replay(call)` runs a function on the CPU before each replay: an optimizer writes its learning rate.
   It raises `Stale` if the graph no longer does what the program says (other hyperparameters, replaced memory).
 * `Capture.generators` are those that were drawn from; their offset is raised at each replay.
@@ -37,6 +37,7 @@ class Capture:
     def __init__(self, recording):
         self.recording = recording
         self.kept = []
+        self.constants = []  # (device array, its numbers): see `constant`
         self.updates = []
         self.generators = set()
         self.advanced = set()
@@ -44,6 +45,13 @@ class Capture:
     def before_replay(self, call):
         """Run `call()` on the CPU before each replay."""
         self.updates.append(call)
+
+    def send_constants(self):
+        """Bring the constants' numbers there, once and for all, when nothing is captured any more."""
+        for there, host in self.constants:
+            there.set(host)
+        for there, _ in self.constants[-1:]:
+            there.device.synchronize()  # a replay may be on any stream
 
 
 def is_preparing():
@@ -81,6 +89,18 @@ def upload(xp, host):
     there = xp.empty(host.shape, host.dtype)
     copy_pinned(xp, there, pinned)
     current.kept += [pinned, there]
+    return there
+
+
+def constant(xp, host):
+    """A device array of numbers that nothing will change. Under capture it is no part of the graph, and lies outside its
+    memory, of which replays use each piece for several things."""
+    if not is_recording():
+        return xp.asarray(host)
+    with xp.cuda.using_allocator(xp.get_default_memory_pool().malloc):
+        there = xp.empty(host.shape, host.dtype)
+    current.kept.append(there)
+    current.constants.append((there, host))
     return there
 
 

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's backends: `cuda.matmul.allow_tf32` works, the others are accepted."""
+"""Settings of PyTorch's backends: `cuda.matmul.allow_tf32` and `cudnn.allow_tf32` work, the others are accepted."""
 
 import sys
 from types import ModuleType
@@ -39,11 +39,23 @@ class _Products(_Settings):
         set_float32_matmul_precision("high" if value else "highest")
 
 
+class _Convolutions(_Settings):
+    """`backends.cudnn`."""
+
+    @property
+    def allow_tf32(self):
+        """Whether a GPU may convolve float32 in TF32, as by default."""
+        return config.convolution_tf32
+
+    @allow_tf32.setter
+    def allow_tf32(self, value):
+        config.convolution_tf32 = bool(value)
+
+
 __path__ = []  # so that the import system takes it for a package
-cudnn = _Settings(
-    "cudnn", benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False,
-    version=lambda: None,
-)  # fmt: skip
+cudnn = _Convolutions(
+    "cudnn", benchmark=False, deterministic=True, enabled=False, is_available=lambda: False, version=lambda: None
+)
 cuda = _Settings("cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False, **_attention_switches())
 mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
 mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)

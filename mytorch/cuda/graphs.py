@@ -13,6 +13,7 @@ nobody else allocates from.
 import functools
 import gc
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,7 @@ class CUDAGraph:
         allocator = cuda.using_allocator(backend.explaining(backend.cupy_ns(), self._pool.malloc))
         before = capturing.current
         capture = Capture(recording=True)
+        capture.kept.append(stream)  # with which the workspace of its products would go
         stream.begin_capture()
         allocator.__enter__()
         capturing.current = capture
@@ -112,6 +114,7 @@ class CUDAGraph:
             self._capture, self._graph = end()
         except Exception as error:
             raise explained(error) from error
+        self._capture.send_constants()
 
     def _abandon(self):
         """End a capture that failed."""
@@ -228,12 +231,13 @@ MANY = 16  # forms of a step, before a warning
 
 
 class _Recorded:
-    """One form of a step (shapes, dtypes, other arguments): runs so far, then its graph with its inputs and outputs."""
+    """One form of a step (shapes, dtypes, other arguments): runs so far, then its graph with its inputs and outputs, and the
+    inputs' buffers in page-locked memory."""
 
     def __init__(self):
         self.runs = 0
         self.graph = None
-        self.inputs = self.outputs = None
+        self.inputs = self.outputs = self.buffers = None
 
 
 class CompiledStep:
@@ -327,15 +331,15 @@ class CompiledStep:
             capturing.current = None
 
     def _capture(self, form, leaves, spec, where):
-        form.inputs = [_twin(x, where) for x in leaves]
-        copy_all(form.inputs, leaves)
+        form.inputs, form.buffers = [_twin(x, where) for x in leaves], [_Buffers() for _ in leaves]
+        copy_all(form.inputs, leaves, form.buffers)
         captured = CUDAGraph()
         with graph(captured):
             form.outputs = self._run(form.inputs, spec, where)
         form.graph = captured
 
     def _replay(self, form, leaves):
-        copy_all(form.inputs, leaves)
+        copy_all(form.inputs, leaves, form.buffers)
         form.graph.replay()
         return tree_map(lambda x: type(x)._wrap(raw_of(x).copy()) if is_tensor(x) else x, form.outputs)
 
@@ -401,26 +405,46 @@ def _twin(x, where):
     return type(x)._wrap(backend.on(where)[0].empty(raw.shape, raw.dtype))
 
 
-def _copy_into(there, given):
+class _Buffers:
+    """Two page-locked buffers in turn: while the GPU copies from one, the CPU puts the next batch into the other."""
+
+    def __init__(self):
+        self.used = deque()  # (buffer, event behind its last copy), the longer ago first
+
+    def send(self, there, given):
+        """Copy a CPU array into one on the current GPU, without waiting for what the GPU does now."""
+        xp = backend.cupy_ns()
+        if len(self.used) < 2:
+            buffer = xp.empty_pinned(given.shape, given.dtype)
+        else:
+            buffer, copied = self.used.popleft()
+            if not copied.done:
+                copied.synchronize()
+        buffer[...] = given
+        backend.fill_later(there, buffer)
+        self.used.append((buffer, xp.cuda.get_current_stream().record()))
+
+
+def _copy_into(there, given, buffers):
     """Copy into a graph's input."""
     if there is given or there.size == 0:
         return
-    if isinstance(given, np.ndarray):
-        given = np.ascontiguousarray(given)
-        if backend.is_pinned(given):
-            backend.fill_later(there, given)
-        else:
-            there.set(given)  # CUDA has taken its copy when this returns
-    else:
+    if not isinstance(given, np.ndarray):
         there[...] = given
+    elif backend.is_pinned(given):
+        backend.fill_later(there, np.ascontiguousarray(given))
+    elif buffers is None:
+        there.set(np.ascontiguousarray(given))  # CUDA has taken its copy when this returns
+    else:
+        buffers.send(there, given)
 
 
-def copy_all(there, given):
-    """Copy the tensors among some values into a graph's own."""
-    for to, x in zip(there, given, strict=False):
+def copy_all(there, given, buffers=None):
+    """Copy the tensors among some values into a graph's own; `buffers`: `_Buffers` for each, for what lies on the CPU."""
+    for to, x, own in zip(there, given, buffers or [None] * len(there), strict=False):
         if is_tensor(x):
             with backend.device_guard(raw_of(to)):
-                _copy_into(raw_of(to), raw_of(x))
+                _copy_into(raw_of(to), raw_of(x), own)
 
 
 def on_capture_stream(call):

@@ -134,13 +134,15 @@ class Stream:
     def __enter__(self) -> Stream:
         self._before.append((_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number)))
         _cuda().Device(self._number).use()
-        self._stream.use()
+        self._stream.__enter__()  # not `use`, which the next `with` within CuPy would undo
         return self
 
     def __exit__(self, *error):
         number, stream = self._before.pop()
-        _cuda().Device(self._number).use()  # the null stream becomes current on the device that is so now
-        stream.use()
+        _cuda().Device(self._number).use()  # CuPy keeps a stack of streams for each device
+        self._stream.__exit__(*(error or (None, None, None)))
+        if _cuda().get_current_stream(self._number) != stream:  # that one was made current by `set_stream`
+            stream.use()
         _cuda().Device(number).use()
 
 

@@ -65,6 +65,7 @@ class Engine:
         timeout: seconds that a collective may take.
         explain: a function that says, after a timeout, who is missing.
         device_type: where its arrays must lie; None if it takes any.
+        averages: whether AVG costs no more than SUM.
 
     Every method but `split` and `close` starts a collective and returns its Work. `label` is for messages,
     `root` a number within the group. Arrays are contiguous; those that are results are written to.
@@ -72,6 +73,7 @@ class Engine:
 
     name = "alone"
     device_type = None
+    averages = False
 
     def __init__(self, rank=0, size=1, timeout=None, explain=None):
         self.rank = rank

@@ -2,8 +2,8 @@
 
 The unique id that the ranks meet by goes from rank 0 to the others over TCP (`rendezvous.py`). Transfers run
 on a stream of the engine's own: it waits for what the current stream has computed so far, and `Work.wait`
-lets the current stream wait for it, so the CPU never does. A thread watches for transfers that take
-longer than the timeout; since a hung NCCL kernel cannot be raised out of, it says so and ends the process.
+lets the current stream wait for it, so the CPU never does. A thread watches for transfers that take longer than the
+timeout, and for errors of the other ranks; since a hung NCCL kernel cannot be raised out of, it says so and ends the process.
 
 Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclCommunicator.html
 """
@@ -31,9 +31,10 @@ _TYPES = {
     np.dtype(np.float32): "NCCL_FLOAT32", np.dtype(np.float64): "NCCL_FLOAT64",
 }  # fmt: skip
 _OPS = {
-    ReduceOp.SUM: "NCCL_SUM", ReduceOp.AVG: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD",
-    ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX",
+    ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX",
 }  # fmt: skip
+_AVG = 4  # ncclAvg, which CuPy does not name
+_NOT_READY = 600  # cudaErrorNotReady
 
 
 def load():
@@ -65,8 +66,16 @@ class NCCLWork(Work):
         self.started = time.monotonic()
 
     def poll(self):
-        """Whether the GPU has done it."""
-        return self.event.done
+        """Whether the GPU has done it.
+
+        Raises:
+            DistBackendError: the GPU has failed.
+        """
+        status = cupy_ns().cuda.runtime.eventQuery(self.event.ptr)  # the event's `done` is False for an error too
+        if status not in (0, _NOT_READY):
+            self.error = DistBackendError(f"{self.label}: the GPU failed, CUDA error {status}.")
+            raise self.error
+        return status == 0
 
     def wait(self, timeout=None):
         """Let the current stream wait for the transfer; the CPU goes on.
@@ -92,17 +101,19 @@ class NCCLEngine(Engine):
 
     name = "nccl"
     device_type = "cuda"
+    averages = True
 
     def __init__(self, rank, size, unique_id, timeout=None, explain=None):
         super().__init__(rank, size, timeout, explain)
         self.nccl = load()
-        self.stream = cupy_ns().cuda.Stream(non_blocking=True)
+        self.stream = cupy_ns().cuda.Stream(non_blocking=True, priority=-1)  # before what is being computed
         self.device = cupy_ns().cuda.Device()
-        self.comm = self.nccl.NcclCommunicator(size, unique_id, rank)
+        self.comm = self._connect(unique_id)
         self.pending = collections.deque()  # works whose memory must stay, the oldest first
         self.lock = threading.Lock()
         self.closed = threading.Event()
-        threading.Thread(target=self._watch, name="mytorch-nccl", daemon=True).start()
+        self.watcher = threading.Thread(target=self._watch, name="mytorch-nccl", daemon=True)
+        self.watcher.start()
 
     @classmethod
     def world(cls, rank, size, address, port, timeout=None):
@@ -110,25 +121,52 @@ class NCCLEngine(Engine):
         mine = encode_id(load().get_unique_id()) if rank == 0 else None
         return cls(rank, size, decode_id(exchange(mine, rank, size, address, port, timeout)), timeout)
 
+    def _connect(self, unique_id):
+        """The communicator, made by all ranks together; NCCL waits for them without end."""
+        late = f"connecting {self.size} ranks timed out after {self.timeout or 0:g} seconds"
+        timer = threading.Timer(self.timeout or 0, self._give_up, (late,))
+        timer.daemon = True
+        if self.timeout is not None:
+            timer.start()
+        try:
+            return self.nccl.NcclCommunicator(self.size, unique_id, self.rank)
+        finally:
+            timer.cancel()
+
+    def _give_up(self, problem):
+        """Say what went wrong, and end the process: a hung kernel can't be raised out of."""
+        who = f" {self.explain()}" if self.explain else ""
+        sys.stderr.write(f"{DistBackendError.__name__}: {problem}.{who}\n")
+        sys.stderr.flush()
+        os._exit(1)
+
     def _watch(self):
-        """Name the transfer that takes longer than the timeout, and end the process."""
+        """Name the transfer that fails, or takes longer than the timeout, and end the process."""
         self.device.use()  # a thread starts on GPU 0, where asking for an event would take memory
         while not self.closed.wait(1.0):
+            problem = self._problem()
+            if problem is not None and not self.closed.is_set():
+                self.comm.abort()  # so that the other ranks see it at once
+                self._give_up(problem)
+
+    def _problem(self):
+        """What is wrong with the transfers under way, or None."""
+        work = None
+        try:
+            self.comm.check_async_error()  # a peer's, or the network's
             self._forget_done()
             with self.lock:
                 work = self.pending[0] if self.pending else None
-            if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
-                who = f" {self.explain()}" if self.explain else ""
-                sys.stderr.write(
-                    f"{DistBackendError.__name__}: {work.label} timed out after {self.timeout:g} seconds.{who}\n"
-                )
-                sys.stderr.flush()
-                os._exit(1)
+        except Exception as error:  # NCCL's and CuPy's own
+            return f"{work.label if work else 'a transfer'} failed ({error})"
+        if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
+            return f"{work.label} timed out after {self.timeout:g} seconds"
+        return None
 
     def _forget_done(self):
         """Let go of the memory of transfers that have ended; a stream works in order."""
         with self.lock:
-            while self.pending and self.pending[0].event.done:
+            while self.pending and self.pending[0].poll():
                 self.pending.popleft()
 
     def _run(self, transfer, keep, label):
@@ -153,15 +191,11 @@ class NCCLEngine(Engine):
 
     def _op(self, x, op):
         op = reduction_of(x.dtype, op)
+        if op is ReduceOp.AVG:
+            return _AVG
         if op not in _OPS:
             raise ValueError(f"NCCL has no ReduceOp.{op.name}.")
         return getattr(self.nccl, _OPS[op])
-
-    def _averaged(self, work, x, op):
-        """Divide by the size once the sum is there, on the stream that waits for it."""
-        if op is ReduceOp.AVG:
-            work.finish(lambda: cupy_ns().divide(x, self.size, out=x))
-        return work
 
     # -- moving bytes ----------------------------------------------------------------------------
 
@@ -232,23 +266,20 @@ class NCCLEngine(Engine):
 
     def all_reduce(self, x, op, label=""):
         kind, how = self._type(x), self._op(x, op)
-        work = self._run(lambda s: self.comm.allReduce(x.data.ptr, x.data.ptr, x.size, kind, how, s), x, label)
-        return self._averaged(work, x, op)
+        return self._run(lambda s: self.comm.allReduce(x.data.ptr, x.data.ptr, x.size, kind, how, s), x, label)
 
     def reduce(self, x, root, op, label=""):
         kind, how = self._type(x), self._op(x, op)
         out = x if self.rank == root else cupy_ns().empty_like(x)
-        work = self._run(
+        return self._run(
             lambda s: self.comm.reduce(x.data.ptr, out.data.ptr, x.size, kind, how, root, s), (x, out), label
         )
-        return self._averaged(work, x, op) if self.rank == root else work
 
     def reduce_scatter(self, out, x, op, label=""):
         kind, how = self._type(x), self._op(x, op)
-        work = self._run(
+        return self._run(
             lambda s: self.comm.reduceScatter(x.data.ptr, out.data.ptr, out.size, kind, how, s), (out, x), label
         )
-        return self._averaged(work, out, op)
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -267,6 +298,7 @@ class NCCLEngine(Engine):
     def close(self):
         self.stream.synchronize()
         self.closed.set()
+        self.watcher.join()  # it asks the communicator
         self.comm.destroy()
 
 

@@ -124,6 +124,7 @@ class Reducer:
 
     def __init__(self, named, group, cap_bytes, find_unused=False, views=True, buffers=()):
         self.group = group
+        self.op = ReduceOp.AVG if group.engine.averages else ReduceOp.SUM
         self.buffers = list(buffers)
         self.find_unused = find_unused
         self.views = views
@@ -221,7 +222,7 @@ class Reducer:
         view = bucket.views[i]
         if p.grad is None:
             view._array[...] = 0
-        elif self.hook is None and self.group.size() > 1:  # divided on the way, so that the sum is the average
+        elif self.hook is None and self.op is ReduceOp.SUM and self.group.size() > 1:  # so that the sum is the average
             g = _raw(p.grad)
             xp_of(g).multiply(g, g.dtype.type(1 / self.group.size()), out=view._array)
         elif p.grad is not view:
@@ -237,7 +238,7 @@ class Reducer:
     def _start(self, i):
         bucket = self.buckets[i]
         if self.hook is None:
-            bucket.future = collectives.all_reduce(bucket.tensor, ReduceOp.SUM, self.group, async_op=True)
+            bucket.future = collectives.all_reduce(bucket.tensor, self.op, self.group, async_op=True)
             return
         state, hook = self.hook
         bucket.future = hook(state, GradBucket(bucket, i, i == len(self.buckets) - 1))

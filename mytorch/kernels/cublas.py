@@ -19,8 +19,8 @@ operands that cuBLAS reads as they are. Here
 **CUDA graphs.** A call that has its plan and its workspace only enqueues kernels on the current stream and takes its output
 from CuPy's pool. So before a capture each product must have run once on the very stream that will be captured: this
 loads the library, makes the workspace of that stream (32 MiB on Hopper), the plans, and, with TRITON_AUTOTUNE_MODE=medium
-or max, measures the algorithms. Workspaces are never freed, since captured graphs write to them; graphs that were captured
-on one stream share one, and must not be replayed at the same time.
+or max, measures the algorithms. A workspace is freed with its stream, which the graphs that were captured on it keep; they
+share it, and must not be replayed at the same time.
 
 Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API"; the numbers below are those of cublasLt.h.
 """
@@ -32,6 +32,7 @@ import itertools
 import math
 import os
 import threading
+import weakref
 from functools import lru_cache
 
 import numpy as np
@@ -161,6 +162,7 @@ def _home(device, stream):
     size = (32 if int(xp.cuda.Device(device).compute_capability) >= 90 else 4) << 20  # as NVIDIA recommends
     workspace = xp.empty(size, np.uint8)
     found = _homes[device, stream] = _handles[device], workspace.data.ptr, size, workspace
+    weakref.finalize(_stream(), _homes.pop, (device, stream), None).atexit = False
     return found
 
 
@@ -441,7 +443,7 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
     plan = _plans.get(key)
     if plan is None:
         plan = _new_plan(key, a, b, out, home, epilogue, aux_step)
-        if type(plan) is _Plan and len(plan.algorithms) > 1 and not _stream().is_capturing():
+        if type(plan) is _Plan and len(plan.algorithms) > 1:
             _tune(plan, key, home, stream, a, b, out, bias, aux)
     if type(plan) is _Plan:
         beta = plan.one_at if accumulate else plan.zero_at
@@ -473,11 +475,13 @@ def _run_on_copies(which, a, b, out, *rest):
 
 
 def _tune(plan, key, home, stream, a, b, out, bias, aux):
-    """Measure the algorithms of a new plan, and leave it with the quickest."""
+    """Leave a new plan with the quickest of its algorithms, as kept or measured."""
     launch = importlib.import_module("mytorch.kernels.launch")
-    kept = out.copy()
+    before = []  # what the measuring overwrites
 
     def attempt(candidate):
+        if not before:
+            before.append(out.copy())
         plan.take(candidate["rank"])
         plan.run(home, stream, a.data.ptr, b.data.ptr, out.data.ptr, plan.zero_at)
 
@@ -489,7 +493,8 @@ def _tune(plan, key, home, stream, a, b, out, bias, aux):
         plan.point_to(bias, aux)
         best = launch.tuned(matmul, name, candidates, attempt)
     plan.take(best["rank"])
-    out[...] = kept
+    if before:
+        out[...] = before[0]
 
 
 # -- what others call ----------------------------------------------------------------------------------------------------------

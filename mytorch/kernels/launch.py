@@ -19,13 +19,16 @@ arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import inspect
 import json
 import os
 import statistics
+import sys
 import tempfile
+import types
 import warnings
 from pathlib import Path
 
@@ -159,9 +162,27 @@ def start():
     global _device, _stream
     if _device is None:
         cuda = cupy_ns().cuda
+        _spare_pytorch()
         triton.runtime.driver.set_active(_make_driver())
         _stream = cuda.get_current_stream
         _device = cuda.runtime.getDevice
+
+
+def _spare_pytorch():
+    """Let Triton's native code find an empty stand-in where it asks, once, for PyTorch's Tensor: it would import all of an
+    installed PyTorch for it, which takes seconds and memory in each process."""
+    specialize = getattr(importlib.import_module("triton._C.libtriton"), "native_specialize_impl", None)
+    if specialize is None or "torch" in sys.modules:
+        return
+    of = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
+    stand_in = sys.modules["torch"] = types.ModuleType("torch")
+    stand_in.Tensor = type("Tensor", (), {})
+    try:
+        with contextlib.suppress(TypeError):  # another release's arguments
+            specialize(of, 1, False, True, True)
+    finally:
+        if sys.modules.get("torch") is stand_in:
+            del sys.modules["torch"]
 
 
 def why_not():
@@ -329,12 +350,12 @@ def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", mea
         variable: the environment variable that holds the mode.
         measure: function of a call, giving its time; `milliseconds` if not given.
 
-    The default is taken in the interpreter and during graph capture. A candidate that does not run (too
+    The default is taken in the interpreter, and during graph capture where nothing has been measured yet. A candidate that does not run (too
     much shared memory) loses.
     """
     mode = mode_for(variable)
     default = candidates["none"][0]
-    if mode == "none" or (INTERPRET and measure is None) or is_capturing():
+    if mode == "none" or (INTERPRET and measure is None):
         return default
     path = _cache_file()
     name = f"{_source(kernel)}:{mode}:{'x'.join(str(part) for part in key)}"
@@ -342,6 +363,8 @@ def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", mea
     if found is None:
         found = _read(path).get(name)
         if found is None:
+            if is_capturing():
+                return default
             wanted = [c for m in MODES[: MODES.index(mode) + 1] for c in candidates.get(m, [])]
             found = _quickest(wanted, attempt, measure or milliseconds)
             _write(path, name, found)
@@ -382,8 +405,13 @@ def _cache_file():
     if INTERPRET:
         return home / "autotune-interpreter.json"
     start()
-    name = cupy_ns().cuda.runtime.getDeviceProperties(_device())["name"].decode()
-    return home / f"autotune-{name.replace(' ', '-')}.json"
+    return home / f"autotune-{_device_name(_device())}.json"
+
+
+@functools.cache
+def _device_name(device):
+    """A GPU's, which takes long to ask for."""
+    return cupy_ns().cuda.runtime.getDeviceProperties(device)["name"].decode().replace(" ", "-")
 
 
 def _read(path):

@@ -5,14 +5,14 @@ import warnings
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, ndarray, numpy_ns, xp_of
+from ..backend import Namespace, xp_of
 from ..base import dtypes
 from ..tensor import Tensor
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
 from .precision import in_precision
-from .raw import raw_of, shape_of, to_cpu
+from .raw import outside, raw_of, shape_of, to_cpu
 
 
 @op(dtype="same", name="embedding")
@@ -94,9 +94,9 @@ def embedding(
     if index.dtype.kind not in "iu":
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
     rows = shape_of(weight)[0]
-    if isinstance(index, ndarray) and index.size and (numpy_ns.min(index) < 0 or numpy_ns.max(index) >= rows):
+    if outside(index, rows):
         raise IndexError(
-            f"embedding: index out of range in self: values from {index.min()} to {index.max()} for a table of {rows} rows."
+            f"embedding: index out of range in self: values from {int(index.min())} to {int(index.max())} for a table of {rows} rows."
         )
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:

@@ -19,7 +19,7 @@ from .inplace import check_writable, set_edge
 from .mismatch import broadcast
 from .out import write_out
 from .overlap import refuse_overlap
-from .raw import index_raw, index_vector, raw_of
+from .raw import index_raw, index_vector, outside, raw_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ def gather(input, dim, index, *, sparse_grad=False):
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
     size = input.shape[d] if input.ndim else 1
-    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= size):
+    if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
     return _gather.caller(input, raw, d)
@@ -433,7 +433,7 @@ def index_select(input, dim, index):
     raw = index_vector(index, "index_select")
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
-    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= input.shape[d]):
+    if outside(raw, input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
     return _index(input, index=(slice(None),) * d + (raw,))
 

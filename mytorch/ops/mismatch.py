@@ -29,7 +29,7 @@ def explained(op, raws, error):
     Any other error is returned as it is.
     """
     text = str(error)
-    if _is_own(error):
+    if _is_own(error) or type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # CUDA's, Triton's
         return error
     if isinstance(error, MemoryError):
         return error if namespace(raws) is numpy_ns else out_of_memory(error)

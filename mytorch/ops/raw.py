@@ -3,7 +3,9 @@
 import numpy as np
 
 from .._array import Array
-from ..backend import CPU, device_of, is_raw, to_device
+from ..backend import CPU, device_of, is_raw, to_device, xp_of
+from ..base import config
+from ..base.capturing import is_recording
 from ..tensor import Tensor
 
 
@@ -30,6 +32,20 @@ def to_cpu(x):
 def on_device_of(array, like):
     """A Tensor over an array, which is brought to the device of the tensor `like`."""
     return Tensor._wrap(to_device(array, device_of(raw_of(like))))
+
+
+def looks_at_indices(raw):
+    """Whether an op looks at its indices before it follows them: on the CPU, and with MYTORCH_CHECK_INDICES=1 on a GPU, which it
+    then waits for."""
+    return isinstance(raw, np.ndarray) or (config.check_indices and not is_recording())
+
+
+def outside(raw, size):
+    """Whether indices leave [0, size), as far as they are looked at."""
+    if not (raw.size and looks_at_indices(raw)):
+        return False
+    xp = xp_of(raw)
+    return bool(xp.min(raw) < 0 or xp.max(raw) >= size)
 
 
 def index_vector(index, name):

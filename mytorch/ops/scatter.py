@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import ndarray, numpy_ns, xp_of
+from ..backend import numpy_ns, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
@@ -16,7 +16,7 @@ from .inplace import adopt, check_writable
 from .mismatch import broadcast
 from .movement import cat
 from .precision import in_precision
-from .raw import index_raw, index_vector, on_device_of, raw_of, to_cpu
+from .raw import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
 
@@ -73,7 +73,7 @@ def _checked(input, dim, index, name):
         raise RuntimeError(
             f"{name}(): Expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
         )
-    if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
+    if outside(raw, input.shape[d]):
         raise RuntimeError(
             f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}"
         )
@@ -228,7 +228,7 @@ def _at(input, dim, index, name, source=None):
     """
     d = normalize_dim(dim, input.ndim)
     raw = index_vector(index, name)
-    if isinstance(raw, ndarray) and raw.size and (raw.min() < 0 or raw.max() >= input.shape[d]):
+    if outside(raw, input.shape[d]):
         raise IndexError(f"{name}(): index out of range in self: values must lie in [0, {input.shape[d]}).")
     wanted = (*input.shape[:d], raw.size, *input.shape[d + 1 :])
     if source is not None and tuple(source.shape) != wanted:

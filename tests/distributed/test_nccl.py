@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.distributed import nccl
+from mytorch.distributed import nccl, reducer
 from mytorch.distributed.engine import ReduceOp
 
 NAMES = "INT8 UINT8 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64 SUM PROD MIN MAX".split()
@@ -29,7 +29,7 @@ def array(values, dtype=np.float32):
 
 
 class FakeEvent:
-    done = True
+    ptr = 5
 
     def synchronize(self):
         pass
@@ -38,8 +38,8 @@ class FakeEvent:
 class FakeStream:
     ptr = 77
 
-    def __init__(self, non_blocking=False):
-        self.waited = []
+    def __init__(self, non_blocking=False, priority=0):
+        self.waited, self.priority = [], priority
 
     def record(self):
         return FakeEvent()
@@ -85,6 +85,12 @@ class FakeCommunicator:
         assert n == count
         self._copy("exchange", sendbuf, recvbuf, count, stream)
 
+    def check_async_error(self):
+        """No error yet."""
+
+    def abort(self):
+        self.calls.append("abort")
+
     def destroy(self):
         self.calls.append("destroy")
 
@@ -100,9 +106,10 @@ def engine(monkeypatch):
         Stream=FakeStream,
         get_current_stream=lambda current=FakeStream(): current,
         Device=lambda: SimpleNamespace(use=lambda: None),
+        runtime=SimpleNamespace(eventQuery=lambda pointer: 0),
     )
     xp = SimpleNamespace(
-        cuda=cuda, zeros=lambda *a: np.zeros(*a).view(FakeArray), empty_like=np.empty_like, divide=np.divide,
+        cuda=cuda, zeros=lambda *a: np.zeros(*a).view(FakeArray), empty_like=np.empty_like,
         asarray=lambda a: a.view(FakeArray), asnumpy=np.asarray,
     )  # fmt: skip
     monkeypatch.setattr(nccl, "cupy_ns", lambda: xp)
@@ -116,7 +123,7 @@ def test_reductions(engine):
     x = array([1, 2, 3])
     for op, name in (
         (ReduceOp.SUM, "NCCL_SUM"),
-        (ReduceOp.AVG, "NCCL_SUM"),
+        (ReduceOp.AVG, 4),  # ncclAvg
         (ReduceOp.PRODUCT, "NCCL_PROD"),
         (ReduceOp.MAX, "NCCL_MAX"),
     ):
@@ -135,15 +142,73 @@ def test_reductions(engine):
         engine.all_reduce(array([1], np.int16), ReduceOp.SUM)
 
 
-def test_an_average_is_divided_when_it_is_waited_for(engine):
-    engine.size = 4  # as if four had been added up
-    x = array([8.0])
-    work = engine.all_reduce(x, ReduceOp.AVG)
-    work.wait()
-    assert x.tolist() == [2.0]
-    work.wait()
-    assert x.tolist() == [2.0]
-    engine.size = 1
+def test_ddp_leaves_the_average_to_nccl():
+    """No gradient is multiplied on its way into a bucket; one array, one reduction, and AVG is its operation."""
+    asked = []
+
+    class Group:
+        engine = SimpleNamespace(averages=True)
+
+        def size(self):
+            return 4
+
+    def all_reduce(tensor, op, group, async_op):
+        asked.append((op, tensor.numpy().copy()))
+        done = nccl.Work()
+        done.outputs = [tensor]
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reducer.collectives, "all_reduce", all_reduce)
+        p = mytorch.nn.Parameter(mytorch.zeros(3, 5))
+        reducer.Reducer([("p", p)], Group(), 1 << 20, False, True, ())
+        (p * mytorch.arange(15.0).reshape(3, 5)).sum().backward()
+    ((op, sent),) = asked
+    assert op is ReduceOp.AVG
+    np.testing.assert_array_equal(sent, np.arange(15.0))
+
+
+def test_a_peers_failure_ends_the_process_at_once(engine, monkeypatch, capsys):
+    ended = nccl.threading.Event()
+    monkeypatch.setattr(nccl.os, "_exit", lambda code: (ended.set(), engine.closed.set()))
+
+    def failed():
+        raise RuntimeError("NCCL_ERROR_SYSTEM_ERROR: a peer is gone")
+
+    engine.comm.check_async_error = failed
+    assert ended.wait(10)
+    engine.watcher.join()
+    assert engine.comm.calls[-1] == "abort"
+    assert "failed (NCCL_ERROR_SYSTEM_ERROR: a peer is gone)." in capsys.readouterr().err
+
+
+def test_an_error_of_the_gpu_is_no_transfer_under_way(engine, monkeypatch):
+    work = engine.all_reduce(array([1.0]), ReduceOp.SUM, "all_reduce")
+    runtime = nccl.cupy_ns().cuda.runtime
+    runtime.eventQuery = lambda pointer: 600
+    assert not work.poll()
+    runtime.eventQuery = lambda pointer: 700  # cudaErrorIllegalAddress
+    with pytest.raises(nccl.DistBackendError, match="all_reduce: the GPU failed, CUDA error 700"):
+        work.poll()
+    engine.pending.append(work)
+    assert "CUDA error 700" in engine._problem()
+    engine.pending.clear()
+
+
+def test_connecting_has_a_time_limit(engine, monkeypatch, capsys):
+    ended = nccl.threading.Event()
+    monkeypatch.setattr(nccl.os, "_exit", lambda code: ended.set())
+    engine.timeout, engine.size = 0.05, 2
+    engine.nccl.NcclCommunicator = lambda *given: ended.wait(10)  # as ncclCommInitRank does for ranks that do not come
+    assert engine._connect(bytes(128))
+    assert "connecting 2 ranks timed out after 0.05 seconds" in capsys.readouterr().err
+    engine.timeout, engine.size = None, 1
+    engine.nccl.NcclCommunicator = lambda *given: given
+    assert engine._connect(bytes(128)) == (1, bytes(128), 0)
+
+
+def test_transfers_go_before_what_is_being_computed(engine):
+    assert engine.stream.priority == -1
 
 
 def test_moving(engine):

@@ -8,6 +8,7 @@ import pytest
 import mytorch
 from mytorch import cuda, nn
 from mytorch.backend import cupy_ns
+from mytorch.cuda import memory
 
 MIB = 1 << 20
 N = 1 << 18  # elements; 1 MiB in float32
@@ -50,6 +51,26 @@ def test_memory_in_use_its_peak_and_what_the_pool_holds():
     assert f"{(before + 4 * MIB) / MIB:.1f} MiB" in cuda.memory_summary()
     del a
     assert cuda.memory_allocated() == before
+
+
+def test_the_watch_for_the_peak_ends_when_it_is_read():
+    def watched():
+        return memory._hooked.hook is not None
+
+    before, a = cuda.memory_allocated(), zeros(4)
+    assert watched()
+    del a
+    assert cuda.max_memory_allocated() == before + 4 * MIB
+    assert not watched()
+    a = zeros(8)
+    assert cuda.max_memory_allocated() == before + 8 * MIB  # what is in use now is seen
+    del a
+    for _ in range(2):
+        cuda.reset_peak_memory_stats()
+    assert watched()
+    del zeros(2)._data
+    assert cuda.memory_stats()["allocated_bytes.all.peak"] == before + 2 * MIB
+    assert not watched()
 
 
 def test_the_peak_of_a_training_step_holds_weights_gradients_and_state():

@@ -56,7 +56,8 @@ def test_one_handle_and_workspace(fresh):
     homes = len(cublas._homes)
     cublas.matmul(a, a.T)
     assert len(cublas._homes) == homes
-    with xp.cuda.Stream(non_blocking=True):
+    stream = xp.cuda.Stream(non_blocking=True)
+    with stream:
         cublas.matmul(a, a)
     assert len(cublas._homes) == homes + 1
     assert sum(thing == "handle" for thing in library.objects.values()) == 1
@@ -146,6 +147,19 @@ def test_threads_do_not_mix_their_biases(fresh):
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
+
+
+def test_a_workspace_is_freed_with_its_stream(fresh):
+    count = len(cublas._homes)
+    x, x64 = rand(4, 8)
+    stream = xp.cuda.Stream(non_blocking=True)
+    with stream:
+        near(cublas.matmul(x, x.T), x64 @ x64.T)
+    gc.collect()
+    assert len(cublas._homes) == count + 1
+    del stream
+    gc.collect()
+    assert len(cublas._homes) == count
 
 
 def test_algorithms_are_measured(fresh, monkeypatch, tmp_path):

@@ -202,7 +202,7 @@ def refuse_copy(direction):
 
 def _memcpy_async(dst, src, size, kind, stream):
     """cudaMemcpyAsync between page-locked memory and the GPU."""
-    if stream != _stack()[-1].ptr:
+    if stream != _current_stream().ptr:
         raise AssertionError("a copy on another stream than the current one")
     memory = _pinned_at(src if kind == 1 else dst)
     if memory is None:
@@ -453,6 +453,7 @@ class ndarray:
             _later(memory, lambda: np.copyto(out, self._a))
             return out
         waits("get")
+        _compact(self._a)
         if out is not None:
             out[...] = self._a
             return out
@@ -663,6 +664,10 @@ class _Functions(types.ModuleType):
                 cublas()
             if name in ("concatenate", "stack", "hstack", "vstack") and len(args[0]) > 8:
                 refuse_copy("H2D")  # a table of addresses
+            if name == "empty" and isinstance(
+                getattr(fake_pool.get_allocator(), "__self__", None), fake_pool.DefaultPool
+            ):
+                return ndarray(own(*args, **kwargs))  # outside a graph's pool: no replay writes other things there
             if name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract") or (
                 name == "where" and len(args) == 1
             ):
@@ -776,26 +781,46 @@ class _Stream(_Current):
             )
 
     def __enter__(self):
+        """As CuPy's: what `use` has made current in the meantime is not what `__exit__` goes back to."""
         self.matches()
-        _stack().append(self)
-        return self
+        _entered().append(self)
+        _entered_on.append(_current)
+        return self.use()
 
     def __exit__(self, *error):
-        _stack().pop()
+        device = _entered_on.pop()
+        _entered(device).pop()
+        before = _entered(device)[-1]
+        _streams[_current if before.device_id < 0 else before.device_id] = before
 
     def use(self):
         self.matches()
-        _stack()[-1] = self
+        _streams[_current if self.device_id < 0 else self.device_id] = self
         return self
 
 
 _Stream.null = _Stream(null=True)
-_streams = {}
+_streams, _stacks, _entered_on = (
+    {},
+    {},
+    [],
+)  # of each device: the current one, and those entered; the devices of all entered
 
 
-def _stack(device=-1):
-    """A device's streams, the current one last."""
-    return _streams.setdefault(_current if device < 0 else device, [_Stream.null])
+def _entered(device=-1):
+    """The streams of a device that were entered, and below them the null stream."""
+    return _stacks.setdefault(_current if device < 0 else device, [_Stream.null])
+
+
+def _current_stream(device_id=-1):
+    return _streams.get(_current if device_id < 0 else device_id, _Stream.null)
+
+
+def _compact(a):
+    """A strided array is copied first, within `with stream` of the null stream."""
+    if not (a.flags.c_contiguous or a.flags.f_contiguous):
+        with _Stream.null:
+            pass
 
 
 class _Event:
@@ -808,7 +833,7 @@ class _Event:
         return _done >= self._mark
 
     def record(self, stream=None):
-        (stream or _stack()[-1]).matches()
+        (stream or _current_stream()).matches()
         if self._device != _current:
             raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
         self._mark = _given
@@ -842,6 +867,7 @@ def _from_dlpack(x):
 
 def _asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
     waits("asnumpy")
+    _compact(a._a if isinstance(a, ndarray) else np.asarray(a))
     return np.array(a._a if isinstance(a, ndarray) else a, order=order)
 
 
@@ -904,7 +930,7 @@ def install(devices=None):
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
-        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPointer=lambda mem, offset: types.SimpleNamespace(mem=mem, ptr=mem.ptr + offset), MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=lambda device_id=-1: _stack(device_id)[-1],
+        runtime=runtime, Device=_Device, Stream=_Stream, ExternalStream=_Stream, Event=_Event, MemoryPointer=lambda mem, offset: types.SimpleNamespace(mem=mem, ptr=mem.ptr + offset), MemoryPool=fake_pool.MemoryPool, using_allocator=fake_pool.using_allocator, get_current_stream=_current_stream,
         get_elapsed_time=lambda a, b: 0.0, PinnedMemoryPointer=PinnedMemoryPointer, memory=types.SimpleNamespace(OutOfMemoryError=fake_pool.OutOfMemoryError),
         is_available=lambda: True, MemoryHook=fake_pool.MemoryHook, get_allocator=fake_pool.get_allocator, set_allocator=fake_pool.set_allocator,
     )  # fmt: skip

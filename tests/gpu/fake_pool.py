@@ -157,6 +157,9 @@ class MemoryPool:
 
 
 class DefaultPool(MemoryPool):
+    def malloc(self, size):
+        return Block(size)
+
     def used_bytes(self):
         return _used[current()]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 SIZES = {
     "ROWS": 32, "WIDTH": 16, "CLASSES": 40, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4),
-    "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
+    "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "PARITY": (3, 2), "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
     "DEVICE": "cpu",
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ RUNS = [
     for name in ("random", "devices", "pinned", "sync", "cupy")
     for kernels in ("plain", "interpreter")
 ]
+RUNS.append(("check_memory.py", "plain"))
 
 
 @pytest.mark.cpu_only

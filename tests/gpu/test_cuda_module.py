@@ -42,6 +42,48 @@ assert cuda.can_device_access_peer(0, 0) in (True, False)
 a = y.__cuda_array_interface__
 assert a["shape"] == (3, 3)
 """
+STREAMS = """
+import mytorch
+from mytorch import cuda
+x, first, second = mytorch.ones(4, 3, 5, device="cuda"), cuda.Stream(), cuda.Stream()
+before = cuda.current_stream()
+with cuda.stream(first):
+    x[:, :, 1].T.cpu(), x[::2, 1].tolist(), repr(x[:, 1, ::2]), x.permute(2, 0, 1).numpy(force=True)
+    assert cuda.current_stream() == first
+    with cuda.stream(second):
+        x[::2, 1].cpu()
+        assert cuda.current_stream() == second
+    assert cuda.current_stream() == first
+assert cuda.current_stream() == before
+cuda.set_stream(first)
+with cuda.stream(second):
+    assert cuda.current_stream() == second
+assert cuda.current_stream() == first
+x[::2, 1].cpu()
+assert cuda.current_stream() == first
+"""
+INDICES = """
+import os
+os.environ["MYTORCH_CHECK_INDICES"] = "1"
+import mytorch
+from mytorch.nn import functional as F
+x, table = mytorch.randn(3, 5, device="cuda"), mytorch.randn(4, 2, device="cuda")
+wrong, good = (mytorch.tensor(v, device="cuda") for v in ([1, 7, 0], [1, -100, 0]))
+for name, call in {
+    "Target 7 is out of bounds for 5 classes": lambda: F.cross_entropy(x, wrong),
+    "index out of range in self: values from 0 to 7": lambda: F.embedding(wrong, table),
+    "index 7 is out of bounds for dimension 1": lambda: x.gather(1, wrong[:, None]),
+    "values must lie in [0, 5)": lambda: x.index_select(1, wrong),
+    "Target 7 is out of bounds for 4 classes": lambda: F.linear_cross_entropy(x[:, :2], table, wrong),
+}.items():
+    try:
+        call()
+    except (IndexError, RuntimeError) as error:
+        assert name in str(error), error
+    else:
+        raise SystemExit(f"no error: {name}")
+assert F.cross_entropy(x, good).item() > 0
+"""
 OUT_OF_MEMORY = """
 import cupy
 def full(*args, **kwargs):
@@ -66,15 +108,20 @@ def _run(lines):
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("lines", [LINES, OUT_OF_MEMORY], ids=["module", "out_of_memory"])
+@pytest.mark.parametrize(
+    "lines",
+    [LINES, STREAMS, INDICES, OUT_OF_MEMORY],
+    ids=["module", "streams stay current", "indices", "out_of_memory"],
+)
 def test_over_the_stand_in(lines):
     done = _run(lines)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.gpu
-def test_on_a_gpu():
-    done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+@pytest.mark.parametrize("lines", [LINES, STREAMS, INDICES], ids=["module", "streams stay current", "indices"])
+def test_on_a_gpu(lines):
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
 
 

@@ -439,3 +439,50 @@ def test_memory_of_graphs_is_counted():
     assert mytorch.cuda.memory_reserved() >= mytorch.cuda.memory_allocated()
     del y, g
     assert mytorch.cuda.memory_allocated() < before + x.nbytes
+
+
+def test_batches_from_the_cpu_are_copied_without_waiting_and_none_is_lost():
+    """Each goes through one of two page-locked buffers, which is not written again before the GPU has read it."""
+    seen = mytorch.zeros(5)
+
+    @mytorch.compile_step
+    def step(x):
+        seen.add_(x)
+        return x * 2
+
+    given = np.random.default_rng(2).standard_normal((12, 5)).astype(np.float32)
+    results = []
+    for row in given:
+        batch = mytorch.tensor(row, device="cpu")
+        results.append(step(batch))
+        batch.fill_(np.nan)
+    np.testing.assert_array_equal(np.stack([r.numpy(force=True) for r in results]), given * 2)
+    np.testing.assert_allclose(seen.numpy(force=True), given.sum(0), rtol=1e-5)
+    (form,) = step._forms.values()
+    assert [len(b.used) for b in form.buffers] == [2]
+
+
+def test_tables_are_sent_once_and_lie_outside_the_graphs_memory():
+    net = model()
+    optimizer = optim.AdamW(net.parameters(), lr=1e-2)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+
+    compiled = mytorch.compile_step(step)
+    data = batches(6)
+    for x, y in data[:4]:
+        compiled(x, y)
+    (form,) = compiled._forms.values()
+    constants = form.graph._capture.constants
+    assert len(constants) >= 2
+    for x, y in data[4:]:
+        compiled(x, y)
+    for there, host in constants:
+        np.testing.assert_array_equal(there.get(), host)
+    assert not [
+        kept for kept in form.graph._capture.kept if isinstance(kept, np.ndarray)
+    ]  # nothing is sent at a replay

@@ -9,10 +9,12 @@ import ml_dtypes
 import numpy as np
 
 from mytorch.backend import cupy_ns, numpy_ns
+from mytorch.base import config
 
 COMPILE_ONLY = "MYTORCH_COMPILE_ONLY" in os.environ  # launches are compiled for an H200, results are not computed
 ON_GPU = os.environ.get("MYTORCH_KERNELS_ON") == "cuda"
 xp = cupy_ns() if ON_GPU else numpy_ns
+config.convolution_tf32 = False  # results are compared with float64's
 
 if importlib.util.find_spec("torch") is None:  # the interpreter looks up this one name, and no more
     sys.modules["torch"] = types.ModuleType("torch")

@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import attention
 
-from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, ON_GPU, dev, host, near, rand, xp
 
 
 def reference(q, k, v, g, mask=None, causal=False, window=None, keep=None, scale=None):
@@ -142,6 +142,30 @@ def test_only_some_gradients():
         for i, wanted in enumerate(needs[:3]):
             if wanted:
                 near(got[i], want[i], 2)
+
+
+@pytest.mark.parametrize("far", ["heads", "rows"])
+def test_strides_that_need_64_bits(far, tmp_path):
+    """A head's, or a row's, number times its stride may be more than 2^31 elements."""
+    if COMPILE_ONLY or ON_GPU:
+        return
+    shape, step = ((1, 4, 5, 16), 1 << 30) if far == "heads" else ((1, 1, 4, 16), 1 << 30)
+    strides = (0, step, 16, 1) if far == "heads" else (0, 0, step, 1)
+    size = 3 * step + 5 * 16
+    near_ones = [rand(*shape, dtype="fp16") for _ in range(4)]
+    for place in range(4):  # of q, k, v and g one at a time, in a file that is nearly all hole
+        memory = np.memmap(tmp_path / "array", np.float16, "w+", shape=(size,))
+        spread = np.lib.stride_tricks.as_strided(np.asarray(memory), shape, [2 * s for s in strides])
+        spread[...] = near_ones[place][0]
+        q, k, v, g = (spread if i == place else x for i, (x, _) in enumerate(near_ones))
+        want = reference(*(x64 for _, x64 in near_ones), causal=True)
+        out, lse = attention.run_forward(xp, q, k, v, causal=True)
+        near(out, want[0])
+        got = attention.run_backward(xp, g, q, k, v, out, lse, causal=True)
+        only = attention.run_backward(xp, g, q, k, v, out, lse, causal=True, needs=(False, True, True, False))
+        for have, again, should in zip(got[:3], (None, *only[1:3]), want[1:4], strict=True):
+            near(have, should, 2)
+            assert again is None or (host(again) == host(have)).all()
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -142,6 +142,7 @@ def main():
             )
     specialised_as_triton_does(array)
     assert home.why_not() is None
+    assert "torch" not in sys.modules
     print(triton.__version__, launches.value, "launches")
 
 

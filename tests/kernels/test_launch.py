@@ -1,5 +1,6 @@
 """What `launch` hands to a compiled kernel, and where tuning keeps its choices: no GPU is needed to see that."""
 
+import importlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 
+from mytorch.backend import numpy_ns
 from mytorch.kernels import launch as home
 from mytorch.kernels.registry import LazyKernel
 
@@ -155,6 +157,78 @@ def test_tuning_keeps_its_choice(monkeypatch, tmp_path):
         choose(monkeypatch, "some")
 
 
+def test_a_capture_takes_what_was_measured_and_measures_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    assert choose(monkeypatch, "medium") == (3, [1, 2, 3])
+    monkeypatch.setattr(home, "is_capturing", lambda: True)
+    assert choose(monkeypatch, "medium") == (3, [])
+    assert choose(monkeypatch, "medium", key=("fp32", 16)) == (1, [])
+    monkeypatch.setattr(home, "is_capturing", lambda: False)
+    assert choose(monkeypatch, "medium", key=("fp32", 16)) == (3, [1, 2, 3])  # the default was not kept as a choice
+
+
+def test_tritons_native_code_does_not_import_pytorch(monkeypatch):
+    """Triton 3.6 asks `import torch` for the class Tensor, once and for good."""
+    found = []
+
+    def specialize(backend, value, *options):
+        found.append(importlib.import_module("torch").Tensor)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
+    native = importlib.import_module("triton._C.libtriton")
+    monkeypatch.setattr(native, "native_specialize_impl", specialize)
+    home._spare_pytorch()
+    assert "torch" not in sys.modules
+    assert len(found) == 1
+    assert found[0].__module__ != "torch"
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    home._spare_pytorch()  # it is there already: Triton may have it
+    assert len(found) == 1
+    assert sys.modules["torch"] is sys
+
+
+def test_the_chunks_of_the_last_layer_are_chosen_by_measuring(monkeypatch, tmp_path):
+    last = importlib.import_module("mytorch.kernels.triton.linear_cross_entropy")
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(home, "INTERPRET", True)
+    tried, half = [], np.dtype(np.float16)
+    quicker = lambda *args: home.tuned(*args, measure=lambda call: [call(), -tried[-1]][1])  # noqa: E731
+    monkeypatch.setattr(last, "tuned", quicker)
+    monkeypatch.setenv("TRITON_AUTOTUNE_MODE", "none")
+    assert last.chosen_chunk(32768, 50304, 768, half, tried.append) == 8192
+    monkeypatch.setenv("TRITON_AUTOTUNE_MODE", "medium")
+    assert last.chosen_chunk(32768, 50304, 768, half, tried.append) == 16384
+    assert last.chosen_chunk(1000, 50304, 768, half, tried.append) == 1000
+    assert tried == [8192, 16384]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_cudnns_setting_chooses_the_precision_of_convolutions(monkeypatch, dtype):
+    """TF32 by default, as in PyTorch; exact products run on the plain cores, by other tiles."""
+    conv = importlib.import_module("mytorch.kernels.triton.conv")
+    settings, started = importlib.import_module("mytorch").backends.cudnn, []
+    monkeypatch.setattr(conv, "launch", lambda kernel, grid, *args, **options: started.append(options))
+    x, w = np.zeros((2, 3, 9, 7), dtype), np.zeros((5, 3, 3, 3), dtype)
+    monkeypatch.setattr(conv.config, "convolution_tf32", True)
+    for allowed in (True, False):
+        settings.allow_tf32 = allowed
+        assert settings.allow_tf32 is allowed
+        conv.run_forward(numpy_ns, x, w, None, (1, 1), (0, 0), (1, 1), 1)
+        conv.run_input(numpy_ns, np.zeros((2, 5, 7, 5), dtype), w, (9, 7), (1, 1), (0, 0), (1, 1), 1)
+    exact = dtype == np.float32
+    assert [o["PRECISION"] for o in started] == ["tf32"] * 2 + ["ieee" if exact else "tf32"] * 2
+    assert (started[0]["BM"] != started[2]["BM"]) == exact
+
+
+def test_attention_multiplies_float32_on_the_tensor_cores(monkeypatch):
+    attention = importlib.import_module("mytorch.kernels.triton.attention")
+    monkeypatch.setattr(attention.config, "float32_matmul_precision", "highest")
+    assert attention._precision(True) == "tf32x3"
+    monkeypatch.setattr(attention.config, "float32_matmul_precision", "high")
+    assert attention._precision(True) == "tf32"
+
+
 def test_without_a_driver_ops_run_without_kernels(monkeypatch):
     def broken():
         raise OSError("gcc is missing")
@@ -187,7 +261,8 @@ def test_through_tritons_own_driver(tmp_path):
         here / "fake_libcuda.c",
     ]
     subprocess.run(library, check=True, capture_output=True)
-    paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(here.parents[1])}
+    path = os.pathsep.join([str(here.parents[1]), str(Path(triton.__file__).parents[1])])
+    paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": path}
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", here / "over_fake_libcuda.py"], capture_output=True, text=True,

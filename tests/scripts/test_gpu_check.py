@@ -24,6 +24,10 @@ FIGURES = {
     "blocks": 12,
     "train": 2,
     "train-captured": 2,
+    "train-tuned": 2,
+    "parity": 10,
+    "profile": 1,
+    "sanitizer": 1,
     "torch": 60,
     "torch-train": 6,
 }
@@ -31,7 +35,8 @@ FIGURES = {
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(
-    "sections", ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "torch"]
+    "sections",
+    ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "parity,profile,sanitizer", "torch"],
 )
 def test_rehearsal(sections, tmp_path):
     """All sections: `python benchmarks/gpu_check.py --rehearse`, which takes two minutes."""
@@ -114,8 +119,26 @@ def test_what_the_table_says_of_targets():
     step = {"name": "GPT-2 124M bf16 B32xT1024 captured", "ms": 60.0, "GiB": 16.0, "ktok/s": 1.0, "loss": 1.0}
     assert verdict(step) == "MISSED 1.06 × 15.1 GiB"
     assert set(gpu_check.RUNNERS) == set(gpu_check.SECTIONS)
+
     results = {"train-captured": {"rows": [step, {"name": "GPT-2 small bf16 B32xT256 captured", "error": "a\nboom"}]}}
     text = table(results, ["train-captured"])
     assert "MISSED" in text
     assert "boom" in text
     assert "0 of 1 met" in summary(results)
+
+
+def test_each_part_of_the_day_fits_into_nine_minutes():
+    parts = {part: names.split(",") for part, names in gpu_check.DAY.items()}
+    assert sorted(sum(parts.values(), [])) == sorted(gpu_check.SECTIONS)
+    seconds = {part: sum(gpu_check.SECTIONS[name] for name in names) for part, names in parts.items()}
+    assert max(seconds.values()) <= 480
+    assert seconds["b"] + 200 <= 540  # pytest's
+
+
+@pytest.mark.parametrize("major", ["12", "13"])
+def test_the_extras_bring_cudas_libraries(major):
+    """CuPy's wheel alone has no NVRTC, no headers, no cuBLAS and no NCCL."""
+    (line,) = [x for x in (ROOT / "pyproject.toml").read_text().splitlines() if x.startswith(f"cuda{major} = ")]
+    assert f"cupy-cuda{major}x[ctk]>=14" in line
+    assert f"nvidia-nccl-cu{major}" in line
+    assert "triton" in line

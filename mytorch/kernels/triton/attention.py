@@ -18,7 +18,7 @@ holds a block of queries and walks over the keys (gq, and delta on the way), ano
 **What may be seen.** Query i sees keys from i - left to i + right; causality is right = 0. Blocks that nobody sees
 are skipped, and only those at the rim, or all of them under a mask array, pay for a comparison. A query that sees
 nothing gives zeros. Dropout's bits come from Philox by (seed, offset, head, i, j), so both directions find the same
-(dropout.py). Products accumulate in float32; float32 inputs are multiplied as float32, not as tf32.
+(dropout.py). Products accumulate in float32; float32 inputs are multiplied in three products of TF32 (Ootomo and Yokota, 2022).
 
 Grid: a program for each block of queries (or keys) of each head. Arguments of the kernels: q_ptr (B, H, L, D), k_ptr
 (B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv), mask_ptr (B, H, L, S), of any strides but for
@@ -36,6 +36,7 @@ import triton
 import triton.language as tl
 
 from ...backend import address, xp_of
+from ...base import config
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned
 from .common import LOG2E, contiguous, dot, is_mask, one_dtype, strides_of, threshold
 
@@ -185,7 +186,7 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
         block = blocks - 1 - block  # the longest rows first
     above = tl.program_id(0) // blocks
     batch = (above // heads).to(tl.int64)
-    head = above % heads
+    head = (above % heads).to(tl.int64)  # times a stride, it may need more than 32 bits
     first = block * BM
     rows = first + tl.arange(0, BM)
     sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, above, limit)
@@ -223,8 +224,8 @@ def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, stride_gb, st
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     above = row // length
     batch = (above // heads).to(tl.int64)
-    head = above % heads
-    time = row % length
+    head = (above % heads).to(tl.int64)
+    time = (row % length).to(tl.int64)
     cols = tl.arange(0, BV)[None, :]
     inside = (row < count)[:, None] & (cols < width)
     g_at = g_ptr + (batch * stride_gb + head * stride_gh + time * stride_gl)[:, None] + cols
@@ -283,7 +284,7 @@ def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, sta
     above = tl.program_id(0) // blocks
     key_heads = heads // group
     batch = (above // key_heads).to(tl.int64)
-    key_head = above % key_heads
+    key_head = (above % key_heads).to(tl.int64)
     first = block * BN
     cols = first + tl.arange(0, BN)
     d, dv = tl.arange(0, BD), tl.arange(0, BV)
@@ -364,7 +365,7 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
         block = blocks - 1 - block
     above = tl.program_id(0) // blocks
     batch = (above // heads).to(tl.int64)
-    head = above % heads
+    head = (above % heads).to(tl.int64)  # times a stride, it may need more than 32 bits
     first = block * BM
     rows = first + tl.arange(0, BM)
     d, dv = tl.arange(0, BD), tl.arange(0, BV)
@@ -409,7 +410,7 @@ def _options(bm, bn, warps, stages):
 @lru_cache
 def _candidates(kernel, depth, wide):
     """Block sizes to choose from for one of the kernels (by name) and a padded head width; `wide`: float32."""
-    if wide:  # products of float32 run on the plain cores: small blocks, or the registers overflow
+    if wide:  # float32 takes twice the registers, and three products of TF32 more: small blocks, or they overflow
         known, size = _FLOAT32, 64 if depth <= 64 else depth
         return {
             "none": [_options(*known[kernel][size])],
@@ -425,9 +426,9 @@ def _candidates(kernel, depth, wide):
 
 
 _FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
-    "forward": {64: (64, 32, 8, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
-    "keys": {64: (32, 64, 8, 2), 128: (16, 64, 8, 2), 256: (16, 16, 8, 1)},
-    "queries": {64: (64, 32, 8, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
+    "forward": {64: (64, 32, 4, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
+    "keys": {64: (32, 32, 4, 2), 128: (32, 32, 4, 2), 256: (16, 16, 8, 1)},
+    "queries": {64: (64, 32, 4, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
 }
 _HALF = {  # kernel -> the default by head width; what "medium" tries; what "max" tries of each
     "forward": (
@@ -492,6 +493,12 @@ def _kept_scale(p):
     return 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
 
 
+def _precision(wide):
+    """How a product is done: float32 on the tensor cores in three products of TF32, whose error is float32's, or in one where
+    `set_float32_matmul_precision` allows it."""
+    return "tf32x3" if wide and config.float32_matmul_precision == "highest" else "tf32"
+
+
 class _Setting:
     """What the three kernels share: sizes, the mask's kind and strides, the window, dropout."""
 
@@ -518,7 +525,7 @@ class _Setting:
         self.depth, self.wide = depth, wide
         self.constants = {
             "LEFT": left >= 0, "RIGHT": right >= 0, "MASK": kind, "DROP": p > 0.0, "BD": depth, "BV": depth,
-            "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": "ieee" if wide else "tf32",
+            "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": _precision(wide),
         }  # fmt: skip
 
     def start(self, name, rows, heads, arrays, strided, scales, **constants):

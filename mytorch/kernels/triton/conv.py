@@ -23,6 +23,7 @@ from functools import lru_cache
 import triton
 import triton.language as tl
 
+from ...base import config
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors, tuned
 from .common import contiguous, dot, one_dtype
@@ -137,20 +138,32 @@ def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups
     tl.store(at, acc, mask=(rows < outs)[:, None] & (cols < deep)[None, :])
 
 
+def _precision(dtype):
+    """How a product is done: float32 in TF32, as PyTorch does by default, or exactly."""
+    return "ieee" if dtype.itemsize == 4 and not config.convolution_tf32 else "tf32"
+
+
 @lru_cache
-def _tiles(n, wide):
-    """Tiles to choose from, for an output of n columns."""
+def _tiles(n, wide, exact):
+    """Tiles to choose from, for an output of n columns; `wide`: float32, `exact`: not in TF32, so on the plain cores."""
 
     def options(bm, bn, bk, warps, stages):
         return {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "num_stages": stages}
 
     narrow = 32 if n <= 32 else 64
-    if wide:
+    if exact:
         return {"none": [options(64, narrow, 16, 4, 3)], "medium": [options(128, narrow, 16, 8, 3), options(128, 128, 16, 8, 2)],
                 "max": [options(64, 32, 32, 4, 2), options(64, 128, 16, 8, 3)]}  # fmt: skip
+    if wide:  # half as much fits into shared memory
+        return {"none": [options(128, narrow, 32, 8, 2)], "medium": [options(64, 64, 32, 4, 3), options(128, 128, 32, 8, 2)],
+                "max": [options(64, 128, 32, 4, 3), options(128, 128, 16, 8, 3)]}  # fmt: skip
     default = options(128, narrow if n <= 64 else 128, 32, 8, 3)
     return {"none": [default], "medium": [options(128, 64, 64, 4, 3), options(64, 64, 64, 4, 3), options(256, 64, 32, 8, 3)],
             "max": [options(128, 128, 64, 8, 3), options(128, 256, 32, 8, 3), options(64, 128, 64, 4, 4)]}  # fmt: skip
+
+
+def _tiles_for(n, dtype):
+    return _tiles(n, dtype.itemsize == 4, _precision(dtype) == "ieee")
 
 
 class _Geometry:
@@ -177,12 +190,12 @@ class _Geometry:
 
     def constants(self, dtype):
         """The constexprs that all kernels have."""
-        return {"KH": self.kernel[0], "KW": self.kernel[1], "PRECISION": "ieee" if dtype.itemsize == 4 else "tf32"}
+        return {"KH": self.kernel[0], "KW": self.kernel[1], "PRECISION": _precision(dtype)}
 
     def key(self, dtype):
         """What tiles are chosen by."""
         sizes = (*self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
-        return dtype.name, power_of_2(self.samples), *sizes
+        return dtype.name, _precision(dtype), power_of_2(self.samples), *sizes
 
     def product(self, kernel, arrays, positions, channels, dtype):
         """Start one of the kernels that make positions × channels of each group, with the tile that tuning takes."""
@@ -192,7 +205,7 @@ class _Geometry:
             constants = {"BIAS": arrays[2] is not None, **self.constants(dtype), **tile}
             launch(kernel, grid, *arrays, *self.sizes, *self.steps, **constants)
 
-        attempt(tuned(kernel, self.key(dtype), _tiles(channels, dtype.itemsize == 4), attempt))
+        attempt(tuned(kernel, self.key(dtype), _tiles_for(channels, dtype), attempt))
 
 
 def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
@@ -238,7 +251,7 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
 
     if not rows or not deep:
         return xp.zeros(shape, x.dtype)
-    tiles = _tiles(deep, x.dtype.itemsize == 4)
+    tiles = _tiles_for(deep, x.dtype)
     if geo.outs <= 64:
         tiles = {**tiles, "none": [{**tiles["none"][0], "BM": 64 if geo.outs > 32 else 32}]}
     attempt(tuned(_weight, geo.key(x.dtype), tiles, attempt))

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from ...backend import address, device_of
-from ...base.capturing import is_recording, upload
+from ...base.capturing import constant, is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float
 
@@ -280,8 +280,8 @@ class Table:
         self.count = len(starts)
         self.arrays = len(columns)
         self.aligned = all(number % 16 == 0 for row in rows for number in row)
-        self.table = upload(xp, np.array(rows, np.int64))
-        self.chunks = upload(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
+        self.table = constant(xp, np.array(rows, np.int64))
+        self.chunks = constant(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 
     def type(self, which):
         """Triton's dtype of a column."""

@@ -1,0 +1,61 @@
+"""The sections `profile` and `sanitizer`: one captured step kernel by kernel, and kernels at odd sizes under memcheck."""
+
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+
+from .sizes import BASE, DEVICE, MODELS
+
+ODD = """
+import mytorch
+from mytorch.nn import functional as F
+for half in (mytorch.float32, mytorch.bfloat16):
+    draw = lambda *s: mytorch.randn(*s, device="cuda").to(half).requires_grad_()
+    F.scaled_dot_product_attention(*(draw(2, 3, 77, 40) for _ in range(3)), is_causal=True, fused=True).sum().backward()
+    F.layer_norm(draw(37, 771), (771,), draw(771), draw(771), fused=True).sum().backward()
+    F.cross_entropy(draw(37, 5003), mytorch.randint(0, 5003, (37,), device="cuda"), fused=True).backward()
+mytorch.cuda.synchronize()
+"""
+
+
+def profile(report, interpret):
+    """The kernels of one replay of the large model's step, by CUPTI through PyTorch's profiler, which sees every library's."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as record
+
+    from .training import make_step
+
+    (name, (values, batch, half)), kind = next(iter(MODELS.items())), "CUDA" if DEVICE == "cuda" else "CPU"
+
+    def run():
+        import mytorch
+
+        step, _ = make_step(values or BASE, batch, half)
+        step = mytorch.compile_step(step)
+        for _ in range(6):
+            step()
+        mytorch.cuda.synchronize()
+        with record(activities=[getattr(ProfilerActivity, kind)]) as found:
+            step()
+            mytorch.cuda.synchronize()
+        times = defaultdict(list)
+        for event in found.events():
+            times[event.name].append((getattr(event, "device_time", 0) or event.time_range.elapsed_us()) / 1e3)
+        for kernel, spent in sorted(times.items(), key=lambda item: -sum(item[1]))[:60]:
+            report(kernel[:100], spent=sum(spent), count=len(spent))
+        return {"spent": sum(map(sum, times.values())), "count": sum(map(len, times.values()))}
+
+    report.attempt(f"all of {name}", run)
+
+
+def sanitizer(report, interpret):
+    """compute-sanitizer's memcheck over attention, norm and cross-entropy at odd sizes."""
+    tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if tool is None:
+        return report("memcheck", value="compute-sanitizer is not installed")
+    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", sys.executable, "-c", ODD]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return report("memcheck", error=f"exit {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+    return report("memcheck", value=done.stdout.strip().splitlines()[-1])
