@@ -1,4 +1,4 @@
-"""Making text: a key-value cache, the rules that pick the next token, and the loop around them.
+"""Making text: the rules that pick the next token, and the loop around them.
 
 `model` is any causal language model: called with integers (B, T), `cache=` and `last_only=True` it gives
 logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
@@ -12,79 +12,8 @@ from ..backend import on, xp_of
 from ..base.dtypes import int64
 from ..graph.mode import no_grad
 from ..nn import Module
-from ..ops.creation import arange, empty
 from ..ops.random import Generator, multinomial
 from ..tensor import Tensor
-
-
-class LayerCache:
-    """One layer's keys and values, (B, H, length, D), filled from the left."""
-
-    def __init__(self, owner):
-        self.owner = owner
-        self.k = self.v = None
-
-    @property
-    def length(self):
-        """How many positions are filled, the same for all layers."""
-        return self.owner.length
-
-    def mask(self, T: int) -> tuple[Tensor | None, bool]:
-        """(mask, is_causal) for attention of T new positions to themselves and all before."""
-        start = self.length
-        if start == 0 or T == 1:  # first or alone
-            return None, T > 1
-        device = self.k.device
-        return arange(start, start + T, device=device)[:, None] >= arange(start + T, device=device), False
-
-    @on_input_device
-    def append(self, k: Tensor, v: Tensor) -> list[Tensor]:
-        """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
-        start, stop = self.length, self.length + k.shape[2]
-        if stop > self.owner.capacity:
-            raise ValueError(f"KVCache: {stop} positions don't fit in its {self.owner.capacity}.")
-        if self.k is None or self.k.shape[0] != k.shape[0] or self.k.dtype != k.dtype:
-            if start:
-                raise ValueError(
-                    f"KVCache: it holds {start} positions of {self.k.shape[0]} sequences as {self.k.dtype}; "
-                    f"got {k.shape[0]} as {k.dtype}."
-                )
-            B, H, _, D = k.shape
-            self.k = empty(B, H, self.owner.capacity, D, dtype=k.dtype, device=k.device)
-            self.v = empty(B, H, self.owner.capacity, v.shape[3], dtype=v.dtype, device=v.device)
-        views = []
-        for store, new in ((self.k, k), (self.v, v)):
-            raw = store._data._array
-            raw[:, :, start:stop] = new._data._array
-            views.append(Tensor._wrap(raw[:, :, :stop]))
-        return views
-
-
-class KVCache:
-    """What a decoder's attention layers remember of the positions so far.
-
-    The memory for `length` positions is taken once, at the first use, and never copied afterwards.
-
-    Args:
-        num_layers: attention layers.
-        length: the most positions.
-    """
-
-    def __init__(self, num_layers: int, length: int):
-        self.capacity = length
-        self.length = 0
-        self.layers = [LayerCache(self) for _ in range(num_layers)]
-
-    def advance(self, count: int) -> None:
-        """Note that every layer has taken `count` more positions."""
-        self.length += count
-
-    def reset(self) -> None:
-        """Forget everything, keep the memory."""
-        self.length = 0
-
-    def __len__(self):
-        return self.length
 
 
 @on_input_device
