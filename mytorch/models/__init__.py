@@ -1,8 +1,12 @@
 """Models that the scripts, benchmarks and tests share."""
 
+from .auto import from_pretrained
 from .cache import KVCache
 from .generation import generate, stream
 from .gpt2 import GPT2, GPT2Config
 from .llama import Llama, LlamaConfig
+from .mixture import MixtureOfExperts
 
-__all__ = ["GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "generate", "stream"]
+__all__ = [
+    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "from_pretrained", "generate", "stream",
+]  # fmt: skip

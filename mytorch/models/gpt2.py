@@ -223,6 +223,10 @@ class GPT2(LanguageModel):
         count = super().num_parameters()
         return count if embeddings else count - self.transformer.wpe.weight.numel()
 
+    def matrix_parameters(self) -> int:
+        """As LanguageModel's."""
+        return self.num_parameters(embeddings=False)
+
 
 def _init_layer(module):
     if isinstance(module, nn.Linear):

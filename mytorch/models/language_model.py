@@ -54,6 +54,20 @@ class LanguageModel(nn.Module):
         """How many numbers are learnt."""
         return sum(p.numel() for p in self.parameters())
 
+    def matrix_parameters(self) -> int:
+        """How many numbers a token is multiplied with: all but the tables in which it is looked up."""
+        return self.num_parameters()
+
+    def flops_per_token(self, length: int | None = None) -> float:
+        """Operations for a token in forward and backward, in sequences of `length` (the context, if not given).
+
+        Source: Chowdhery et al., PaLM, 2022, appendix B; as nanoGPT counts.
+        """
+        config, length = self.config, length or self.config.context_length
+        seen = sum(min(length, window or length) for window in self._windows() or [None] * config.num_layers)
+        width = config.num_heads * getattr(config, "head", config.embed_dim // config.num_heads)
+        return 6.0 * self.matrix_parameters() + 12.0 * width * seen
+
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Groups for an optimizer: matrices and embeddings decay, biases and norms don't."""
         parameters = [p for p in self.parameters() if p.requires_grad]

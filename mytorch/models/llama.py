@@ -1,7 +1,7 @@
 """Llama and its kin: RMS norms, rotary positions, queries that share keys, a gated hidden layer.
 
-One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`). The names of its parameters
-are Hugging Face's.
+One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral (`num_experts`). The
+names of its parameters are Hugging Face's.
 
 Source: Touvron et al., Llama 2, 2023; Grattafiori et al., Llama 3, 2024; Jiang et al., Mistral 7B, 2023; Qwen team, 2024 and 2025.
 """
@@ -21,6 +21,7 @@ from ..tensor import Tensor
 from . import llama_files
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel
+from .mixture import MixtureOfExperts, balance_loss
 
 # (layers, heads, heads of keys, width): those of GPT-2's sizes, so that the two can be compared
 SIZES = {
@@ -49,6 +50,9 @@ class LlamaConfig(Config):
         qk_norm: an RMS norm of each head's queries and keys.
         sliding_window: a token sees so many positions, itself included; None for all.
         full_layers: the first so many layers see all the same.
+        num_experts: a mixture of so many experts in each hidden layer's place; 0 for none.
+        experts_per_token, capacity_factor: see MixtureOfExperts.
+        balance: weight of the loss that has all experts used; it is part of the loss in training.
         tie_embeddings: the head is the token embedding.
         dropout_p: dropout on the attention weights.
         gradient_checkpointing: recompute each block in backward instead of keeping its activations.
@@ -75,6 +79,10 @@ class LlamaConfig(Config):
     qk_norm: bool = False
     sliding_window: int | None = None
     full_layers: int = 0
+    num_experts: int = 0
+    experts_per_token: int = 2
+    capacity_factor: float | None = None
+    balance: float = 0.02
     tie_embeddings: bool = False
     dropout_p: float = 0.0
     gradient_checkpointing: bool = False
@@ -210,7 +218,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """x = x + self_attn(norm(x)); x = x + mlp(norm(x))."""
+    """x = x + self_attn(norm(x)); x = x + mlp(norm(x)). With experts it gives their routing, too."""
 
     def __init__(self, config: LlamaConfig, layer: int):
         super().__init__()
@@ -218,16 +226,30 @@ class Block(nn.Module):
         self.input_layernorm = nn.RMSNorm(*norm, fused=config.fused)
         self.self_attn = Attention(config, layer)
         self.post_attention_layernorm = nn.RMSNorm(*norm, fused=config.fused)
-        self.mlp = MLP(config)
+        self.mlp = _mixture(config) if config.num_experts else MLP(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
         branch = self.self_attn(self.input_layernorm(x), cos, sin, cache)
         x, h = self.post_attention_layernorm(branch, x)  # the sum and its norm
-        return x + self.mlp(h)
+        if isinstance(self.mlp, MLP):
+            return x + self.mlp(h)
+        h, routing = self.mlp(h)
+        return x + h, routing
+
+
+def _mixture(config):
+    return MixtureOfExperts(
+        config.embed_dim,
+        lambda: MLP(config),
+        config.num_experts,
+        config.experts_per_token,
+        config.capacity_factor,
+        config.fused,
+    )
 
 
 class Llama(LanguageModel):
-    """A Llama, Qwen or Mistral language model.
+    """A Llama, Qwen, Mistral or Mixtral language model.
 
     Args:
         config: a LlamaConfig.
@@ -292,14 +314,28 @@ class Llama(LanguageModel):
         x = body.embed_tokens(input)  # (B, T, C)
         cos, sin = self.rotary(positions, stop, x.dtype)
         recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
+        routing = []
         for i, block in enumerate(body.layers):
             if recompute:
                 x = checkpoint(block, x, cos, sin)
             else:
                 x = block(x, cos, sin, None if cache is None else cache.layers[i])
+            if self.config.num_experts:
+                x, here = x
+                routing.append(here)
         if cache is not None:
             cache.advance(T)
-        return self._head(body.norm(x), targets, last_only)
+        out = self._head(body.norm(x), targets, last_only)
+        if targets is not None and self.training and routing:
+            out = out + self.config.balance * balance_loss(routing)
+        return out
+
+    def matrix_parameters(self) -> int:
+        """As LanguageModel's: of the experts, those that work on a token."""
+        config, count = self.config, self.num_parameters()
+        idle = max(0, config.num_experts - config.experts_per_token) * config.num_layers
+        count -= idle * 3 * config.embed_dim * config.hidden
+        return count if config.tie_embeddings else count - self.model.embed_tokens.weight.numel()
 
     def _windows(self):
         return [self.config.window(i) for i in range(self.config.num_layers)]

@@ -1,4 +1,6 @@
-"""The config of Llama and its kin as Hugging Face's files hold it; the weights have the same names here and there."""
+"""The config of Llama and its kin as Hugging Face's files hold it; the weights have the same names, but for experts."""
+
+import re
 
 from .hugging_face import check_options, fields_of
 
@@ -10,8 +12,20 @@ _FIELDS = {
     "rope_theta": ("rope_theta", 10000.0), "rms_norm_eps": ("rms_norm_eps", 1e-6), "sliding_window": ("sliding_window", None),
     "tie_embeddings": ("tie_word_embeddings", False), "dropout_p": ("attention_dropout", 0.0),
 }  # fmt: skip
-_SUPPORTED = {"hidden_act": "silu", "mlp_bias": False}
-_CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral"}  # model_type to …ForCausalLM
+_EXPERTS = {
+    "num_experts": ("num_local_experts", 8),
+    "experts_per_token": ("num_experts_per_tok", 2),
+    "balance": ("router_aux_loss_coef", 0.001),
+}
+_PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}  # of an expert
+_SUPPORTED = {"router_jitter_noise": 0.0, "hidden_act": "silu", "mlp_bias": False}
+_CLASSES = {
+    "llama": "Llama",
+    "qwen2": "Qwen2",
+    "qwen3": "Qwen3",
+    "mistral": "Mistral",
+    "mixtral": "Mixtral",
+}  # model_type to …ForCausalLM
 
 
 def _scaling(values):
@@ -46,6 +60,8 @@ def fields(values, file, who):
             known.update(sliding_window=None, full_layers=0)
     elif kind == "mistral":
         known["sliding_window"] = values.get("sliding_window", 4096)
+    elif kind == "mixtral":
+        known.update(fields_of(values, _EXPERTS, file, who))
     else:
         known["sliding_window"] = None
     return known
@@ -59,6 +75,10 @@ def model_type(config):
     """
     biases = config.qkv_bias, config.out_bias
     windowed = config.sliding_window is not None
+    if config.num_experts and not (config.qk_norm or any(biases) or config.full_layers):
+        return "mixtral"
+    if config.num_experts:
+        raise ValueError("Llama.save_pretrained: Mixtral's experts go with no qk_norm, biases or full_layers.")
     if config.qk_norm and len(set(biases)) == 1:
         return "qwen3"
     if not config.qk_norm and biases == (True, False):
@@ -87,6 +107,7 @@ def describe(config):
         "architectures": [f"{_CLASSES[kind]}ForCausalLM"],
         "model_type": kind,
         **values,
+        **({name: getattr(config, field) for field, (name, _) in _EXPERTS.items()} if kind == "mixtral" else {}),
         "attention_bias": config.qkv_bias,
         "rope_scaling": config.rope_scaling,
         "hidden_act": "silu",
@@ -95,9 +116,18 @@ def describe(config):
     }
 
 
+def _renamed(name, config, pattern, new):
+    """A weight's name in the other's words; they differ where there are experts."""
+    if not config.num_experts:
+        return name
+    name = re.sub(*pattern, name)
+    return re.sub(r"(experts\.\d+\.)(\w+)", lambda found: found[1] + new.get(found[2], found[2]), name)
+
+
 def to_ours(theirs, config):
     """Hugging Face's weights as our state dict."""
-    weights = {name: tensor for name, tensor in theirs.items() if not name.endswith("rotary_emb.inv_freq")}
+    names = (name for name in theirs if not name.endswith("rotary_emb.inv_freq"))
+    weights = {_renamed(name, config, (r"\.block_sparse_moe\.", ".mlp."), _PARTS): theirs[name] for name in names}
     if config.tie_embeddings and "model.embed_tokens.weight" in weights:
         weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
     return weights
@@ -105,4 +135,7 @@ def to_ours(theirs, config):
 
 def to_theirs(ours, config):
     """Our state dict as Hugging Face's weights: a head that is the embedding is left out."""
-    return {name: tensor for name, tensor in ours.items() if not (config.tie_embeddings and name == "lm_head.weight")}
+    parts, names = {ours: theirs for theirs, ours in _PARTS.items()}, list(ours)
+    if config.tie_embeddings:
+        names.remove("lm_head.weight")
+    return {_renamed(name, config, (r"\.mlp\.", ".block_sparse_moe."), parts): ours[name] for name in names}

@@ -20,6 +20,7 @@ KINDS = {  # fields of the config: one set for each architecture, and one more f
     "qwen2": {"num_kv_heads": 2, "qkv_bias": True, "tie_embeddings": True},
     "qwen3": {"num_kv_heads": 2, "qk_norm": True, "head_dim": 12},
     "mistral": {"num_kv_heads": 2, "sliding_window": 7},
+    "mixtral": {"num_kv_heads": 2, "num_experts": 4, "sliding_window": 20},
     "qwen2-window": {"qkv_bias": True, "sliding_window": 5, "full_layers": 1},
 }
 
@@ -72,6 +73,18 @@ def plain(torch, model, x):
         a, b = h.chunk(2, -1)
         return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
+    def hidden_layer(n, at):
+        return linear(
+            torch.nn.functional.silu(linear(n, at + "gate_proj")) * linear(n, at + "up_proj"), at + "down_proj"
+        )
+
+    def mixed(token, at):
+        """One token (C,): the two likeliest experts, weighed by what they are likely compared with each other."""
+        score = linear(token, at + "gate").tolist()
+        best = sorted(range(len(score)), key=lambda i: -score[i])[: c.experts_per_token]
+        total = sum(math.exp(score[i]) for i in best)
+        return sum(math.exp(score[i]) / total * hidden_layer(token, f"{at}experts.{i}.") for i in best)
+
     h = w["model.embed_tokens.weight"][torch.from_numpy(x)]
     distance = torch.arange(T)[:, None] - torch.arange(T)
     for i in range(c.num_layers):
@@ -88,9 +101,10 @@ def plain(torch, model, x):
         p = (q @ k.transpose(2, 3) / D**0.5).masked_fill(hidden, -math.inf).softmax(-1)
         h = h + linear((p @ v).transpose(1, 2).reshape(B, T, -1), at + "self_attn.o_proj")
         n, mlp = norm(h, at + "post_attention_layernorm"), at + "mlp."
-        h = h + linear(
-            torch.nn.functional.silu(linear(n, mlp + "gate_proj")) * linear(n, mlp + "up_proj"), mlp + "down_proj"
-        )
+        if c.num_experts:
+            h = h + torch.stack([mixed(row, mlp) for row in n.flatten(0, 1)]).view_as(h)
+        else:
+            h = h + hidden_layer(n, mlp)
     return linear(norm(h, "model.norm"), "lm_head")
 
 
