@@ -36,6 +36,7 @@ def parse(argv=None):
     )
     add("--topk", type=int, help="draw among so many of the likeliest tokens")
     add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
+    add("--minp", type=float, help="draw among the tokens at least so many times as likely as the likeliest")
     add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")
     add("--seed", type=int, help="makes the text repeatable")
     add("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
@@ -50,6 +51,7 @@ def parse(argv=None):
     for name, good, wanted in (
         ("topk", args.topk is None or args.topk >= 1, "at least 1"),
         ("topp", args.topp is None or 0 < args.topp <= 1, "above 0 and at most 1"),
+        ("minp", args.minp is None or 0 <= args.minp <= 1, "from 0 to 1"),
         ("temperature", args.temperature >= 0, "at least 0"),
         ("repetition_penalty", args.repetition_penalty > 0, "above 0"),
         ("num_samples", args.num_samples >= 1, "at least 1"),
@@ -184,6 +186,7 @@ def main(argv=None):
             temperature=args.temperature,
             top_k=args.topk,
             top_p=args.topp,
+            min_p=args.minp,
             repetition_penalty=args.repetition_penalty,
             generator=generator,
             use_cache=not args.disable_cache,

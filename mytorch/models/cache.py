@@ -27,7 +27,8 @@ class LayerCache:
     @property
     def rows(self) -> int:
         """How many positions the memory holds."""
-        return self.owner.capacity if self.window is None else min(self.owner.capacity, 2 * self.window)
+        window = self.window if self.owner.sliding else None
+        return self.owner.capacity if window is None else min(self.owner.capacity, 2 * window)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None, bool]:
         """Add the keys and values (B, H, T, D) of new positions.
@@ -90,14 +91,15 @@ class KVCache:
         num_layers: attention layers.
         length: the most positions.
         windows: for each layer, how many positions a token sees, itself included; None for all. By default all see all.
+        sliding: let layers with windows forget what is no longer seen; then `rewind` can't go back far.
 
     Attributes:
         length: how many positions there are, the same for all layers.
         padding: integers (B,), how many of the first positions of each row are nothing but padding; None for none.
     """
 
-    def __init__(self, num_layers: int, length: int, windows: list[int | None] | None = None):
-        self.capacity = length
+    def __init__(self, num_layers: int, length: int, windows: list[int | None] | None = None, sliding: bool = True):
+        self.capacity, self.sliding = length, sliding
         self.length = 0
         self.padding: Any = None
         self.layers = [LayerCache(self, window) for window in windows or [None] * num_layers]

@@ -1,5 +1,6 @@
 """What the language models share: loss, groups for an optimizer, generation, and files in Hugging Face's form."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from .. import nn
 from ..files.writing import recover
 from ..nn import functional as F
 from ..tensor import Tensor
+from ..utils.tokenizer import load_tokenizer
 from . import hugging_face
 from .cache import KVCache
 from .generation import generate, stream
@@ -36,6 +38,7 @@ class LanguageModel(nn.Module):
     `save_pretrained` a module `files` with four functions, as models/gpt2_files.py is.
     """
 
+    tokenizer: Any = None  # set one to generate text from text
     config_class: Any
     files: Any
     config: Any
@@ -76,14 +79,16 @@ class LanguageModel(nn.Module):
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ]
 
-    def new_cache(self, batch_size: int | None = None, length: int | None = None) -> KVCache:
+    def new_cache(self, batch_size: int | None = None, length: int | None = None, sliding: bool = True) -> KVCache:
         """An empty KVCache for at most `length` tokens (the context, if not given).
 
         Args:
             batch_size: accepted for models that need it; this cache takes it from the first input.
+            length: the most positions.
+            sliding: see KVCache.
         """
         context = self.config.context_length
-        return KVCache(self.config.num_layers, min(length or context, context), self._windows())
+        return KVCache(self.config.num_layers, min(length or context, context), self._windows(), sliding)
 
     def _windows(self):
         """How many positions each layer sees; None for all, in all layers."""
@@ -103,12 +108,12 @@ class LanguageModel(nn.Module):
         rows = h.reshape(-1, h.shape[-1])
         return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
 
-    def generate(self, input: Tensor, max_new_tokens: int, **options: Any) -> Tensor:
-        """Continue each row of `input`; see `mytorch.models.generation.generate`."""
+    def generate(self, input: Any, max_new_tokens: int, **options: Any) -> Any:
+        """Continue each row of `input`, tokens or text; see `mytorch.models.generation.generate`."""
         return generate(self, input, max_new_tokens, **options)
 
-    def stream(self, input: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
-        """Yield the tokens of a continuation as they are made; see `mytorch.models.generation.stream`."""
+    def stream(self, input: Any, max_new_tokens: int, **options: Any) -> Iterator[Any]:
+        """Yield a continuation as it is made; see `mytorch.models.generation.stream`."""
         return stream(self, input, max_new_tokens, **options)
 
     # -- Hugging Face's files ---------------------------------------------------------------------
@@ -131,6 +136,9 @@ class LanguageModel(nn.Module):
         values, file = hugging_face.read_json(path, who)
         model = cls(cls.config_class(**cls.files.fields(values, file, who)), **changes)
         model.load_state_dict(cls.files.to_ours(hugging_face.read_weights(path, who), model.config))
+        if (path / "tokenizer.json").is_file():
+            with contextlib.suppress(ValueError, ImportError):  # of another kind than ours, or its package is missing
+                model.tokenizer = load_tokenizer(path / "tokenizer.json")
         return model.eval()
 
     def save_pretrained(self, path: str | Path, max_shard_size: int = 5 * 10**9) -> None:

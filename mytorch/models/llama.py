@@ -149,7 +149,7 @@ class Rotary:
 
     def __init__(self, config: LlamaConfig):
         self.config = config
-        self.tables = None
+        self.tables: Any = None
 
     @no_grad()
     def __call__(self, positions: Tensor, stop: int, dtype: Any) -> tuple[Tensor, Tensor]:
@@ -178,8 +178,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
         self.v_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
         self.o_proj = nn.Linear(config.num_heads * D, C, bias=config.out_bias, fused=fused)
-        self.q_norm = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
-        self.k_norm = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
+        self.q_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
+        self.k_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Tensor:
         B, T, _ = x.shape
@@ -188,7 +188,8 @@ class Attention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, H, T, D), and fewer heads of keys and values
         q, k = F.apply_rotary_pos_embed(q, k, cos, sin, fused=self.fused)
-        mask, is_causal, window = None, True, None if self.window is None else (self.window - 1, 0)
+        mask, is_causal = None, True
+        window: Any = None if self.window is None else (self.window - 1, 0)
         if cache is not None:
             k, v, mask, is_causal = cache.extend(k, v)
             window = None
