@@ -1,5 +1,6 @@
 """Models that the scripts, benchmarks and tests share."""
 
+from . import lora
 from .auto import from_pretrained
 from .cache import KVCache
 from .generation import generate, stream
@@ -8,5 +9,5 @@ from .llama import Llama, LlamaConfig
 from .mixture import MixtureOfExperts
 
 __all__ = [
-    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "from_pretrained", "generate", "stream",
+    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "from_pretrained", "generate", "lora", "stream",
 ]  # fmt: skip
