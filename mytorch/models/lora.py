@@ -102,7 +102,7 @@ def inject(
         raise ValueError(f"lora.inject: no Linear is called {', '.join(lacking)}.")
     for p in model.parameters():
         p.requires_grad_(False)
-    for name in {name for names in found.values() for name in names}:
+    for name in sorted({name for names in found.values() for name in names}):  # so that equal seeds give equal weights
         base = model.get_submodule(name)
         _replace(model, name, LoRALinear(base, rank, 2 * rank if alpha is None else alpha, dropout_p))
     return model

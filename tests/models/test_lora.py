@@ -20,7 +20,7 @@ def trained(kind="llama", **options):
     x = mytorch.randint(0, 31, (4, 16))
     optimizer = mytorch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.05)
     losses = []
-    for _ in range(8):
+    for _ in range(20):
         loss = model(x[:, :-1], x[:, 1:])
         optimizer.zero_grad()
         loss.backward()
