@@ -1,6 +1,6 @@
 """Models that the scripts, benchmarks and tests share."""
 
-from . import lora
+from . import int8, lora
 from .auto import from_pretrained
 from .cache import KVCache
 from .generation import generate, stream
@@ -9,5 +9,5 @@ from .llama import Llama, LlamaConfig
 from .mixture import MixtureOfExperts
 
 __all__ = [
-    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "from_pretrained", "generate", "lora", "stream",
+    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "from_pretrained", "generate", "int8", "lora", "stream",
 ]  # fmt: skip

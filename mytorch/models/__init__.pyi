@@ -5,6 +5,7 @@ from typing import Any
 
 from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
+from mytorch.models import int8 as int8
 from mytorch.models import llama_files as llama_files
 from mytorch.models import lora as lora
 from mytorch.models.auto import from_pretrained as from_pretrained

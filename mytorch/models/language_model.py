@@ -105,6 +105,8 @@ class LanguageModel(nn.Module):
         """Logits (B, T, V) of h (B, T, C), or the mean cross-entropy if there are targets."""
         if targets is None:
             return self.lm_head(h[:, -1:] if last_only else h)
+        if type(self.lm_head) is not nn.Linear:  # such as a LoRALinear: more than a weight
+            return self.loss(self.lm_head(h), targets)
         rows = h.reshape(-1, h.shape[-1])
         return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
 

@@ -103,7 +103,7 @@ def inject(
     for p in model.parameters():
         p.requires_grad_(False)
     for name in sorted({name for names in found.values() for name in names}):  # so that equal seeds give equal weights
-        base = model.get_submodule(name)
+        base: Any = model.get_submodule(name)
         _replace(model, name, LoRALinear(base, rank, 2 * rank if alpha is None else alpha, dropout_p))
     return model
 

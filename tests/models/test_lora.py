@@ -57,6 +57,16 @@ def test_an_injected_layer_is_the_formula(rng):
     np.testing.assert_allclose(model(mytorch.from_numpy(x)).detach().numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_head_that_is_injected_is_part_of_the_loss():
+    model = lora.inject(base(), ["lm_head"], rank=2)
+    x = mytorch.randint(0, 31, (2, 9))
+    model(x, x).backward()
+    assert model.lm_head.lora_B.grad.abs().max() > 0
+    with mytorch.no_grad():
+        model.lm_head.lora_B.add_(0.5)
+    assert model(x, x).item() == pytest.approx(model.loss(model(x), x).item(), rel=1e-5)
+
+
 def test_an_adapter_survives_its_file(tmp_path):
     model, x = trained(), mytorch.randint(0, 31, (2, 9))
     lora.save_adapter(model, tmp_path / "a", base_model="mine")
