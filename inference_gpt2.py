@@ -1,4 +1,4 @@
-"""Sample text from a GPT-2 that train_gpt2.py has trained, or from a Hugging Face directory.
+"""Sample text from a model that train_gpt2.py has trained, or from a Hugging Face directory.
 
     python inference_gpt2.py work_dir/gpt2-small-shakespeare/ --temperature 0.8 --topk 15 --prompt "ROMEO:"
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
 from mytorch.cli.arguments import ArgumentParser, run_script, usable_device
-from mytorch.models import GPT2, GPT2Config
+from mytorch.models import GPT2, Llama, from_pretrained
 from mytorch.serialization import load_safetensors
 from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 
@@ -21,7 +21,7 @@ from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 def parse(argv=None):
     p = ArgumentParser(description=__doc__.splitlines()[0])
     add = p.add_argument
-    add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face GPT-2 directory")
+    add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face directory")
     add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
     add(
         "--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's"
@@ -36,6 +36,7 @@ def parse(argv=None):
     )
     add("--topk", type=int, help="draw among so many of the likeliest tokens")
     add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
+    add("--minp", type=float, help="draw among the tokens at least so many times as likely as the likeliest")
     add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")
     add("--seed", type=int, help="makes the text repeatable")
     add("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
@@ -50,6 +51,7 @@ def parse(argv=None):
     for name, good, wanted in (
         ("topk", args.topk is None or args.topk >= 1, "at least 1"),
         ("topp", args.topp is None or 0 < args.topp <= 1, "above 0 and at most 1"),
+        ("minp", args.minp is None or 0 <= args.minp <= 1, "from 0 to 1"),
         ("temperature", args.temperature >= 0, "at least 0"),
         ("repetition_penalty", args.repetition_penalty > 0, "above 0"),
         ("num_samples", args.num_samples >= 1, "at least 1"),
@@ -100,12 +102,13 @@ def load(args):
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
     if (path / "config.json").is_file():
-        model, tokenizer, source = GPT2.from_pretrained(path, fused=fused), GPT2Tokenizer(), path
+        model, tokenizer, source = from_pretrained(path, fused=fused), GPT2Tokenizer(), path
     else:
         project, checkpoint = find_project(path)
         checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
         meta = json.loads(beside_weights("model_meta.json", checkpoint, project).read_text())
-        model = GPT2(GPT2Config.from_dict({**meta["model"], "fused": fused}))
+        kind = GPT2 if meta.get("architecture", "gpt2") == "gpt2" else Llama
+        model = kind(kind.config_class.from_dict({**meta["model"], "fused": fused}))
         try:
             model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
         except RuntimeError:
@@ -183,6 +186,7 @@ def main(argv=None):
             temperature=args.temperature,
             top_k=args.topk,
             top_p=args.topp,
+            min_p=args.minp,
             repetition_penalty=args.repetition_penalty,
             generator=generator,
             use_cache=not args.disable_cache,

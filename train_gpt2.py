@@ -1,4 +1,4 @@
-"""Train a GPT-2, as nanoGPT trains its own.
+"""Train a GPT-2, as nanoGPT trains its own, or with --architecture a Llama, Qwen, Mistral or mixture of experts.
 
     python train_gpt2.py --path_to_data data/shakespeare --model_size small --context_length 256 …
     mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
@@ -27,13 +27,21 @@ from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
 from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
-from mytorch.models import GPT2, GPT2Config
+from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig
 from mytorch.models.gpt2 import SIZES
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.serialization import atomic_write, write_json
 from mytorch.utils.data import DataLoader
 from mytorch.utils.data.tokens import read_header, read_tokens
+
+ARCHITECTURES = {  # options of LlamaConfig
+    "gpt2": None,
+    "llama": {},
+    "qwen": {"qk_norm": True, "tie_embeddings": True},
+    "mistral": {},  # its window is half of the context
+    "moe": {"num_experts": 8},
+}
 
 
 def parse(argv=None):
@@ -57,11 +65,12 @@ def parse(argv=None):
     add("resume_from_checkpoint", help=resume, metavar="CHECKPOINT")
     switch("overwrite", "replace the run that lies in the project's folder")
 
+    add("architecture", "gpt2", "which model; qwen is Qwen 3, moe is Mixtral", choices=list(ARCHITECTURES))
     add("context_length", 1024, "tokens in a sequence")
     add("model_size", "base", "layers, heads and width", choices=list(SIZES))
     add("dropout_p", 0.0, "dropout probability")
-    switch("use_bias", "biases in linear layers and layer norms")
-    add("activation", "gelu", "exact GELU, or GPT-2's approximation", choices=["gelu", "gelu_tanh"])
+    switch("use_bias", "biases in linear layers and layer norms (gpt2)")
+    add("activation", "gelu", "exact GELU, or GPT-2's approximation (gpt2)", choices=["gelu", "gelu_tanh"])
     switch("fused", "use fused kernels wherever there are any; by default where they pay")
 
     add("path_to_data", help="folder with train.bin, val.bin and tokenizer.json (needed, but for resuming)")
@@ -92,6 +101,11 @@ def parse(argv=None):
     add("mixed_precision", "no", "fp16 if no value", nargs="?", const="fp16", choices=precisions)
     switch("cuda_graph", "from the fourth iteration on, replay the step as a CUDA graph (one GPU)")
     switch("enable_gradient_checkpointing", "recompute activations in backward")
+    add(
+        "peak_tflops",
+        type=float,
+        help="10**12 operations a second that a device could do, for MFU; by default what is known of it",
+    )
     add("log_iter", 100, "iterations between lines of log")
     switch("log_wandb", "log to Weights & Biases, or to a file where it is not installed")
     add("seed", 1337, "of weights, dropout and batches")
@@ -100,6 +114,8 @@ def parse(argv=None):
     for name, value in vars(args).items():
         if type(value) is int and value < 1 and name not in ("num_workers", "warmup_steps", "seed"):
             p.error(f"--{name} is {value}; expected at least 1")
+    if args.architecture != "gpt2" and (others := args.given & {"use_bias", "activation"}):
+        p.error(f"--{others.pop()} is for --architecture gpt2; this is {args.architecture}")
     if args.path_to_data is None and not args.resume_from_checkpoint:
         p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
     return args, p
@@ -108,10 +124,14 @@ def parse(argv=None):
 # What a run has of its own each time; the rest of the flags are kept in its checkpoints.
 OWN = {
     "project_name", "run_name", "working_directory", "resume_from_checkpoint", "overwrite", "num_workers", "device",
-    "cuda_graph", "log_wandb", "given",
+    "cuda_graph", "log_wandb", "given", "peak_tflops",
 }  # fmt: skip
 CPU_SPEED = 1e11  # operations in a second, of two to four cores
-SHAPE = ("model_size", "context_length", "use_bias", "activation")  # flags that the weights depend on
+PEAKS = {  # TFLOP/s of float32 products and of half precision's, by a part of the GPU's name
+    "H100": (67, 989), "H200": (67, 989), "A100": (19.5, 312), "L4": (30.3, 121), "V100": (15.7, 125), "T4": (8.1, 65),
+    "4090": (82.6, 165), "3090": (35.6, 71),
+}  # fmt: skip
+SHAPE = ("architecture", "model_size", "context_length", "use_bias", "activation")  # flags that the weights depend on
 
 
 def read_meta(checkpoint):
@@ -220,16 +240,40 @@ def read_vocab_size(data):
 
 
 def make_config(args, vocab_size):
-    return GPT2Config.sized(
+    own = {"use_bias": args.use_bias, "activation": args.activation}
+    if args.architecture != "gpt2":
+        own = dict(ARCHITECTURES[args.architecture])
+        if args.architecture == "mistral":
+            own["sliding_window"] = max(1, args.context_length // 2)
+    return (GPT2Config if args.architecture == "gpt2" else LlamaConfig).sized(
         args.model_size,
         vocab_size=vocab_size,
         context_length=args.context_length,
         dropout_p=args.dropout_p,
-        use_bias=args.use_bias,
-        activation=args.activation,
         gradient_checkpointing=args.enable_gradient_checkpointing,
         fused=args.fused or None,
+        **own,
     )
+
+
+def peak_flops(args, device):
+    """Operations a second that a device could do at most, in the precision of its products; None where it is not known.
+
+    A GPU's are its maker's, without sparsity; a CPU's what a large product does.
+    """
+    if args.peak_tflops is not None:
+        return args.peak_tflops * 1e12
+    if device.type == "cuda":
+        name = mytorch.cuda.get_device_name(device)
+        found = [peaks for part, peaks in PEAKS.items() if part in name]
+        return found[0][args.mixed_precision != "no"] * 1e12 if found else None
+    a = mytorch.ones(1024, 1024)
+    best = math.inf
+    for _ in range(3):
+        began = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - began)
+    return 2 * 1024**3 / best
 
 
 def make_optimizer(args, model):
@@ -402,6 +446,7 @@ class Trainer:
         step = mytorch.compile_step(self.step) if args.cuda_graph else self.step
         self.model.train()
         self.warn_if_long()
+        self.peak = peak_flops(args, self.accelerator.device)
         batches = self.batches()
         self.since, self.done, self.shown = time.perf_counter(), 0, 0.0  # for the speed
         try:
@@ -496,9 +541,21 @@ class Trainer:
         if logs:
             self.accelerator.print(
                 f"Iter: {self.iteration:6d} | Loss: {loss:7.4f} | LR: {lr:9.2e} | GradNorm: {norm:7.3f} | Toks/Sec: {rate:6d}"
+                + (f" | MFU: {self.mfu(rate):5.1%}" if self.peak else "")
             )
-            self.record(loss=loss, lr=lr, grad_norm=norm, tokens_per_second=rate)
+            self.record(
+                loss=loss,
+                lr=lr,
+                grad_norm=norm,
+                tokens_per_second=rate,
+                **({"mfu": self.mfu(rate)} if self.peak else {}),
+            )
             self.since, self.done = time.perf_counter(), 0
+
+    def mfu(self, rate):
+        """The share of what the devices could do that so many tokens a second need (model FLOPs utilization)."""
+        flops = rate * self.model.flops_per_token(self.args.context_length)
+        return round(flops / (self.peak * self.accelerator.num_processes), 4)
 
     def record(self, **values):
         if self.accelerator.is_main_process:
@@ -615,8 +672,8 @@ def main(argv=None):
     config = make_config(args, saved["model"]["vocab_size"] if saved else read_vocab_size(data))
     if saved and read_vocab_size(data) != config.vocab_size:
         raise ValueError(f"--path_to_data {data} has another vocabulary than {checkpoint} was trained with.")
-    model = GPT2(config)
-    meta = {"format": 1, "model": config.to_dict(), **meta}
+    model = (GPT2 if args.architecture == "gpt2" else Llama)(config)
+    meta = {"format": 1, "architecture": args.architecture, "model": config.to_dict(), **meta}
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters():,}")
     if args.use_chinchilla:
         args.train_iterations = math.ceil(

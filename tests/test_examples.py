@@ -180,33 +180,6 @@ def test_plot_of_the_training(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG"), done.stderr
 
 
-def test_cached_llama_equals_the_whole():
-    import mytorch
-    from examples.llama import LayerCache, Llama
-
-    model = Llama(vocab_size=11, context=12, width=16, layers=2, heads=4, key_heads=2)
-    tokens = mytorch.randint(0, 11, (2, 9))
-    whole = model(tokens)
-    caches = [LayerCache() for _ in range(2)]
-    parts = [model(tokens[:, :4], caches, 0)]
-    parts += [model(tokens[:, i : i + 1], caches, i) for i in range(4, 9)]
-    assert mytorch.allclose(mytorch.cat(parts, 1), whole, atol=1e-5)
-
-
-def test_mixture_is_the_weighted_sum_of_the_chosen_experts():
-    import mytorch
-    from examples.moe import MixtureOfExperts
-
-    mixture = MixtureOfExperts(width=8, hidden=16, experts=3, chosen=2)
-    x = mytorch.randn(2, 5, 8)
-    probabilities = mixture.router(x).softmax(-1)
-    kept = probabilities * (probabilities >= probabilities.topk(2, -1)[0][..., -1:])
-    kept = kept / kept.sum(-1, keepdim=True)
-    expected = sum(kept[..., i : i + 1] * expert(x) for i, expert in enumerate(mixture.experts))
-    assert mytorch.allclose(mixture(x), expected, atol=1e-5)
-    assert mixture.usage.sum().item() == pytest.approx(1)
-
-
 def test_notebook():
     """It is valid, keeps the outputs of a run, its code runs from top to bottom, and docs/run_notebook.py fills it in."""
     book = json.loads((EXAMPLES / "tiny_gpt2.ipynb").read_text(encoding="utf-8"))

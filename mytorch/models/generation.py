@@ -1,9 +1,10 @@
-"""Making text: a key-value cache, the rules that pick the next token, and the loop around them.
+"""Making text: the rules that pick the next token, and the loop around them; beam search, and drafts by a smaller model.
 
 `model` is any causal language model: called with integers (B, T), `cache=` and `last_only=True` it gives
-logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`.
+logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`; to make text from text, a `tokenizer`.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,79 +13,42 @@ from ..backend import on, xp_of
 from ..base.dtypes import int64
 from ..graph.mode import no_grad
 from ..nn import Module
-from ..ops.creation import arange, empty
-from ..ops.random import Generator, multinomial
+from ..ops.creation import tensor
+from ..ops.random import Generator, multinomial, rand
 from ..tensor import Tensor
 
 
-class LayerCache:
-    """One layer's keys and values, (B, H, length, D), filled from the left."""
-
-    def __init__(self, owner):
-        self.owner = owner
-        self.k = self.v = None
-
-    @property
-    def length(self):
-        """How many positions are filled, the same for all layers."""
-        return self.owner.length
-
-    def mask(self, T: int) -> tuple[Tensor | None, bool]:
-        """(mask, is_causal) for attention of T new positions to themselves and all before."""
-        start = self.length
-        if start == 0 or T == 1:  # first or alone
-            return None, T > 1
-        device = self.k.device
-        return arange(start, start + T, device=device)[:, None] >= arange(start + T, device=device), False
-
-    @on_input_device
-    def append(self, k: Tensor, v: Tensor) -> list[Tensor]:
-        """Add the keys and values (B, H, T, D) of new positions; returns all, (B, H, length + T, D)."""
-        start, stop = self.length, self.length + k.shape[2]
-        if stop > self.owner.capacity:
-            raise ValueError(f"KVCache: {stop} positions don't fit in its {self.owner.capacity}.")
-        if self.k is None or self.k.shape[0] != k.shape[0] or self.k.dtype != k.dtype:
-            if start:
-                raise ValueError(
-                    f"KVCache: it holds {start} positions of {self.k.shape[0]} sequences as {self.k.dtype}; "
-                    f"got {k.shape[0]} as {k.dtype}."
-                )
-            B, H, _, D = k.shape
-            self.k = empty(B, H, self.owner.capacity, D, dtype=k.dtype, device=k.device)
-            self.v = empty(B, H, self.owner.capacity, v.shape[3], dtype=v.dtype, device=v.device)
-        views = []
-        for store, new in ((self.k, k), (self.v, v)):
-            raw = store._data._array
-            raw[:, :, start:stop] = new._data._array
-            views.append(Tensor._wrap(raw[:, :, :stop]))
-        return views
-
-
-class KVCache:
-    """What a decoder's attention layers remember of the positions so far.
-
-    The memory for `length` positions is taken once, at the first use, and never copied afterwards.
-
-    Args:
-        num_layers: attention layers.
-        length: the most positions.
-    """
-
-    def __init__(self, num_layers: int, length: int):
-        self.capacity = length
-        self.length = 0
-        self.layers = [LayerCache(self) for _ in range(num_layers)]
-
-    def advance(self, count: int) -> None:
-        """Note that every layer has taken `count` more positions."""
-        self.length += count
-
-    def reset(self) -> None:
-        """Forget everything, keep the memory."""
-        self.length = 0
-
-    def __len__(self):
-        return self.length
+def distribution(
+    logits: Tensor, seen: Any = None, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+    min_p: float | None = None, repetition_penalty: float = 1.0, vocab_size: int | None = None,
+) -> Any:  # fmt: skip
+    """The probabilities with which the next token is drawn, a raw float32 array (B, V); the arguments are those of `pick`."""
+    raw = logits._data._array
+    xp = xp_of(raw)
+    scores = raw[:, :vocab_size].astype("float32")  # a copy, and half precision is too coarse for sums
+    if repetition_penalty != 1.0 and seen is not None:
+        rows = xp.arange(scores.shape[0])[:, None]
+        of_seen = scores[rows, seen]
+        scores[rows, seen] = xp.where(of_seen > 0, of_seen / repetition_penalty, of_seen * repetition_penalty)
+    size = scores.shape[-1]
+    if temperature == 0:
+        return (xp.arange(size) == scores.argmax(axis=-1)[:, None]).astype("float32")
+    if temperature != 1.0:
+        scores /= temperature
+    if top_k is not None and top_k < size:
+        floor = xp.partition(scores, size - top_k, axis=-1)[:, size - top_k, None]
+        scores[scores < floor] = -xp.inf
+    scores -= scores.max(axis=-1, keepdims=True)
+    p = xp.exp(scores, out=scores)
+    p /= p.sum(axis=-1, keepdims=True)
+    if top_p is not None and top_p < 1.0:
+        ordered = xp.sort(p, axis=-1)[:, ::-1]
+        before = xp.cumsum(ordered, axis=-1) - ordered  # of the likelier ones; 0 for the first, so one remains
+        kept = xp.where(before < top_p, ordered, xp.inf).min(axis=-1, keepdims=True)
+        p[p < kept] = 0
+    if min_p is not None:
+        p[p < min_p * p.max(axis=-1, keepdims=True)] = 0
+    return p
 
 
 @on_input_device
@@ -97,6 +61,7 @@ def pick(
     repetition_penalty: float = 1.0,
     generator: Generator | None = None,
     vocab_size: int | None = None,
+    min_p: float | None = None,
 ) -> Tensor:
     """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
 
@@ -105,138 +70,378 @@ def pick(
         temperature: logits are divided by it; below 1 sharpens, above 1 flattens.
         top_k: draw among the k likeliest only.
         top_p: draw among the likeliest whose probabilities together reach top_p.
+        min_p: draw among those that are at least min_p times as likely as the likeliest.
         repetition_penalty: logits of seen tokens are divided by it if positive, else multiplied.
         generator: where the random numbers come from.
         vocab_size: how many of the V are tokens; the others only fill the table up.
 
-    Source: top_p: Holtzman et al., 2020; penalty: Keskar et al., CTRL, 2019.
+    Source: top_p: Holtzman et al., 2020; min_p: Nguyen et al., 2024; penalty: Keskar et al., CTRL, 2019.
     """
-    raw = logits._data._array
-    xp = xp_of(raw)
-    scores = raw[:, :vocab_size].astype("float32")  # a copy, and half precision is too coarse for sums
-    if repetition_penalty != 1.0 and seen is not None:
-        rows = xp.arange(scores.shape[0])[:, None]
-        of_seen = scores[rows, seen]
-        scores[rows, seen] = xp.where(of_seen > 0, of_seen / repetition_penalty, of_seen * repetition_penalty)
+    p = distribution(logits, seen, temperature, top_k, top_p, min_p, repetition_penalty, vocab_size)
     if temperature == 0:
-        return Tensor._wrap(scores.argmax(axis=-1).astype("int64"))
-    if temperature != 1.0:
-        scores /= temperature
-    size = scores.shape[-1]
-    if top_k is not None and top_k < size:
-        floor = xp.partition(scores, size - top_k, axis=-1)[:, size - top_k, None]
-        scores[scores < floor] = -xp.inf
-    scores -= scores.max(axis=-1, keepdims=True)
-    p = xp.exp(scores, out=scores)
-    p /= p.sum(axis=-1, keepdims=True)
-    if top_p is not None and top_p < 1.0:
-        ordered = xp.sort(p, axis=-1)[:, ::-1]
-        before = xp.cumsum(ordered, axis=-1) - ordered  # of the likelier ones; 0 for the first, so one remains
-        kept = xp.where(before < top_p, ordered, xp.inf).min(axis=-1, keepdims=True)
-        p[p < kept] = 0
+        return Tensor._wrap(p.argmax(axis=-1).astype("int64"))
     return multinomial(Tensor._wrap(p), 1, generator=generator).reshape(-1)
 
 
-def _check(max_new_tokens, temperature, top_k, top_p, repetition_penalty):
+def _check(
+    max_new_tokens, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, min_p=None, vocab_size=None
+):
     for name, value, holds, expected in (
         ("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more"),
         ("temperature", temperature, temperature >= 0, "0 (the likeliest token) or more"),
         ("top_k", top_k, top_k is None or top_k >= 1, "at least 1, or None for all tokens"),
         ("top_p", top_p, top_p is None or 0 < top_p <= 1, "a number above 0 and at most 1"),
+        ("min_p", min_p, min_p is None or 0 <= min_p <= 1, "a number from 0 to 1"),
         ("repetition_penalty", repetition_penalty, repetition_penalty > 0, "a positive number"),
     ):
         if not holds:
             raise ValueError(f"generate: {name} is {value}; expected {expected}.")
 
 
+class Stop:
+    """Where a text ends: at tokens, and at strings, which the model's tokenizer finds in what was made."""
+
+    def __init__(self, stop: Any, tokenizer: Any):
+        given = [] if stop is None else [stop] if isinstance(stop, (int, str)) else list(stop)
+        self.tokens = [s for s in given if not isinstance(s, str)]
+        self.strings, self.tokenizer = [s for s in given if isinstance(s, str)], tokenizer
+        if self.strings and tokenizer is None:
+            raise ValueError(f"generate: stop is {self.strings[0]!r}; a text needs model.tokenizer, which is None.")
+        self.reach = max((len(s.encode()) for s in self.strings), default=0)  # a token is a byte or more
+
+    def __bool__(self):
+        return bool(self.tokens or self.strings)
+
+    def reached(self, xp: Any, made: Any) -> Any:
+        """Whether the last of the tokens `made`, raw (B, n), ends each row: raw bool (B,)."""
+        ends = xp.isin(made[:, -1], xp.asarray(self.tokens or [-1]))
+        if self.strings:
+            texts = [self.tokenizer.decode(row) for row in made[:, -self.reach :].tolist()]
+            ends = ends | xp.asarray([any(s in text for s in self.strings) for text in texts])
+        return ends
+
+    def trim(self, made: list[int]) -> list[int]:
+        """Tokens up to the first that ends them."""
+        return made[: min((made.index(t) for t in self.tokens if t in made), default=len(made))]
+
+    def cut(self, text: str) -> str:
+        """A text up to the first of the strings."""
+        return text[: min((text.index(s) for s in self.strings if s in text), default=len(text))]
+
+
+def _prompt(model, input):
+    """(tokens (B, T), integers (B,) of padding before each row or None) of what `generate` takes."""
+    if isinstance(input, Tensor):
+        prompt, padding = (input if input.ndim == 2 else input.reshape(1, -1)).to(int64), None
+    else:
+        rows = [row.tolist() if isinstance(row, Tensor) else list(row) for row in input]
+        T = max(map(len, rows), default=0)
+        prompt = tensor(
+            [[0] * (T - len(row)) + row for row in rows], dtype=int64, device=getattr(model, "device", None)
+        )
+        padding = [T - len(row) for row in rows]
+        if rows and T in padding:
+            raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+        padding = tensor(padding, device=prompt.device) if any(padding) else None
+    if prompt.numel() == 0:
+        raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+    return prompt, padding
+
+
+class Decoding:
+    """The tokens of all rows so far, and the logits that follow them.
+
+    Attributes:
+        tokens: raw integers (B, most), of which the first n are there.
+    """
+
+    def __init__(self, model, prompt, padding, count, use_cache, sliding=True):
+        self.model, self.padding = model, padding
+        B, self.n = prompt.shape
+        self.xp, self.there = on(prompt.device)
+        with self.there:
+            self.tokens = self.xp.empty((B, self.n + count), "int64")
+            self.tokens[:, : self.n] = prompt._data._array
+        self.context = model.config.context_length
+        needs = use_cache or padding is not None
+        self.cache = (
+            model.new_cache(B, min(self.n + count, self.context), **({} if sliding else {"sliding": False}))
+            if needs
+            else None
+        )
+        self.keeps = use_cache
+
+    def logits(self, last_only=True):
+        """Logits (B, 1, V) after the n tokens; with last_only=False (B, T, V) after each that the cache has not seen."""
+        dropped, cache = max(0, self.n - self.context), self.cache
+        if cache is not None and (dropped or not self.keeps):
+            cache.reset()  # positions shift
+        first = dropped if cache is None else dropped + cache.length
+        if self.padding is not None:
+            cache.padding = (self.padding - dropped).clamp(min=0)
+        elif dropped:
+            cache = None
+        given = Tensor._wrap(self.tokens[:, first : self.n])
+        return self.model(given, last_only=last_only, **({} if cache is None else {"cache": cache}))
+
+    def add(self, new):
+        """Take the next token of each row."""
+        self.tokens[:, self.n] = new
+        self.n += 1
+
+
+def _sampled(run, count, generator, sampling, stop):
+    """Yield the next token of each row, raw (B,), until all rows have stopped."""
+    xp, start = run.xp, run.n
+    with run.there:
+        done = xp.zeros(len(run.tokens), bool)
+    for _ in range(count):
+        with run.there:
+            new = pick(run.logits()[:, -1], run.tokens[:, : run.n], generator=generator, **sampling)._data._array
+            if stop:
+                new = xp.where(done, run.tokens[:, run.n - 1], new)
+            run.add(new)
+            if stop:
+                done |= stop.reached(xp, run.tokens[:, start : run.n])
+        yield new
+        if stop and bool(done.all()):
+            return
+
+
+def _speculated(run, draft, count, ahead, generator, sampling, stop):
+    """As `_sampled`, of one row: `draft` proposes `ahead` tokens, the model judges all of them in one pass.
+
+    A token that the draft drew with probability q is kept with probability min(1, p / q); the first that is not
+    is drawn anew from what p has more than q. So each token is drawn with the model's p, whatever the draft.
+
+    Source: Leviathan et al., Fast Inference from Transformers via Speculative Decoding, 2023.
+    """
+    xp, start, end = run.xp, run.n, run.n + count
+    while run.n < end:
+        with run.there:
+            base, proposed = run.n, []
+            draft.n = base
+            draft.tokens[:, :base] = run.tokens[:, :base]
+            for _ in range(min(ahead, end - base - 1)):
+                q = distribution(draft.logits()[:, -1], draft.tokens[:, : draft.n], **sampling)
+                new = multinomial(Tensor._wrap(q), 1, generator=generator).reshape(-1)._data._array
+                draft.add(new)
+                proposed.append((new, q))
+            run.tokens[:, base : draft.n] = draft.tokens[:, base : draft.n]
+            run.n = draft.n
+            first = run.cache.length
+            logits = run.logits(last_only=False)
+            fresh = []
+            for i in range(len(proposed) + 1):
+                p = distribution(logits[:, base - 1 - first + i], run.tokens[:, : base + i], **sampling)
+                if i < len(proposed):
+                    token, q = proposed[i]
+                    at = int(token[0])
+                    if float(rand(1, generator=generator, device=logits.device)) * float(q[0, at]) < float(
+                        p[0, at]
+                    ) / float(p.sum()) * float(q.sum()):
+                        fresh.append(token)
+                        continue
+                    p = xp.maximum(p / p.sum() - q / q.sum(), 0)
+                fresh.append(multinomial(Tensor._wrap(p), 1, generator=generator).reshape(-1)._data._array)
+                break
+            run.n = base
+        for token in fresh:
+            run.add(token)
+            yield token
+            if stop and bool(stop.reached(xp, run.tokens[:, start : run.n]).all()):
+                return
+        run.cache.rewind(run.n - 1)
+        draft.cache.rewind(min(draft.cache.length, run.n - 1))
+
+
 @no_grad()
 def stream(
     model: Module,
-    input: Tensor,
+    input: Any,
     max_new_tokens: int,
     *,
-    stop: int | Iterable[int] | None = None,
+    stop: int | str | Iterable[int | str] | None = None,
     seed: int | None = None,
     use_cache: bool = True,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    repetition_penalty: float = 1.0,
+    draft: Module | None = None,
+    draft_tokens: int = 4,
     generator: Generator | None = None,
-    vocab_size: int | None = None,
-) -> Iterator[Tensor]:
-    """Yield the next token of each sequence, int64 (B,), as they are made.
+    **sampling: Any,
+) -> Iterator[Any]:
+    """Yield the next token of each sequence, int64 (B,), as they are made; for a text, pieces of text.
 
     Past the model's context the oldest tokens are dropped, as in nanoGPT; positions then shift, so the cache
     is of no more use and each token costs a whole pass.
 
     Args:
         model: see the module's docstring. It is in eval mode while the generator is open.
-        input: integers (B, T) or (T,), at least one token.
+        input: integers (B, T) or (T,), at least one token; a list of such rows, of any lengths; or a text.
         max_new_tokens: how many to make.
-        temperature, top_k, top_p, repetition_penalty, vocab_size: see `pick`.
-        stop: a token, or several; a sequence that has made one repeats it, and when all have, it ends.
+        stop: a token, a string, or several; a sequence that has made one repeats its last token, and when all have, it ends.
+            A text ends before a string.
         seed: makes the result repeatable; generator: instead, a Generator to draw from.
         use_cache: keep keys and values of earlier positions instead of computing them again.
+        draft: a smaller model of the same tokens, which proposes `draft_tokens` at a time for the model to judge at once; the
+            text is distributed as without. For one sequence within both contexts.
+        **sampling: temperature, top_k, top_p, min_p, repetition_penalty, vocab_size, as for `pick`.
 
     Raises:
         ValueError: an option outside its range, or an empty input.
     """
-    _check(max_new_tokens, temperature, top_k, top_p, repetition_penalty)
-    prompt = input if input.ndim == 2 else input.reshape(1, -1)
-    B, T = prompt.shape
-    if T == 0:
-        raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+    _check(max_new_tokens, **sampling)
+    if isinstance(input, str):
+        yield from _pieces(model, input, max_new_tokens, stop, seed=seed, use_cache=use_cache, draft=draft,
+                           draft_tokens=draft_tokens, generator=generator, **sampling)  # fmt: skip
+        return
+    prompt, padding = _prompt(model, input)
     if seed is not None and generator is None:
         generator = Generator(prompt.device).manual_seed(seed)
-    stops = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
-    context = model.config.context_length
-    xp, there = on(prompt.device)
-    with there:
-        tokens = xp.empty((B, T + max_new_tokens), "int64")
-        done = xp.zeros(B, bool)
-        tokens[:, :T] = prompt._data._array
-    cache = model.new_cache(B, min(T + max_new_tokens, context)) if use_cache else None
-    was_training = model.training
-    model.eval()
+    ends = Stop(stop, getattr(model, "tokenizer", None))
+    if draft is not None:
+        longest = min(m.config.context_length for m in (model, draft))
+        if len(prompt) != 1 or prompt.shape[1] + max_new_tokens > longest:
+            raise ValueError(
+                f"generate: a draft is for one sequence of at most {longest} tokens; this is {len(prompt)} of "
+                f"{prompt.shape[1]} + {max_new_tokens}."
+            )
+    models = [m for m in (model, draft) if m is not None]
+    were_training = [m.training for m in models]
+    runs = [Decoding(m, prompt, padding, max_new_tokens, use_cache or draft is not None, draft is None) for m in models]
+    for m in models:
+        m.eval()
     try:
-        for n in range(T, T + max_new_tokens):
-            with there:
-                if cache is not None and n <= context:
-                    logits = model(Tensor._wrap(tokens[:, cache.length : n]), cache=cache, last_only=True)
-                else:
-                    logits = model(Tensor._wrap(tokens[:, max(0, n - context) : n]), last_only=True)
-                new = pick(
-                    logits[:, -1], tokens[:, :n], temperature, top_k, top_p, repetition_penalty, generator, vocab_size
-                )._data._array
-                if stops:
-                    new = xp.where(done, tokens[:, n - 1], new)
-                    done |= xp.isin(new, xp.asarray(stops))
-                tokens[:, n] = new
-                finished = stops and bool(done.all())
+        if draft is None:
+            steps = _sampled(runs[0], max_new_tokens, generator, sampling, ends)
+        else:
+            steps = _speculated(runs[0], runs[1], max_new_tokens, draft_tokens, generator, sampling, ends)
+        for new in steps:
             yield Tensor._wrap(new)
-            if finished:
-                return
     finally:
-        model.train(was_training)
+        for m, was in zip(models, were_training, strict=True):
+            m.train(was)
 
 
-@on_input_device
-def generate(model: Module, input: Tensor, max_new_tokens: int, **options: Any) -> Tensor:
+def _tokenizer(model):
+    if getattr(model, "tokenizer", None) is None:
+        raise ValueError("generate: a text needs model.tokenizer, which is None; set one, or give tokens.")
+    return model.tokenizer
+
+
+def _pieces(model, text, max_new_tokens, stop, **options):
+    """Pieces of text as they are sure: whole characters, and nothing that may be the beginning of a stop string."""
+    tokenizer, made, shown = _tokenizer(model), [], 0
+    ends = Stop(stop, tokenizer)
+    held = max((len(s) - 1 for s in ends.strings), default=0)
+    for token in stream(model, [tokenizer.encode(text)], max_new_tokens, stop=stop, **options):
+        if int(token) in ends.tokens:
+            break
+        made.append(int(token))
+        whole = tokenizer.decode(made)
+        text = ends.cut(whole)
+        sure = len(text) - (held if text == whole else 0)
+        if text.endswith("\ufffd"):  # bytes of a character whose others are to come
+            sure = min(sure, len(text) - 1)
+        if sure > shown:
+            yield text[shown:sure]
+            shown = sure
+    if made and len(text := ends.cut(tokenizer.decode(made))) > shown:
+        yield text[shown:]
+
+
+@no_grad()
+def beam_search(
+    model: Module, input: Tensor, max_new_tokens: int, num_beams: int, length_penalty: float = 1.0, stop: Any = None,
+    vocab_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The likeliest continuation of tokens (T,) that a search keeping `num_beams` of them finds: int64 (T + new,).
+
+    Args:
+        model: see the module's docstring.
+        input: the tokens.
+        max_new_tokens: at most so many are added.
+        num_beams: continuations that are followed.
+        length_penalty: they are compared by the sum of log-probabilities over length ** length_penalty.
+        stop: tokens or strings that end one.
+        vocab_size: as for `pick`.
+    """
+    ends, was_training = Stop(stop, getattr(model, "tokenizer", None)), model.training
+    prompt = input.reshape(1, -1).to(int64).expand(num_beams, -1)
+    run = Decoding(model.eval(), prompt, None, max_new_tokens, True, sliding=False)
+    xp, start, finished = run.xp, run.n, []  # (score, tokens)
+    with run.there:
+        sums = xp.full(num_beams, -xp.inf, "float32")
+        sums[0] = 0.0  # all beams are the same at first
+        for made in range(1, max_new_tokens + 1):
+            logits = run.logits()[:, -1]._data._array[:, :vocab_size].astype("float32")
+            logits -= logits.max(-1, keepdims=True)
+            scores = (sums[:, None] + logits - xp.log(xp.exp(logits).sum(-1, keepdims=True))).reshape(-1)
+            best = xp.argsort(-scores, kind="stable")[: 2 * num_beams]
+            rows, new = best // logits.shape[-1], best % logits.shape[-1]
+            whole = xp.concatenate([run.tokens[rows, : run.n], new[:, None]], axis=1)
+            over = ends.reached(xp, whole[:, start:]) if ends else xp.zeros(len(best), bool)
+            for i in range(min(num_beams, len(best))):
+                if over[i] and scores[best[i]] > -math.inf:
+                    finished.append((float(scores[best[i]]) / made**length_penalty, whole[i]))
+            finished = sorted(finished, key=lambda pair: -pair[0])[:num_beams]
+            going = xp.argsort(xp.where(over, xp.inf, -scores[best]), kind="stable")[:num_beams]
+            sums = xp.where(over[going], -xp.inf, scores[best[going]])
+            if len(finished) == num_beams and finished[-1][0] >= float(sums[0]) / made**length_penalty:
+                break
+            run.cache.reorder(Tensor._wrap(rows[going]))
+            run.tokens[:, : run.n] = run.tokens[rows[going], : run.n]
+            run.add(new[going])
+        else:
+            for total, row in zip(sums.tolist(), run.tokens, strict=True):
+                if total > -math.inf:
+                    finished.append((total / max(1, max_new_tokens) ** length_penalty, row))
+    model.train(was_training)
+    _, tokens = max(finished, key=lambda pair: pair[0])
+    return Tensor._wrap(xp.ascontiguousarray(tokens))
+
+
+def generate(
+    model: Module, input: Any, max_new_tokens: int, *, num_beams: int = 1, length_penalty: float = 1.0, **options: Any
+) -> Any:
     """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`.
 
     Args:
         model: a language model, (B, T) to logits (B, T, V).
-        input: int64 (B, T).
+        input: int64 (B, T) or (T,); a list of rows of any lengths, for a list of such; a text or a list of texts, for the
+            same with their continuation (`model.tokenizer` reads and writes them).
         max_new_tokens: at most so many are added.
+        num_beams, length_penalty: above 1, the likeliest continuation found; see `beam_search`, whose options count then.
 
     Example:
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8)
         >>> mytorch.models.generate(model, tensor([[1, 2]]), 3, temperature=0).shape
         mytorch.Size([1, 5])
     """
-    prompt = input if input.ndim == 2 else input.reshape(1, -1)
-    xp = xp_of(prompt._data._array)
-    columns = [prompt.to(int64)._data._array]
-    columns += [new._data._array[:, None] for new in stream(model, prompt, max_new_tokens, **options)]
-    return Tensor._wrap(xp.concatenate(columns, axis=1))
+    if isinstance(input, str):
+        return generate(model, [input], max_new_tokens, num_beams=num_beams, length_penalty=length_penalty, **options)[
+            0
+        ]
+    if not isinstance(input, Tensor) and len(input) and isinstance(input[0], str):
+        tokenizer = _tokenizer(model)
+        rows = [tokenizer.encode(text) for text in input]
+        made = generate(model, rows, max_new_tokens, num_beams=num_beams, length_penalty=length_penalty, **options)
+        ends = Stop(options.get("stop"), tokenizer)
+        new = [ends.trim(m[len(r) :].tolist()) for r, m in zip(rows, made, strict=True)]
+        return [text + ends.cut(tokenizer.decode(tokens)) for text, tokens in zip(input, new, strict=True)]
+    prompt, padding = _prompt(model, input)
+    if num_beams > 1:
+        empty = [0] * len(prompt) if padding is None else padding.tolist()
+        found = [
+            beam_search(model, row[n:], max_new_tokens, num_beams, length_penalty, **options)
+            for row, n in zip(prompt, empty, strict=True)
+        ]
+        same = isinstance(input, Tensor) and len({len(row) for row in found}) == 1
+        return Tensor._wrap(xp_of(found[0]._data._array).stack([row._data._array for row in found])) if same else found
+    xp, there = on(prompt.device)
+    with there:
+        columns = [prompt._data._array]
+        columns += [new._data._array[:, None] for new in stream(model, input, max_new_tokens, **options)]
+        whole = Tensor._wrap(xp.concatenate(columns, axis=1))
+    if isinstance(input, Tensor):
+        return whole
+    return list(whole) if padding is None else [row[n:] for row, n in zip(whole, padding.tolist(), strict=True)]

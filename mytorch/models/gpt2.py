@@ -5,32 +5,32 @@ Source: Radford et al., Language Models are Unsupervised Multitask Learners, 201
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nn
 from ..autograd.checkpoint import checkpoint
-from ..files.writing import recover, replace_directory
 from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
 from ..nn.residual import AddLayerNorm
 from ..ops.creation import arange
-from ..serialization import save_safetensors, write_json
 from ..tensor import Tensor
-from . import hugging_face
-from .generation import KVCache, LayerCache, generate, stream
+from . import gpt2_files
+from .cache import KVCache, LayerCache
+from .language_model import Config, LanguageModel
 
-# (layers, heads, width): "demo" is nanoGPT's recipe for a laptop's CPU, "base" is GPT-2 itself.
-SIZES = {"demo": (4, 4, 128), "small": (6, 6, 384), "base": (12, 12, 768), "large": (36, 20, 1280)}
+# (layers, heads, width): "demo" is nanoGPT's recipe for a laptop's CPU, "base" to "xl" are GPT-2's own.
+SIZES = {
+    "demo": (4, 4, 128), "small": (6, 6, 384), "base": (12, 12, 768), "medium": (24, 16, 1024), "large": (36, 20, 1280),
+    "xl": (48, 25, 1600),
+}  # fmt: skip
 
 ACTIVATIONS = {"gelu": "none", "gelu_tanh": "tanh"}  # to GELU's `approximate`
 
 
 @dataclass(frozen=True)
-class GPT2Config:
+class GPT2Config(Config):
     """What determines a GPT2's shape and behaviour.
 
     Attributes:
@@ -73,21 +73,11 @@ class GPT2Config:
 
     @classmethod
     def sized(cls, size: str, **others: Any) -> "GPT2Config":
-        """The config of a named size: "demo", "small", "base" or "large"."""
+        """The config of a named size: "demo", "small", "base", "medium", "large" or "xl"."""
         if size not in SIZES:
             raise ValueError(f"GPT2Config.sized: {size!r} is not known; expected one of {', '.join(SIZES)}.")
         layers, heads, width = SIZES[size]
         return cls(num_layers=layers, num_heads=heads, embed_dim=width, **others)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "GPT2Config":
-        """The config of a dict such as `to_dict` gives; other keys are left aside."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, as JSON can hold them."""
-        return asdict(self)
 
 
 class Attention(nn.Module):
@@ -110,8 +100,7 @@ class Attention(nn.Module):
         q, k, v = (part.reshape(heads).transpose(1, 2) for part in self.c_attn(x).split(C, dim=2))  # (B, H, T, D)
         mask, is_causal = None, True
         if cache is not None:
-            mask, is_causal = cache.mask(T)
-            k, v = cache.append(k, v)  # (B, H, cache.length + T, D)
+            k, v, mask, is_causal = cache.extend(k, v)  # (B, H, cache.length + T, D)
         dropout_p = self.dropout_p if self.training else 0.0
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, fused=self.fused)
         return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(B, T, C)))
@@ -155,7 +144,7 @@ class Block(nn.Module):
         return x, self.mlp(h)
 
 
-class GPT2(nn.Module):
+class GPT2(LanguageModel):
     """A GPT-2 language model.
 
     Args:
@@ -170,6 +159,8 @@ class GPT2(nn.Module):
         >>> model(tokens).shape, model(tokens, tokens).shape
         (mytorch.Size([1, 3, 16]), mytorch.Size([]))
     """
+
+    config_class, files = GPT2Config, gpt2_files
 
     def __init__(self, config: GPT2Config | None = None, **changes: Any):
         super().__init__()
@@ -211,14 +202,10 @@ class GPT2(nn.Module):
         Raises:
             ValueError: more positions than the context has room for.
         """
-        T = input.shape[1]
-        start = 0 if cache is None else cache.length
-        if start + T > self.config.context_length:
-            raise ValueError(
-                f"GPT2: {start + T} positions don't fit in the context of {self.config.context_length}; crop the input."
-            )
-        body = self.transformer
-        x = body.drop(body.wte(input) + body.wpe(arange(start, start + T, device=input.device)))  # (B, T, C)
+        T, body = input.shape[1], self.transformer
+        self._check_length(T if cache is None else cache.length + T)
+        positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
+        x = body.drop(body.wte(input) + body.wpe(positions))  # (B, T, C)
         recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
         branch = None
         for i, block in enumerate(body.h):
@@ -229,85 +216,16 @@ class GPT2(nn.Module):
         if cache is not None:
             cache.advance(T)
         x, h = body.ln_f(x, branch)
-        if targets is None:
-            return self.lm_head(h[:, -1:] if last_only else h)  # (B, T, V)
-        rows = h.reshape(-1, h.shape[-1])
-        return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
-
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of logits (B, T, V) and targets (B, T)."""
-        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), fused=self.config.fused)
-
-    @property
-    def device(self):
-        """Where the parameters lie."""
-        return self.lm_head.weight.device
+        return self._head(h, targets, last_only)
 
     def num_parameters(self, embeddings: bool = True) -> int:
         """How many numbers are learnt; without the position table if `embeddings` is False, as nanoGPT counts."""
-        count = sum(p.numel() for p in self.parameters())
+        count = super().num_parameters()
         return count if embeddings else count - self.transformer.wpe.weight.numel()
 
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Groups for an optimizer: matrices and embeddings decay, biases and norms don't."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        return [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ]
-
-    def new_cache(self, batch_size: int | None = None, length: int | None = None) -> KVCache:
-        """An empty KVCache for at most `length` tokens (the context, if not given).
-
-        Args:
-            batch_size: accepted for models that need it; this cache takes it from the first input.
-        """
-        context = self.config.context_length
-        return KVCache(self.config.num_layers, min(length or context, context))
-
-    def generate(self, input: Tensor, max_new_tokens: int, **options: Any) -> Tensor:
-        """Continue each row of `input`; see `mytorch.models.generation.generate`."""
-        return generate(self, input, max_new_tokens, **options)
-
-    def stream(self, input: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
-        """Yield the tokens of a continuation as they are made; see `mytorch.models.generation.stream`."""
-        return stream(self, input, max_new_tokens, **options)
-
-    # -- Hugging Face's files ---------------------------------------------------------------------
-
-    @classmethod
-    def from_pretrained(cls, path: str | Path, **changes: Any) -> "GPT2":
-        """The model in a Hugging Face directory: `config.json` and `model.safetensors` (or its shards).
-
-        Args:
-            path: the directory.
-            **changes: fields of the config to change, such as `dropout_p` and `fused`.
-
-        Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: it is another architecture, or a GPT-2 with options that this model has not.
-            RuntimeError: weights are missing, or of other shapes than the config says.
-        """
-        recover(Path(path))
-        model = cls(GPT2Config(**hugging_face.read_config(Path(path))), **changes)
-        weights = hugging_face.to_nanogpt(hugging_face.read_weights(Path(path)), model.config.use_bias)
-        model.load_state_dict(weights)
-        return model.eval()
-
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` such that `transformers` and `from_pretrained` read them.
-
-        Both take their place in one step, also over another model; the directory's other files stay.
-        Biases that the model has not are written as zeros, since Hugging Face's GPT-2 always has them.
-        """
-        weights = hugging_face.from_nanogpt(self.state_dict(), self.config.use_bias)
-
-        def write(directory):
-            save_safetensors(weights, directory / "model.safetensors", metadata={"format": "pt"})
-            write_json(directory / "config.json", hugging_face.config_for(self.config))
-
-        size = sum(x.numel() * x.element_size() for x in weights.values())
-        replace_directory(path, write, size, hugging_face.is_weights)
+    def matrix_parameters(self) -> int:
+        """As LanguageModel's."""
+        return self.num_parameters(embeddings=False)
 
 
 def _init_layer(module):

@@ -1,74 +1,40 @@
-"""GPT-2's config and weights as Hugging Face's files hold them: other names, and "Conv1D" weights, which are transposed."""
+"""A model's directory as Hugging Face writes it: config.json, and weights as safetensors, in one file or in shards."""
 
 import json
 import re
 from pathlib import Path
 
-from ..ops.creation import zeros
-from ..serialization import load_safetensors
-
-# field of GPT2Config: (Hugging Face's name, its value where config.json leaves it out)
-_FIELDS = {
-    "vocab_size": ("vocab_size", None), "context_length": ("n_positions", 1024), "num_layers": ("n_layer", None),
-    "num_heads": ("n_head", None), "embed_dim": ("n_embd", None), "dropout_p": ("resid_pdrop", 0.1),
-    "use_bias": ("use_bias", True), "layer_norm_eps": ("layer_norm_epsilon", 1e-5),
-}  # fmt: skip
-_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
-_SUPPORTED = {
-    "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False,
-    "tie_word_embeddings": True,
-}  # fmt: skip
+from ..files.writing import replace_directory
+from ..serialization import load_safetensors, save_safetensors, write_json
 
 
-def read_config(path):
-    """The fields of GPT2Config that `config.json` in a directory determines.
+def read_json(path, who):
+    """What `config.json` in a directory says, and its path.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: another architecture, or options that our GPT2 has not.
+        FileNotFoundError: there is none. ValueError: it is damaged.
     """
     file = path / "config.json"
     if not file.is_file():
-        raise FileNotFoundError(f"GPT2.from_pretrained: {file} is missing; expected a Hugging Face model directory.")
+        raise FileNotFoundError(f"{who}: {file} is missing; expected a Hugging Face model directory.")
     try:
-        values = dict(json.loads(file.read_text()))
+        return dict(json.loads(file.read_text())), file
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"GPT2.from_pretrained: {file} is damaged ({error}).") from None
-    if values.get("model_type", "gpt2") != "gpt2":
-        raise ValueError(f"GPT2.from_pretrained: {file} describes a {values['model_type']!r} model, not a 'gpt2'.")
-    activation = values.get("activation_function", "gelu_new")
-    if activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"GPT2.from_pretrained: activation_function is {activation!r}; known are {', '.join(_ACTIVATIONS)}."
-        )
-    for option, usual in _SUPPORTED.items():
+        raise ValueError(f"{who}: {file} is damaged ({error}).") from None
+
+
+def fields_of(values, table, file, who):
+    """The fields of a config: `table` has, for each, (Hugging Face's name, the value where config.json leaves it out)."""
+    if lacking := [name for name, default in table.values() if default is ... and name not in values]:
+        raise ValueError(f"{who}: {file} does not say {', '.join(lacking)}.")
+    return {field: values.get(name, default) for field, (name, default) in table.items()}
+
+
+def check_options(values, supported, who):
+    """Refuse options that a model has not: `supported` has the one value of each that it computes."""
+    for option, usual in supported.items():
         if values.get(option, usual) != usual:
-            raise ValueError(f"GPT2.from_pretrained: {option}={values[option]} is not supported; only {usual} is.")
-    if lacking := [name for name, default in _FIELDS.values() if default is None and name not in values]:
-        raise ValueError(f"GPT2.from_pretrained: {file} does not say {', '.join(lacking)}.")
-    known = {
-        field: values[name] if default is None else values.get(name, default)
-        for field, (name, default) in _FIELDS.items()
-    }
-    width = known["embed_dim"]
-    return {**known, "mlp_ratio": (values.get("n_inner") or 4 * width) / width, "activation": _ACTIVATIONS[activation]}
-
-
-def config_for(config):
-    """What `config.json` says of a GPT2Config."""
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        **{name: getattr(config, field) for field, (name, _) in _FIELDS.items()},
-        "n_ctx": config.context_length,
-        "n_inner": int(config.mlp_ratio * config.embed_dim),
-        "activation_function": "gelu" if config.activation == "gelu" else "gelu_new",
-        "embd_pdrop": config.dropout_p,
-        "attn_pdrop": config.dropout_p,
-        "initializer_range": 0.02,
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-    }
+            raise ValueError(f"{who}: {option}={values[option]} is not supported; only {usual} is.")
 
 
 def is_weights(name):
@@ -76,7 +42,7 @@ def is_weights(name):
     return re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?", name) is not None
 
 
-def read_weights(path):
+def read_weights(path, who):
     """All tensors of `model.safetensors`, or of the shards that its index names.
 
     Raises:
@@ -88,42 +54,45 @@ def read_weights(path):
         try:
             names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"GPT2.from_pretrained: {index} is damaged ({type(error).__name__}: {error}).") from None
+            raise ValueError(f"{who}: {index} is damaged ({type(error).__name__}: {error}).") from None
     weights = {}
     for name in names:
         if Path(name).name != name:
-            raise ValueError(f"GPT2.from_pretrained: {index} names {name!r}, which is not a file beside it.")
+            raise ValueError(f"{who}: {index} names {name!r}, which is not a file beside it.")
         if not (path / name).is_file():
-            raise FileNotFoundError(f"GPT2.from_pretrained: {path / name} is missing.")
+            raise FileNotFoundError(f"{who}: {path / name} is missing.")
         weights.update(load_safetensors(path / name))
     return weights
 
 
-def _is_conv1d(name):
-    """Whether Hugging Face keeps this weight transposed, as (in, out)."""
-    return name.endswith(("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"))
+def _shards(weights, limit):
+    """The names of the weights, in lists of at most `limit` bytes each."""
+    shards, room = [], 0
+    for name, tensor in weights.items():
+        size = tensor.numel() * tensor.element_size()
+        if not shards or size > room:
+            shards.append([])
+            room = limit
+        shards[-1].append(name)
+        room -= size
+    return shards
 
 
-def to_nanogpt(theirs, use_bias):
-    """Hugging Face's weights as our state dict."""
-    weights = {}
-    for name, tensor in theirs.items():
-        name = name.removeprefix("transformer.")
-        is_mask = name.endswith((".attn.bias", ".attn.masked_bias"))  # the causal mask, kept by old versions
-        if is_mask or (name.endswith(".bias") and not use_bias):
-            continue
-        tensor = tensor.t() if _is_conv1d(name) else tensor
-        weights[name if name.startswith("lm_head.") else f"transformer.{name}"] = tensor.contiguous()
-    if "transformer.wte.weight" in weights:
-        weights.setdefault("lm_head.weight", weights["transformer.wte.weight"])
-    return weights
+def write(path, weights, config, max_shard_size):
+    """Make or replace a model's directory, in one step; files of other names in it stay."""
+    size, shards = sum(x.numel() * x.element_size() for x in weights.values()), _shards(weights, max_shard_size)
+    place = {}
+    for i, names in enumerate(shards, 1):
+        file = "model.safetensors" if len(shards) == 1 else f"model-{i:05}-of-{len(shards):05}.safetensors"
+        place.update(dict.fromkeys(names, file))
 
+    def write_files(directory):
+        for names in shards:
+            part = {name: weights[name] for name in names}
+            save_safetensors(part, directory / place[names[0]], metadata={"format": "pt"})
+        if len(shards) > 1:
+            index = {"metadata": {"total_size": size}, "weight_map": place}
+            write_json(directory / "model.safetensors.index.json", index)
+        write_json(directory / "config.json", config)
 
-def from_nanogpt(ours, use_bias):
-    """Our state dict as Hugging Face's weights, with zeros for biases that the model has not."""
-    weights = {}
-    for name, tensor in ours.items():
-        weights[name] = tensor.t().contiguous() if _is_conv1d(name) else tensor
-        if not use_bias and not name.endswith(("wte.weight", "wpe.weight", "lm_head.weight")):
-            weights[name.removesuffix("weight") + "bias"] = zeros(tensor.shape[0], dtype=tensor.dtype)
-    return weights
+    replace_directory(path, write_files, size, is_weights)

@@ -1,9 +1,13 @@
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 
 import mytorch
-from mytorch.models import GPT2, GPT2Config, KVCache
-from mytorch.models.generation import pick
+from mytorch.models import GPT2, GPT2Config, KVCache, Llama, LlamaConfig
+from mytorch.models.generation import beam_search, distribution, pick
+from mytorch.utils.tokenizer import CharTokenizer
 
 
 @pytest.fixture
@@ -195,3 +199,159 @@ def test_empty_prompt_and_negative_count_are_refused(model):
     with pytest.raises(ValueError, match="max_new_tokens is -1"):
         model.generate(prompt(), -1)
     assert (model.generate(prompt(1, 4), 0).shape) == (1, 4)
+
+
+def lively(made):
+    with mytorch.no_grad():
+        for p in made.parameters():
+            if p.ndim > 1:
+                p.mul_(8.0)
+    return made.eval()
+
+
+@pytest.fixture(params=["gpt2", "llama", "mistral"])
+def any_model(request):
+    shape = {"vocab_size": 31, "context_length": 40, "num_layers": 2, "num_heads": 2, "embed_dim": 12}
+    if request.param == "gpt2":
+        return lively(GPT2(GPT2Config(**shape)))
+    window = {"llama": None, "mistral": 5}[request.param]
+    return lively(Llama(LlamaConfig(**shape, num_kv_heads=1, sliding_window=window)))
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_prompts_of_different_lengths_are_continued_as_each_alone(any_model, use_cache):
+    rows = [prompt(1, n)[0] for n in (3, 11, 1)]
+    together = any_model.generate(rows, 12, temperature=0, use_cache=use_cache)
+    for row, found in zip(rows, together, strict=True):
+        assert found.tolist() == any_model.generate(row, 12, temperature=0)[0].tolist()
+
+
+@pytest.mark.parametrize("new", [12, 50])  # within the context, and past it
+def test_the_cache_changes_no_token_of_any_model(any_model, new):
+    x = prompt(2, 7)
+    options = {"seed": 3, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2}
+    assert (any_model.generate(x, new, **options) == any_model.generate(x, new, use_cache=False, **options)).all()
+
+
+@pytest.mark.cpu_only
+def test_min_p_leaves_out_what_is_much_less_likely_than_the_likeliest():
+    logits = logits_of([0.4, 0.3, 0.2, 0.1])
+    assert set(draws(logits, min_p=0.4)) == {0, 1, 2}
+    assert set(draws(logits, min_p=1.0)) == {0}
+    with pytest.raises(ValueError, match=r"min_p is 1\.5; expected a number from 0 to 1"):
+        list(mytorch.models.stream(None, prompt(), 1, min_p=1.5))
+
+
+@pytest.fixture
+def writer(model):
+    model.tokenizer = CharTokenizer("abcdefghijklmnopqrstuvwxyz .,!?")
+    return model
+
+
+def test_text_goes_in_and_comes_out(writer):
+    tokens = mytorch.tensor([writer.tokenizer.encode("hello")])
+    expected = writer.tokenizer.decode(writer.generate(tokens, 9, seed=1)[0].tolist())
+    assert writer.generate("hello", 9, seed=1) == expected
+    assert "hello" + "".join(writer.stream("hello", 9, seed=1)) == expected
+    alone = [writer.generate(text, 9, temperature=0) for text in ("so", "hello")]
+    assert writer.generate(["so", "hello"], 9, temperature=0) == alone
+    writer.tokenizer = None
+    with pytest.raises(ValueError, match=r"a text needs model\.tokenizer"):
+        writer.generate("hello", 3)
+
+
+def test_stop_strings_end_a_text_before_them(writer):
+    free = writer.generate("hello", 40, seed=1)[5:]
+    stop = free[6:9]
+    at = free.index(stop)
+    for use_cache in (True, False):
+        assert writer.generate("hello", 40, seed=1, stop=stop, use_cache=use_cache) == "hello" + free[:at]
+    pieces = list(writer.stream("hello", 40, seed=1, stop=[stop, "never made"]))
+    assert "".join(pieces) == free[:at]
+    token = writer.tokenizer.encode(free[7])[0]
+    assert writer.generate("hello", 40, seed=1, stop=token) == "hello" + free[: free.index(free[7])]
+    made = writer.generate(mytorch.tensor([writer.tokenizer.encode("hello")]), 40, seed=1, stop=stop)
+    assert made.shape == (1, 5 + at + 3), "tokens end with the string"
+
+
+class Table:
+    """A model whose logits depend on the last token only, and cost nothing."""
+
+    training, tokenizer = False, None
+
+    def __init__(self, logits, context=16):
+        self.logits = mytorch.tensor(logits)
+        self.config = type("Config", (), {"context_length": context})()
+
+    def new_cache(self, batch_size=None, length=None, sliding=True):
+        return KVCache(0, length)
+
+    def train(self, mode=True):
+        return self
+
+    eval = train
+
+    def __call__(self, input, cache=None, last_only=False):
+        if cache is not None:
+            cache.advance(input.shape[1])
+        return self.logits[input[:, -1:] if last_only else input]
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.5, "top_k": 3}, {"top_p": 0.7, "repetition_penalty": 1.5}])
+def test_a_draft_changes_no_distribution(rng, sampling):
+    target, draft = (Table(rng.standard_normal((4, 4)).astype("float32") * 1.5) for _ in range(2))
+    x, n, g = mytorch.tensor([[0]]), 800, mytorch.Generator().manual_seed(0)
+    expected = {}
+    for new in itertools.product(range(4), repeat=3):
+        seen, expected[new] = [0], n
+        for token in new:
+            p = distribution(target.logits[seen[-1:]], np.array([seen]), **sampling)[0]
+            expected[new] *= p[token] / p.sum()
+            seen.append(token)
+    options = {"generator": g, "draft": draft, "draft_tokens": 2, **sampling}
+    made = [mytorch.models.generate(target, x, 3, **options)[0, 1:].tolist() for _ in range(n)]
+    found = Counter(map(tuple, made))
+    likely = [new for new in expected if expected[new] > 5]
+    chi2 = sum((found[new] - expected[new]) ** 2 / expected[new] for new in likely)
+    assert chi2 < len(likely) + 4 * (2 * len(likely)) ** 0.5
+    assert all(expected[new] > 0 for new in found)
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_a_draft_changes_no_greedy_text(any_model, ahead):
+    draft = lively(GPT2(GPT2Config(vocab_size=31, context_length=40, num_layers=1, num_heads=1, embed_dim=6)))
+    x = prompt(1, 7)
+    expected = any_model.generate(x, 30, temperature=0)
+    for model in (draft, any_model):  # one that errs and one that never does
+        assert (any_model.generate(x, 30, temperature=0, draft=model, draft_tokens=ahead) == expected).all()
+    stop = int(expected[0, 15])
+    stopped = any_model.generate(x, 30, temperature=0, draft=draft, stop=stop)
+    assert (stopped == any_model.generate(x, 30, temperature=0, stop=stop)).all()
+    with pytest.raises(ValueError, match=r"for one sequence of at most 40 tokens; this is 2 of 5 \+ 3"):
+        any_model.generate(prompt(2), 3, draft=draft)
+
+
+@pytest.mark.parametrize(("stop", "penalty"), [(None, 1.0), (2, 0.0), (2, 1.0)])
+def test_a_beam_as_wide_as_everything_finds_the_likeliest(rng, stop, penalty):
+    table = rng.standard_normal((4, 4)).astype("float32")
+    logp = table - np.log(np.exp(table).sum(-1, keepdims=True))
+    best = {}
+    for new in itertools.product(range(4), repeat=3):
+        cut = new[: new.index(stop) + 1] if stop in new else new
+        best[cut] = sum(logp[a, b] for a, b in zip((0, *cut), cut, strict=False)) / len(cut) ** penalty
+    found = beam_search(Table(table), mytorch.tensor([0]), 3, 64, penalty, stop)
+    assert tuple(found.tolist()[1:]) == max(best, key=best.get)
+
+
+def test_beams_are_those_of_transformers(torch, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = lively(Llama(vocab_size=31, context_length=40, num_layers=2, num_heads=2, embed_dim=16, num_kv_heads=1))
+    model.save_pretrained(tmp_path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    x = prompt(1, 5)
+    start = torch.from_numpy(x.numpy())
+    for eos in (None, 7):
+        options = {"num_beams": 4, "max_new_tokens": 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": eos}
+        expected = theirs.generate(start, attention_mask=torch.ones_like(start), **options)
+        assert model.generate(x, 20, num_beams=4, stop=eos).tolist() == expected.tolist()

@@ -18,7 +18,10 @@ def tokens(*shape, high=31):
 
 
 def test_sizes_have_the_promised_layers_heads_and_width():
-    expected = {"demo": (4, 4, 128), "small": (6, 6, 384), "base": (12, 12, 768), "large": (36, 20, 1280)}
+    expected = {
+        "demo": (4, 4, 128), "small": (6, 6, 384), "base": (12, 12, 768), "medium": (24, 16, 1024), "large": (36, 20, 1280),
+        "xl": (48, 25, 1600),
+    }  # fmt: skip
     for name, shape in expected.items():
         config = GPT2Config.sized(name)
         assert (config.num_layers, config.num_heads, config.embed_dim) == shape

@@ -1,7 +1,9 @@
 """train_gpt2.py and inference_gpt2.py, run as a user runs them."""
 
+import argparse
 import importlib.util
 import json
+import math
 import os
 import re
 import signal
@@ -93,7 +95,7 @@ def test_a_run_learns_and_leaves_what_was_promised(data, capsys):
     assert {p.name for p in work.iterdir()} >= {"final_checkpoint", "log.jsonl", "model_meta.json", "tokenizer.json"}
     assert (work / "loss.png").is_file() == (importlib.util.find_spec("matplotlib") is not None)
     assert re.search(r"^Total Trainable Parameters: [\d,]+$", out, re.M)
-    line = r"^Iter: +5 \| Loss: +[\d.]+ \| LR: +2\.\d\de-03 \| GradNorm: +[\d.]+ \| Toks/Sec: +\d+$"
+    line = r"^Iter: +5 \| Loss: +[\d.]+ \| LR: +2\.\d\de-03 \| GradNorm: +[\d.]+ \| Toks/Sec: +\d+ \| MFU: +[\d.]+%$"
     assert re.search(line, out, re.M)
     for sentence in ("Evaluating!", "Validation Loss:", "Completed Training!!!"):
         assert sentence in out
@@ -120,6 +122,7 @@ def test_resuming_is_exact_to_the_last_bit(data):
             (a, b) = ([json.loads(x) for x in (work / n / "log.jsonl").read_text().splitlines()] for n in "pq")
             for record in a + b:
                 record.pop("tokens_per_second", None)
+                record.pop("mfu", None)
             assert a == b
 
 
@@ -495,6 +498,29 @@ def sample(capsys, *argv):
     capsys.readouterr()
     assert inference_gpt2.main([str(a) for a in argv]) == 0
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen", "mistral", "moe"])
+def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architecture):
+    assert train(data, architecture=architecture, train_iterations=6, eval_interval=3, checkpoint_iterations=3) == 0
+    log = [json.loads(line) for line in (data.parent / "work" / "p" / "log.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in log if "loss" in record]
+    assert losses[-1] < math.log(15)
+    assert all(0 < record["mfu"] for record in log if "loss" in record)
+    flags_of_more = ["--resume_from_checkpoint", "latest", "--train_iterations", "7"]
+    where = ["--project_name", "p", "--working_directory", str(data.parent / "work")]
+    assert train_gpt2.main([*where, *flags_of_more]) == 0
+    text = [sample(capsys, data.parent / "work" / "p", "--seed", 1, *more) for more in ((), ("--disable_cache",))]
+    assert text[0] == text[1]
+    assert len(text[0]) > 10
+
+
+def test_flops_for_a_token_are_counted_as_nanogpt_counts():
+    model = GPT2(GPT2Config(vocab_size=11, context_length=8, num_layers=2, num_heads=2, embed_dim=4))
+    assert model.flops_per_token() == 6 * (model.num_parameters() - 8 * 4) + 12 * 2 * 4 * 8
+    args = argparse.Namespace(peak_tflops=2.5)
+    assert train_gpt2.peak_flops(args, mytorch.device("cpu")) == 2.5e12
+    assert train_gpt2.peak_flops(argparse.Namespace(peak_tflops=None), mytorch.device("cpu")) > 1e8
 
 
 @pytest.mark.filterwarnings("ignore:fused=True")  # where Numba is missing

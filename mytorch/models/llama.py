@@ -1,0 +1,342 @@
+"""Llama and its kin: RMS norms, rotary positions, queries that share keys, a gated hidden layer.
+
+One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral (`num_experts`). The
+names of its parameters are Hugging Face's.
+
+Source: Touvron et al., Llama 2, 2023; Grattafiori et al., Llama 3, 2024; Jiang et al., Mistral 7B, 2023; Qwen team, 2024 and 2025.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import nn
+from ..autograd.checkpoint import checkpoint
+from ..graph.mode import is_grad_enabled, no_grad
+from ..nn import functional as F
+from ..nn import init
+from ..ops.creation import arange
+from ..ops.movement import cat
+from ..tensor import Tensor
+from . import llama_files
+from .cache import KVCache, LayerCache
+from .language_model import Config, LanguageModel
+from .mixture import MixtureOfExperts, balance_loss
+
+# (layers, heads, heads of keys, width): those of GPT-2's sizes, so that the two can be compared
+SIZES = {
+    "demo": (4, 4, 2, 128), "small": (6, 6, 2, 384), "base": (12, 12, 4, 768), "medium": (24, 16, 4, 1024),
+    "large": (36, 20, 4, 1280), "xl": (48, 25, 5, 1600),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LlamaConfig(Config):
+    """What determines a Llama's shape and behaviour.
+
+    Attributes:
+        vocab_size: number of tokens.
+        context_length: the most positions that it can see.
+        num_layers, num_heads, embed_dim: blocks, attention heads, width.
+        num_kv_heads: heads of keys and values, each shared by num_heads / num_kv_heads heads; by default num_heads.
+        head_dim: width of a head; by default embed_dim / num_heads.
+        hidden_dim: width of the hidden layer; by default 8/3 embed_dim, rounded up to a multiple of 64.
+        rope_theta: the longest wave of the rotary positions is about 2 pi times it.
+        rope_scaling: how they reach beyond the context trained for, in Hugging Face's words: None,
+            {"rope_type": "linear", "factor": …}, or Llama 3's {"rope_type": "llama3", "factor": …, "low_freq_factor": …,
+            "high_freq_factor": …, "original_max_position_embeddings": …}.
+        rms_norm_eps: as nn.RMSNorm's eps.
+        qkv_bias, out_bias: biases of the projections into queries, keys and values, and out of the heads.
+        qk_norm: an RMS norm of each head's queries and keys.
+        sliding_window: a token sees so many positions, itself included; None for all.
+        full_layers: the first so many layers see all the same.
+        num_experts: a mixture of so many experts in each hidden layer's place; 0 for none.
+        experts_per_token, capacity_factor: see MixtureOfExperts.
+        balance: weight of the loss that has all experts used; it is part of the loss in training.
+        tie_embeddings: the head is the token embedding.
+        dropout_p: dropout on the attention weights.
+        gradient_checkpointing: recompute each block in backward instead of keeping its activations.
+        fused: passed to every layer; see `mytorch.fused`.
+
+    Example:
+        >>> mytorch.models.LlamaConfig.sized("demo", vocab_size=65).hidden
+        384
+    """
+
+    vocab_size: int = 32000
+    context_length: int = 2048
+    num_layers: int = 12
+    num_heads: int = 12
+    embed_dim: int = 768
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    hidden_dim: int | None = None
+    rope_theta: float = 10000.0
+    rope_scaling: dict[str, Any] | None = None
+    rms_norm_eps: float = 1e-5
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: bool = False
+    sliding_window: int | None = None
+    full_layers: int = 0
+    num_experts: int = 0
+    experts_per_token: int = 2
+    capacity_factor: float | None = None
+    balance: float = 0.02
+    tie_embeddings: bool = False
+    dropout_p: float = 0.0
+    gradient_checkpointing: bool = False
+    fused: bool | None = None
+
+    def __post_init__(self):
+        if self.head_dim is None and self.embed_dim % self.num_heads:
+            raise ValueError(f"LlamaConfig: embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}.")
+        if self.num_heads % self.kv_heads:
+            raise ValueError(
+                f"LlamaConfig: num_heads {self.num_heads} is not a multiple of num_kv_heads {self.kv_heads}."
+            )
+        if self.head % 2:
+            raise ValueError(f"LlamaConfig: heads are {self.head} wide; rotary positions need an even width.")
+        if self.sliding_window is not None and self.sliding_window < 1:
+            raise ValueError(f"LlamaConfig: sliding_window is {self.sliding_window}; expected at least 1, or None.")
+        if (kind := (self.rope_scaling or {}).get("rope_type")) not in (None, "linear", "llama3"):
+            raise ValueError(f"LlamaConfig: rope_type is {kind!r}; known are linear and llama3.")
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def head(self) -> int:
+        """The width of a head."""
+        return self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def hidden(self) -> int:
+        """The width of the hidden layer."""
+        return self.hidden_dim or -(-8 * self.embed_dim // 3 // 64) * 64
+
+    def window(self, layer: int) -> int | None:
+        """How many positions a token sees in a layer; None for all."""
+        return None if layer < self.full_layers else self.sliding_window
+
+    @classmethod
+    def sized(cls, size: str, **others: Any) -> "LlamaConfig":
+        """The config of a named size, of which GPT2Config has one too."""
+        if size not in SIZES:
+            raise ValueError(f"LlamaConfig.sized: {size!r} is not known; expected one of {', '.join(SIZES)}.")
+        layers, heads, kv_heads, width = SIZES[size]
+        shape = {"num_layers": layers, "num_heads": heads, "num_kv_heads": kv_heads, "embed_dim": width}
+        return cls(**{**shape, **others})
+
+
+def rotary_frequencies(config: LlamaConfig) -> Tensor:
+    """The angle by which each pair of a head's numbers turns from a position to the next, (head / 2,)."""
+    frequencies = config.rope_theta ** (arange(0, config.head, 2).float() * (-1.0 / config.head))
+    scaling = config.rope_scaling or {}
+    slower = frequencies / scaling.get("factor", 1.0)
+    if scaling.get("rope_type") != "llama3":
+        return slower
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # within the context trained for
+    share = ((turns - low) / (high - low)).clamp(0.0, 1.0)  # short waves stay, long ones are stretched
+    return share * frequencies + (1 - share) * slower
+
+
+class Rotary:
+    """The tables (cos, sin) of the positions seen so far; they grow, since contexts may be far longer than texts."""
+
+    def __init__(self, config: LlamaConfig):
+        self.config = config
+        self.tables: Any = None
+
+    @no_grad()
+    def __call__(self, positions: Tensor, stop: int, dtype: Any) -> tuple[Tensor, Tensor]:
+        """cos and sin of `positions`, which lie below `stop`, (…, T, head)."""
+        if self.tables is None or len(self.tables[0]) < stop or self.tables[0].device != positions.device:
+            size = min(max(256, 2 * stop), max(stop, self.config.context_length))
+            angles = arange(size).float()[:, None] * rotary_frequencies(self.config)
+            angles = cat([angles, angles], dim=-1)
+            self.tables = angles.cos().to(positions.device), angles.sin().to(positions.device)
+        cos, sin = self.tables
+        return cos[positions].to(dtype), sin[positions].to(dtype)
+
+
+class Attention(nn.Module):
+    """Causal self-attention in which several heads share keys and values; positions are angles.
+
+    Shape: (B, T, C) to (B, T, C).
+    """
+
+    def __init__(self, config: LlamaConfig, layer: int):
+        super().__init__()
+        C, D, fused = config.embed_dim, config.head, config.fused
+        self.head, self.window = D, config.window(layer)
+        self.dropout_p, self.fused = config.dropout_p, fused
+        self.q_proj = nn.Linear(C, config.num_heads * D, bias=config.qkv_bias, fused=fused)
+        self.k_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
+        self.v_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
+        self.o_proj = nn.Linear(config.num_heads * D, C, bias=config.out_bias, fused=fused)
+        self.q_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
+        self.k_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Tensor:
+        B, T, _ = x.shape
+        q, k, v = (f(x).reshape(B, T, -1, self.head) for f in (self.q_proj, self.k_proj, self.v_proj))
+        if self.q_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, H, T, D), and fewer heads of keys and values
+        q, k = F.apply_rotary_pos_embed(q, k, cos, sin, fused=self.fused)
+        mask, is_causal = None, True
+        window: Any = None if self.window is None else (self.window - 1, 0)
+        if cache is not None:
+            k, v, mask, is_causal = cache.extend(k, v)
+            window = None
+        if T == 1:  # the heads that share keys are as good as queries of one head: no key is copied
+            q = q.reshape(B, k.shape[1], -1, self.head)
+            is_causal, window = False, None
+        dropout_p = self.dropout_p if self.training else 0.0
+        out = F.scaled_dot_product_attention(
+            q, k, v, mask, dropout_p, is_causal, enable_gqa=True, window=window, fused=self.fused
+        )
+        out = out.reshape(B, 1, -1) if T == 1 else out.transpose(1, 2).reshape(B, T, -1)
+        return self.o_proj(out)
+
+
+class MLP(nn.Module):
+    """Two linear layers, the first of which is gated by a third. Source: Shazeer, GLU Variants, 2020."""
+
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        C, hidden, self.fused = config.embed_dim, config.hidden, config.fused
+        self.gate_proj = nn.Linear(C, hidden, bias=False, fused=config.fused)
+        self.up_proj = nn.Linear(C, hidden, bias=False, fused=config.fused)
+        self.down_proj = nn.Linear(hidden, C, bias=False, fused=config.fused)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.swiglu(self.gate_proj(x), self.up_proj(x), fused=self.fused))
+
+
+class Block(nn.Module):
+    """x = x + self_attn(norm(x)); x = x + mlp(norm(x)). With experts it gives their routing, too."""
+
+    def __init__(self, config: LlamaConfig, layer: int):
+        super().__init__()
+        norm = config.embed_dim, config.rms_norm_eps
+        self.input_layernorm = nn.RMSNorm(*norm, fused=config.fused)
+        self.self_attn = Attention(config, layer)
+        self.post_attention_layernorm = nn.RMSNorm(*norm, fused=config.fused)
+        self.mlp = _mixture(config) if config.num_experts else MLP(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
+        branch = self.self_attn(self.input_layernorm(x), cos, sin, cache)
+        x, h = self.post_attention_layernorm(branch, x)  # the sum and its norm
+        if isinstance(self.mlp, MLP):
+            return x + self.mlp(h)
+        h, routing = self.mlp(h)
+        return x + h, routing
+
+
+def _mixture(config):
+    return MixtureOfExperts(
+        config.embed_dim,
+        lambda: MLP(config),
+        config.num_experts,
+        config.experts_per_token,
+        config.capacity_factor,
+        config.fused,
+    )
+
+
+class Llama(LanguageModel):
+    """A Llama, Qwen, Mistral or Mixtral language model.
+
+    Args:
+        config: a LlamaConfig.
+        **changes: fields of the config to set or change.
+
+    Shape: integers (B, T) to logits (B, T, vocab_size), or to a scalar loss if targets are given.
+
+    Example:
+        >>> model = mytorch.models.Llama(num_layers=1, num_heads=2, num_kv_heads=1, embed_dim=8, vocab_size=16)
+        >>> tokens = tensor([[1, 2, 3]])
+        >>> model(tokens).shape, model(tokens, tokens).shape
+        (mytorch.Size([1, 3, 16]), mytorch.Size([]))
+    """
+
+    config_class, files = LlamaConfig, llama_files
+
+    def __init__(self, config: LlamaConfig | None = None, **changes: Any):
+        super().__init__()
+        config = replace(config or LlamaConfig(), **changes)
+        self.config = config
+        C, fused = config.embed_dim, config.fused
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(config.vocab_size, C, fused=fused),
+                "layers": nn.ModuleList([Block(config, i) for i in range(config.num_layers)]),
+                "norm": nn.RMSNorm(C, config.rms_norm_eps, fused=fused),
+            }
+        )
+        self.lm_head = nn.Linear(C, config.vocab_size, bias=False, fused=fused)
+        if config.tie_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.rotary = Rotary(config)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal with deviation 0.02; the projections into the residual stream by 1 / sqrt(2 L) less; biases 0, norms 1."""
+        deviation = 0.02 / math.sqrt(2 * self.config.num_layers)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim >= 2:
+                init.normal_(parameter, std=deviation if name.endswith(("o_proj.weight", "down_proj.weight")) else 0.02)
+            elif name.endswith("bias"):
+                init.zeros_(parameter)
+
+    def forward(
+        self, input: Tensor, targets: Tensor | None = None, cache: KVCache | None = None, last_only: bool = False
+    ) -> Tensor:
+        """The logits of each next token, or the mean cross-entropy if targets are given.
+
+        Args:
+            input: integers (B, T).
+            targets: integers (B, T), the tokens that follow; -100 is not counted.
+            cache: a KVCache that holds what came before and takes what this call adds.
+            last_only: give the logits of the last position alone, (B, 1, vocab_size).
+
+        Raises:
+            ValueError: more positions than the context has room for.
+        """
+        T, body = input.shape[1], self.model
+        stop = T if cache is None else cache.length + T
+        self._check_length(stop)
+        positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
+        x = body.embed_tokens(input)  # (B, T, C)
+        cos, sin = self.rotary(positions, stop, x.dtype)
+        recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
+        routing = []
+        for i, block in enumerate(body.layers):
+            if recompute:
+                x = checkpoint(block, x, cos, sin)
+            else:
+                x = block(x, cos, sin, None if cache is None else cache.layers[i])
+            if self.config.num_experts:
+                x, here = x
+                routing.append(here)
+        if cache is not None:
+            cache.advance(T)
+        out = self._head(body.norm(x), targets, last_only)
+        if targets is not None and self.training and routing:
+            out = out + self.config.balance * balance_loss(routing)
+        return out
+
+    def matrix_parameters(self) -> int:
+        """As LanguageModel's: of the experts, those that work on a token."""
+        config, count = self.config, self.num_parameters()
+        idle = max(0, config.num_experts - config.experts_per_token) * config.num_layers
+        count -= idle * 3 * config.embed_dim * config.hidden
+        return count if config.tie_embeddings else count - self.model.embed_tokens.weight.numel()
+
+    def _windows(self):
+        return [self.config.window(i) for i in range(self.config.num_layers)]

@@ -1,0 +1,232 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.models import Llama, LlamaConfig, llama_files
+
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+
+KINDS = {  # fields of the config: one set for each architecture, and one more for each option
+    "llama2": {},
+    "llama3": {"num_kv_heads": 2, "rope_theta": 500.0, "rope_scaling": LLAMA3},
+    "linear": {"num_kv_heads": 1, "rope_scaling": {"rope_type": "linear", "factor": 4.0}, "tie_embeddings": True},
+    "biases": {"qkv_bias": True, "out_bias": True},
+    "qwen2": {"num_kv_heads": 2, "qkv_bias": True, "tie_embeddings": True},
+    "qwen3": {"num_kv_heads": 2, "qk_norm": True, "head_dim": 12},
+    "mistral": {"num_kv_heads": 2, "sliding_window": 7},
+    "mixtral": {"num_kv_heads": 2, "num_experts": 4, "sliding_window": 20},
+    "qwen2-window": {"qkv_bias": True, "sliding_window": 5, "full_layers": 1},
+}
+
+
+def tiny(**changes):
+    options = {
+        "vocab_size": 61,
+        "context_length": 96,
+        "num_layers": 3,
+        "num_heads": 4,
+        "embed_dim": 32,
+        "hidden_dim": 40,
+    }
+    model = Llama(LlamaConfig(**{**options, **changes})).eval()
+    with mytorch.no_grad():  # livelier than fresh weights
+        for p in model.parameters():
+            p.copy_(p * (4 if p.ndim > 1 else 1) + mytorch.randn(p.shape) * 0.05)
+    return model
+
+
+def tokens(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 61, shape)
+
+
+def plain(torch, model, x):
+    """The logits of a Llama, by its formulas in float64."""
+    c = model.config
+    w = {name: torch.tensor(t.numpy()).double() for name, t in model.state_dict().items()}
+    (B, T), D = x.shape, c.head
+
+    def norm(h, name):
+        return h / (h.square().mean(-1, keepdim=True) + c.rms_norm_eps).sqrt() * w[name + ".weight"]
+
+    def linear(h, name):
+        return h @ w[name + ".weight"].T + w.get(name + ".bias", 0.0)
+
+    angles = []
+    for i in range(D // 2):
+        turn, scaling = c.rope_theta ** (-2 * i / D), c.rope_scaling or {"rope_type": "linear", "factor": 1.0}
+        factor = scaling["factor"]
+        if scaling["rope_type"] == "llama3":
+            wave, old = 2 * math.pi / turn, scaling["original_max_position_embeddings"]
+            low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+            smooth = (old / wave - low) / (high - low)
+            factor = 8.0 if wave > old / low else 1.0 if wave < old / high else 1 / ((1 - smooth) / 8.0 + smooth)
+        angles.append(torch.arange(T).double() * turn / factor)
+    angles = torch.stack(angles, -1)
+
+    def turned(h):
+        a, b = h.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+    def hidden_layer(n, at):
+        return linear(
+            torch.nn.functional.silu(linear(n, at + "gate_proj")) * linear(n, at + "up_proj"), at + "down_proj"
+        )
+
+    def mixed(token, at):
+        """One token (C,): the two likeliest experts, weighed by what they are likely compared with each other."""
+        score = linear(token, at + "gate").tolist()
+        best = sorted(range(len(score)), key=lambda i: -score[i])[: c.experts_per_token]
+        total = sum(math.exp(score[i]) for i in best)
+        return sum(math.exp(score[i]) / total * hidden_layer(token, f"{at}experts.{i}.") for i in best)
+
+    h = w["model.embed_tokens.weight"][torch.from_numpy(x)]
+    distance = torch.arange(T)[:, None] - torch.arange(T)
+    for i in range(c.num_layers):
+        at = f"model.layers.{i}."
+        n = norm(h, at + "input_layernorm")
+        q, k, v = (linear(n, f"{at}self_attn.{p}_proj").view(B, T, -1, D) for p in "qkv")
+        if c.qk_norm:
+            q, k = norm(q, at + "self_attn.q_norm"), norm(k, at + "self_attn.k_norm")
+        q, k = turned(q.transpose(1, 2)), turned(k.transpose(1, 2))
+        k, v = (t.repeat_interleave(c.num_heads // c.kv_heads, 1) for t in (k, v.transpose(1, 2)))
+        hidden = distance < 0
+        if c.sliding_window and i >= c.full_layers:
+            hidden = hidden | (distance >= c.sliding_window)
+        p = (q @ k.transpose(2, 3) / D**0.5).masked_fill(hidden, -math.inf).softmax(-1)
+        h = h + linear((p @ v).transpose(1, 2).reshape(B, T, -1), at + "self_attn.o_proj")
+        n, mlp = norm(h, at + "post_attention_layernorm"), at + "mlp."
+        if c.num_experts:
+            h = h + torch.stack([mixed(row, mlp) for row in n.flatten(0, 1)]).view_as(h)
+        else:
+            h = h + hidden_layer(n, mlp)
+    return linear(norm(h, "model.norm"), "lm_head")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_those_of_the_formulas(torch, kind):
+    model, x = tiny(**KINDS[kind]), tokens(2, 40)
+    with mytorch.no_grad():
+        found = model(mytorch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, plain(torch, model, x).numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cache_changes_no_logit(kind):
+    model, x = tiny(**KINDS[kind]), mytorch.from_numpy(tokens(2, 40))
+    with mytorch.no_grad():
+        whole = model(x).numpy()
+        cache = model.new_cache(length=40)
+        cuts = [0, 3, 4, 5, 12, 13, 14, 15, 16, 17, 38, 39, 40]  # of one, fewer and more tokens than a window
+        parts = [model(x[:, a:b], cache=cache).numpy() for a, b in zip(cuts, cuts[1:], strict=False)]
+    np.testing.assert_allclose(np.concatenate(parts, 1), whole, rtol=0, atol=1e-4)
+
+
+def test_a_layer_with_a_window_keeps_two_windows():
+    model = tiny(sliding_window=4, full_layers=1)
+    cache = model.new_cache()
+    with mytorch.no_grad():
+        for _ in range(5):
+            model(mytorch.from_numpy(tokens(1, 9)), cache=cache)
+    assert [layer.k.shape[2] for layer in cache.layers] == [96, 8, 8]
+    with pytest.raises(ValueError, match="can't go back from 45 positions to 3"):
+        cache.rewind(3)
+
+
+@pytest.mark.parametrize("kind", ["llama3", "qwen3", "qwen2-window"])
+def test_gradients_are_those_of_the_formulas_and_checkpointing_changes_none(torch, kind):
+    model, x = tiny(num_layers=2, **KINDS[kind]), tokens(2, 11)
+    y = tokens(2, 11, seed=1)
+    grads = []
+    for recompute in (False, True):
+        copy = Llama(model.config, gradient_checkpointing=recompute)
+        copy.load_state_dict(model.state_dict())
+        copy(mytorch.from_numpy(x), mytorch.from_numpy(y)).backward()
+        grads.append({name: p.grad.numpy() for name, p in copy.named_parameters()})
+    for name in grads[0]:
+        np.testing.assert_allclose(grads[0][name], grads[1][name], rtol=1e-5, atol=1e-6)
+    probe = "model.layers.0.self_attn.k_proj.weight"
+    step = np.random.default_rng(2).standard_normal(grads[0][probe].shape).astype("float32")
+    losses = []
+    for sign in (1, -1):
+        state = model.state_dict()
+        moved = {**state, probe: state[probe] + mytorch.from_numpy(step) * (sign * 1e-3)}
+        copy.load_state_dict(moved)
+        logits = plain(torch, copy, x)
+        losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(y.flatten())).item())
+    assert (losses[0] - losses[1]) / 2e-3 == pytest.approx((grads[0][probe] * step).sum(), rel=2e-3, abs=1e-4)
+
+
+def test_options_that_do_not_fit_are_refused():
+    for options, message in (
+        ({"embed_dim": 10, "num_heads": 3}, "embed_dim 10 is not divisible by num_heads 3"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "num_heads 4 is not a multiple of num_kv_heads 3"),
+        ({"num_heads": 4, "embed_dim": 12}, "heads are 3 wide"),
+        ({"sliding_window": 0}, "sliding_window is 0"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            LlamaConfig(**options)
+    with pytest.raises(ValueError, match="97 positions don't fit in the context of 96"):
+        tiny()(mytorch.from_numpy(tokens(1, 97)))
+
+
+def test_config_survives_json_and_sizes_are_gpt2s():
+    config = LlamaConfig.sized("medium", rope_scaling=LLAMA3)
+    assert LlamaConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert (config.num_layers, config.num_heads, config.embed_dim) == (24, 16, 1024)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shards_are_written_and_read(tmp_path, kind):
+    model, x = tiny(**KINDS[kind]), mytorch.from_numpy(tokens(1, 30))
+    model.save_pretrained(tmp_path / "m", max_shard_size=20_000)
+    files = sorted(p.name for p in (tmp_path / "m").iterdir())
+    assert files[:2] == ["config.json", f"model-00001-of-{len(files) - 2:05}.safetensors"]
+    assert all((tmp_path / "m" / name).stat().st_size < 25_000 for name in files)
+    again = Llama.from_pretrained(tmp_path / "m")
+    assert (again(x) == model(x)).all()
+    model.save_pretrained(tmp_path / "m")  # over the shards
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]
+    assert (Llama.from_pretrained(tmp_path / "m")(x) == again(x)).all()
+
+
+def test_what_hugging_face_has_not_and_what_we_have_not_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no architecture of Hugging Face has qk_norm=True, qkv_bias=True"):
+        tiny(qk_norm=True, qkv_bias=True).save_pretrained(tmp_path / "m")
+    tiny().save_pretrained(tmp_path / "m")
+    file = tmp_path / "m" / "config.json"
+    values = json.loads(file.read_text())
+    for change, message in (
+        ({"model_type": "falcon"}, "describes a 'falcon' model"),
+        ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type is 'yarn'"),
+    ):
+        file.write_text(json.dumps({**values, **change}))
+        with pytest.raises(ValueError, match=message):
+            Llama.from_pretrained(tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_reads_what_is_written_and_says_the_same(torch, tmp_path, kind):
+    transformers = pytest.importorskip("transformers")
+    model, x = tiny(context_length=256, **KINDS[kind]), tokens(2, 40)
+    model.save_pretrained(tmp_path / "mine", max_shard_size=30_000)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "mine").eval()
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(x)).logits.numpy()
+        start = torch.from_numpy(x[:1, :9])
+        options = {"max_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        text = theirs.generate(start, attention_mask=torch.ones_like(start), **options).numpy()
+    with mytorch.no_grad():
+        np.testing.assert_allclose(model(mytorch.from_numpy(x)).numpy(), expected, rtol=0, atol=1e-4)
+    assert model.generate(mytorch.from_numpy(x[:1, :9]), 200, temperature=0).tolist() == text.tolist()
+    theirs.save_pretrained(tmp_path / "theirs")  # in their own words, which differ from version to version
+    again = Llama.from_pretrained(tmp_path / "theirs")
+    assert llama_files.describe(again.config) == llama_files.describe(model.config)
+    assert all((again.state_dict()[name] == t).all() for name, t in model.state_dict().items())
