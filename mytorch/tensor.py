@@ -303,6 +303,8 @@ class Tensor:
     def grad(self):
         self.grad = None
 
+    _grad = grad  # PyTorch's other name; the fields of a constant keep its gradient under this key
+
     @property
     def retains_grad(self):
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
@@ -387,10 +389,10 @@ class Tensor:
     def __cuda_array_interface__(self):
         return self._data.__cuda_array_interface__
 
-    def __dlpack__(self, **kwargs):
+    def __dlpack__(self, stream=None, **kwargs):
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._data.__dlpack__(**kwargs)
+        return self._data.__dlpack__(stream, **kwargs)
 
     def __dlpack_device__(self):
         return self._data.__dlpack_device__()

@@ -129,6 +129,11 @@ def scaled_dot_product_attention(
         [[3.0]]
     """
     is_causal = is_causal if causal is None else causal
+    if attn_mask is not None and hasattr(attn_mask, "attention_window"):  # nn.attention.bias
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, window = None, attn_mask.attention_window
+        is_causal, window = (True, None) if window[1] == 0 else (False, window)
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:
