@@ -637,6 +637,7 @@ def test_damaged_files_of_before_pytorch_1_6_are_refused(tmp_path):
         mytorch.load(io.BytesIO(code))
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_attributes_of_tensors_and_storages_go_both_ways(torch, tmp_path):
     for L, there, path in ((torch, mytorch, tmp_path / "a.pt"), (mytorch, torch, tmp_path / "b.pt")):
         x = L.arange(6, dtype=L.float32)
