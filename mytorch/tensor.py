@@ -564,7 +564,7 @@ class RemovableHandle:
     def __init__(self, hooks, hook=None, prepend=False):
         self.id = RemovableHandle._next
         RemovableHandle._next += 1
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        self.hooks_dict_ref = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
         if hook is not None:
             hooks[self.id] = hook
             if prepend:
@@ -572,17 +572,17 @@ class RemovableHandle:
 
     def remove(self):
         """Take the hook away; a second time does nothing."""
-        hooks = self._hooks()
+        hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)
 
     def __getstate__(self):
-        return self._hooks(), self.id
+        return self.hooks_dict_ref(), self.id
 
     def __setstate__(self, state):
         hooks, self.id = state
         hooks = OrderedDict() if hooks is None else hooks
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        self.hooks_dict_ref = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
         RemovableHandle._next = max(RemovableHandle._next, self.id + 1)
 
     def __enter__(self):

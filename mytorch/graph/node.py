@@ -95,8 +95,8 @@ class Leaf(_HookedNode, Edge):
     def run_post_hooks(self):
         for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
             tensor = reference()
-            if tensor is not None:
-                hook(tensor)
+            if tensor is not None and hook(tensor) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 _SMALL = frozenset((int, float, bool, str, tuple, type(None), Namespace))

@@ -29,6 +29,8 @@ def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, win
         scores = xp.where(allowed, scores, -math.inf)
     if mask is not None:
         scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
+    if not scores.shape[-1]:  # no keys
+        return xp.matmul(scores, value), scores
     peak = xp.max(scores, axis=-1, keepdims=True)
     peak = xp.where(peak == -math.inf, 0.0, peak)
     e = xp.exp(scores - peak)

@@ -58,7 +58,13 @@ def pad(input, pad, mode="constant", value=None):
                     )
                 order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
                 input = _index(input, index=(slice(None),) * axis + (order,))
-        return input
+        return input if any(widths) else input.clone()
+    d = len(widths) // 2
+    if mode == "reflect" and 0 in input.shape[-d - 1 :]:
+        raise RuntimeError(
+            f"Expected {d + 1}D or {d + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
     if any(w < 0 for w in widths):
         crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, input.shape, strict=True))
         if any(s.stop < s.start for s in crop):

@@ -325,6 +325,8 @@ def _targets(input, output_size, d, name):
         raise RuntimeError(
             f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."
         )
+    if not input.dtype.is_floating_point and not input.dtype.is_complex:
+        raise RuntimeError(f'"{name}" not implemented for {input.dtype}')
     if 0 in input.shape[-d:]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
@@ -413,7 +415,7 @@ def _uneven_max(input, sizes, d):
     values, places = [], []
     for cell in np.ndindex(*sizes):
         window = tuple(slice(*bounds(n, s)[i]) for n, s, i in zip(spatial, sizes, cell, strict=True))
-        part = input[(..., *window)].reshape(*lead, -1)
+        part = input[(..., *window)].flatten(-d)
         best = part.max(-1)
         values.append(best.values)
         places.append(on_device_of(numbers[window].reshape(-1), input)[best.indices])
@@ -518,6 +520,8 @@ def _fractional_pooling(d):
     def fractional_with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
     ):
+        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != d:
+            raise RuntimeError(f"{name}: kernel_size must either be a single int or a tuple of {d} ints")
         sizes = _fractional_sizes(input, output_size, output_ratio, d, name)
         kernel = several(kernel_size, d, name)
         check_window(name, kernel=kernel)
