@@ -4,6 +4,7 @@ import numpy as np
 
 from .core import op
 from .indexing import _index
+from .movement import laid_out_as
 
 
 @op(dtype="same", name="pad")
@@ -74,7 +75,7 @@ def pad(input, pad, mode="constant", value=None):
     if not any(a or b for a, b in pairs):
         return input.clone()
     if mode == "constant":
-        return _pad(input, widths=tuple(pairs), value=0.0 if value is None else value)
+        return laid_out_as(input, _pad(input, widths=tuple(pairs), value=0.0 if value is None else value))
     for (a, b), n in zip(pairs, input.shape, strict=True):
         limit = n - 1 if mode == "reflect" else n
         if (a or b) and max(a, b) > limit:

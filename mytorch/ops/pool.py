@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from .conv import check_window, several, tap_slices, taps
 from .core import op
 from .elementwise import named
-from .movement import stack
+from .movement import laid_out_as, stack
 from .precision import in_precision
 from .random import rand
 from .raw import on_device_of
@@ -189,11 +189,11 @@ def _max_pooling(d):
             )
         geometry = _geometry(kernel, stride, padding, dilation)
         out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
-        out = out.squeeze(0) if single else out
+        out = out.squeeze(0) if single else laid_out_as(input, out)
         if not return_indices:
             return out
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
-        return out, indices.squeeze(0) if single else indices
+        return out, indices.squeeze(0) if single else laid_out_as(input, indices)
 
     return max_pool
 
@@ -401,7 +401,7 @@ def _adaptive_max(d, pool):
         window = _even_window(input, sizes)
         if window is not None:
             return pool(input, window, return_indices=return_indices)
-        values, places = _uneven_max(input, sizes, d)
+        values, places = (laid_out_as(input, x) for x in _uneven_max(input, sizes, d))
         return (values, places) if return_indices else values
 
     return adaptive

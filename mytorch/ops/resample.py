@@ -13,6 +13,7 @@ from ..tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
+from .movement import laid_out_as
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
@@ -185,10 +186,10 @@ def interpolate(
             sizes, only = list(input.shape[2:]), [1.0] * d
             sizes[i], only[i] = out[i], scales[i]
             wide = _resized(input.to(dtypes.float32), sizes, only, mode, align_corners, antialias)
-            input = wide.round().clamp(0, 255).to(dtypes.uint8)
+            input = laid_out_as(input, wide.round().clamp(0, 255).to(dtypes.uint8))
         return input
     resize = _resized if mode == "area" else in_precision("float32")(_resized)
-    return resize(input, out, scales, mode, align_corners, antialias)
+    return laid_out_as(input, resize(input, out, scales, mode, align_corners, antialias))
 
 
 def _resized(input, out, scales, mode, align_corners, antialias):
@@ -261,7 +262,7 @@ def pixel_shuffle(input, upscale_factor):
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     n = len(lead)
     x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return x.reshape(*lead, c // (r * r), h * r, w * r)
+    return laid_out_as(input, x.reshape(*lead, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input, downscale_factor):

@@ -522,3 +522,24 @@ def test_pad_never_gives_a_view(mode):
     for widths in ((0, 0, 0, 0), (0, 0, -1, -1)):
         mytorch.nn.functional.pad(x, widths, mode=mode).fill_(4)
         assert not x.any()
+
+
+@pytest.mark.parametrize("call", [
+    lambda F, x: F.max_pool2d(x, 2),
+    lambda F, x: F.max_pool2d(x, 2, return_indices=True)[1],
+    lambda F, x: F.adaptive_max_pool2d(x, (3, 4)),
+    lambda F, x: F.interpolate(x, (7, 9)),
+    lambda F, x: F.interpolate(x, (7, 9), mode="bicubic", antialias=True),
+    lambda F, x: F.pad(x, (1, 1, 1, 1)),
+    lambda F, x: F.pixel_shuffle(x, 2),
+])  # fmt: skip
+@pytest.mark.parametrize("format", ["channels_last", "contiguous_format"])
+def test_channels_that_come_last_stay_last(torch, call, format):
+    values, strides = [], []
+    x = np.random.default_rng(0).normal(size=(2, 8, 6, 6)).astype(np.float32)
+    for L in (mytorch, torch):
+        out = call(L.nn.functional, L.tensor(x).contiguous(memory_format=getattr(L, format)))
+        values.append(np.asarray(out))
+        strides.append(tuple(out.stride()))
+    np.testing.assert_allclose(*values, atol=1e-5)
+    assert strides[0] == strides[1]
