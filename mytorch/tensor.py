@@ -378,7 +378,7 @@ class Tensor:
     # -- Python's and NumPy's protocols -----------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
-        if self.requires_grad:
+        if self.requires_grad and get_mode().grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return self._data.__array__(dtype, copy)
 

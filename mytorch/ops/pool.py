@@ -327,7 +327,7 @@ def _targets(input, output_size, d, name):
         )
     if not input.dtype.is_floating_point and not input.dtype.is_complex:
         raise RuntimeError(f'"{name}" not implemented for {input.dtype}')
-    if 0 in input.shape[-d:]:
+    if 0 in input.shape[-d - ("max" in name) :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
         )
@@ -520,8 +520,9 @@ def _fractional_pooling(d):
     def fractional_with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
     ):
-        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != d:
-            raise RuntimeError(f"{name}: kernel_size must either be a single int or a tuple of {d} ints")
+        for word, sizes in (("kernel_size", kernel_size), ("output_size", output_size)):
+            if isinstance(sizes, (tuple, list)) and len(sizes) != d:
+                raise RuntimeError(f"{name}: {word} must either be a single int or a tuple of {d} ints")
         sizes = _fractional_sizes(input, output_size, output_ratio, d, name)
         kernel = several(kernel_size, d, name)
         check_window(name, kernel=kernel)

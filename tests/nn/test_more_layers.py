@@ -497,6 +497,8 @@ def test_losses_of_no_samples_are_empty_and_no_classes_are_refused(torch):
     lambda L: L.nn.functional.adaptive_max_pool2d(L.ones(1, 4, 4, dtype=L.int64), 2),
     lambda L: L.nn.functional.adaptive_avg_pool2d(L.ones(1, 4, 4, dtype=L.uint8), 3),
     lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 7, 7), (), output_size=(3, 3)),
+    lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 7, 7), 2, output_size=(3,)),
+    lambda L: L.nn.functional.adaptive_max_pool2d(L.ones(1, 0, 4, 4), 2),
     lambda L: L.nn.functional.interpolate(L.ones(1, 1, 4, 4, dtype=L.int64), (2, 2), mode="bilinear"),
     lambda L: L.nn.functional.interpolate(L.ones(1, 1, 4, 4, dtype=L.int32), (2, 2)),
     lambda L: L.nn.utils.rnn.pad_sequence(5),
@@ -543,3 +545,15 @@ def test_channels_that_come_last_stay_last(torch, call, format):
         strides.append(tuple(out.stride()))
     np.testing.assert_allclose(*values, atol=1e-5)
     assert strides[0] == strides[1]
+
+
+def test_gradients_are_clipped_by_how_many_parameters_have_any(torch):
+    norms = []
+    for L in (mytorch, torch):
+        given = [L.ones(2, requires_grad=True) for _ in range(3)]
+        for p, g in zip(given, ([0.0, 2.0], [0.0, 0.0], [1.0, 3.0]), strict=True):
+            p.grad = L.tensor(g)
+        norms.append(float(L.nn.utils.clip_grad_norm_(given, 1.0, norm_type=0.0)))
+        with L.no_grad():
+            assert given[0].numpy().tolist() == [1, 1]
+    assert norms[0] == norms[1]
