@@ -82,7 +82,7 @@ class Array:
     __slots__ = ("__weakref__", "_array", "_cell")
     __array_priority__ = 1000
     retains_grad = False
-    grad = grad_fn = _base = None
+    grad = _grad = grad_fn = _base = None
     is_leaf = True
     output_nr = 0
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from enum import Enum
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ _CODES = {d: code for code, d in _NAMES.items()}
 
 
 _mmap_flags = [2]  # MAP_PRIVATE
-_mmap_modes = {1: "r+", 2: "c"}  # MAP_SHARED, MAP_PRIVATE -> NumPy's names
+_mmap_modes: dict[int, Literal["r+", "c"]] = {1: "r+", 2: "c"}  # MAP_SHARED, MAP_PRIVATE -> NumPy's names
 
 
 class LoadEndianness(Enum):
