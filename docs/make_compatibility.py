@@ -60,6 +60,12 @@ names; these differ, and stay so for the reason given.
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
 
 A view made under `no_grad` may be changed in place while recording, with right gradients; PyTorch refuses.
+
+Files are read and written in PyTorch's formats (also that of before 1.6, storages, and attributes of tensors), but `weights_only=False`
+and `pickle_module` run no code from a file here either. `differentiable=True` steps of the optimizers differentiate the first momentum
+buffer too, which PyTorch detaches. Left out on purpose: forward mode (`autograd.forward_ad`; `func.jvp` differentiates backward twice),
+`hipify`, quantized engines, TorchScript's and ONNX's internals, `CapturedTraceback`, and `Function.ctx`'s and module hooks' refusals of
+views that are changed in place.
 """
 
 SURFACES = [

@@ -24,6 +24,7 @@ from .backend import (
     to_device,
     xp_of,
 )
+from .backend.dlpack import to_dlpack
 from .backend.printing import format_array
 from .base import config, dtypes
 
@@ -81,7 +82,7 @@ class Array:
     __slots__ = ("__weakref__", "_array", "_cell")
     __array_priority__ = 1000
     retains_grad = False
-    grad = grad_fn = _base = None
+    grad = _grad = grad_fn = _base = None
     is_leaf = True
     output_nr = 0
     is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
@@ -218,8 +219,8 @@ class Array:
             raise AttributeError("__cuda_array_interface__: this Array is on the CPU.")
         return self._array.__cuda_array_interface__
 
-    def __dlpack__(self, **kwargs):
-        return self._array.__dlpack__(**kwargs)
+    def __dlpack__(self, stream=None, **kwargs):
+        return to_dlpack(self._array, stream, **kwargs)
 
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()

@@ -46,3 +46,12 @@ class profile(_profile):
 
 
 __all__ = ["ProfilerActivity", "profile", "record_function"]
+
+
+class itt:
+    """`torch.profiler.itt`: marks for Intel's profiler, which is not there."""
+
+    @staticmethod
+    def is_available():
+        """False."""
+        return False

@@ -13,9 +13,12 @@ import json
 import math
 import os
 import pickle
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from contextlib import nullcontext
+from enum import Enum
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from ._array import Array, Size
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
-from .files import TENSOR_CLASSES, archive, kind_of
+from .files import TENSOR_CLASSES, archive, kind_of, legacy
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .files.limits import set_load_limit
 from .files.writing import atomic_file, atomic_write
@@ -41,6 +44,57 @@ _NAMES = {
     "BOOL": dtypes.bool_, "C64": dtypes.complex64,
 }  # fmt: skip
 _CODES = {d: code for code, d in _NAMES.items()}
+
+
+_mmap_flags = [2]  # MAP_PRIVATE
+_mmap_modes: dict[int, Literal["r+", "c"]] = {1: "r+", 2: "c"}  # MAP_SHARED, MAP_PRIVATE -> NumPy's names
+
+
+class LoadEndianness(Enum):
+    """Byte orders of files."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_endianness: list[LoadEndianness | None] = [None]
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Say in which byte order files are that do not say it, as those of PyTorch before 2.1: little, if None.
+
+    Raises:
+        TypeError: something else than None or a LoadEndianness.
+    """
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _endianness[0] = endianness
+    order = "little" if endianness is None else endianness.name.lower()
+    archive.load_order[0] = (sys.byteorder if order == "native" else order).encode()
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """What was last set."""
+    return _endianness[0]
+
+
+def set_default_mmap_options(flags: int) -> None:
+    """Say what `load(mmap=True)` does with changes: `mmap.MAP_PRIVATE` keeps them in memory, `mmap.MAP_SHARED` writes them to the file.
+
+    Raises:
+        ValueError: another flag.
+    """
+    if flags not in _mmap_modes:
+        raise ValueError(
+            f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, got {flags}"
+        )
+    _mmap_flags[0] = flags
+
+
+def get_default_mmap_options() -> int:
+    """What was last set."""
+    return _mmap_flags[0]
 
 
 # -- safetensors ----------------------------------------------------------------------------------
@@ -349,11 +403,11 @@ def save(
         obj: a tensor, number, string, None, dtype, device, ndarray, or dicts, lists, tuples and sets of them, or
             objects of classes that were given to `add_safe_globals`.
         f: a file name, or a binary file to write to.
+        _use_new_zipfile_serialization: False: the format of before PyTorch 1.6.
 
     Raises:
         TypeError: something in obj is of another kind; the message says where. Nothing is written.
-        ValueError: another pickle_module than Python's, another pickle_protocol than 2, or the format of before
-            PyTorch 1.6 is requested.
+        ValueError: another pickle_module than Python's, or another pickle_protocol than 2.
 
     Example:
         >>> import io
@@ -365,8 +419,9 @@ def save(
     if pickle_protocol != 2:
         raise ValueError(f"save: pickle_protocol must be 2, which PyTorch writes, got {pickle_protocol}.")
     if not _use_new_zipfile_serialization:
-        raise ValueError("save: the format of before PyTorch 1.6 is not written; every PyTorch since reads zip files.")
-    if hasattr(f, "write"):
+        with nullcontext(f) if hasattr(f, "write") else atomic_file(f) as file:
+            legacy.write(obj, file)
+    elif hasattr(f, "write"):
         archive.write(obj, f)
     elif str(f).endswith(".safetensors"):
         save_tree(obj, f)
@@ -392,7 +447,8 @@ def load(
             or a function (storage, name of its device) -> storage, a flat tensor; by default where they were saved.
         weights_only: whatever it says, nothing is made but tensors, plain containers and objects of classes that
             were given to `add_safe_globals`.
-        mmap: read a file's tensors when they are used, through the system's memory map; changes stay in memory.
+        mmap: read a file's tensors when they are used, through the system's memory map; changes stay in memory, unless
+            `set_default_mmap_options` says otherwise.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -419,15 +475,31 @@ def load(
     else:
         name = os.fspath(f)
         empty = os.path.getsize(name) == 0
-        content = np.asarray(np.memmap(name, np.uint8, "c")) if mmap and not empty else np.fromfile(name, np.uint8)
-    return load_content(content, name, map_location, copy=not mmap)
+        content = (
+            np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
+            if mmap and not empty
+            else np.fromfile(name, np.uint8)
+        )
+    return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"))
 
 
-def load_content(content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True) -> Any:
-    """What `load` gives for a file of this name with these bytes (uint8); without `copy` its tensors lie in them."""
+def load_content(
+    content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True, encoding: str = "utf-8"
+) -> Any:
+    """What `load` gives for a file of this name with these bytes (uint8).
+
+    Args:
+        content: the bytes; without `copy` the tensors lie in them.
+        name: for error messages.
+        map_location: as in `load`.
+        copy: give the tensors memory of their own.
+        encoding: of Python 2's strings.
+    """
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
-        return archive.read(content, name, map_location, copy=copy)
+        return archive.read(content, name, map_location, copy, encoding)
+    if legacy.is_legacy(first):
+        return legacy.read(content, name, map_location, encoding)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "

@@ -303,6 +303,8 @@ class Tensor:
     def grad(self):
         self.grad = None
 
+    _grad = grad  # PyTorch's other name; the fields of a constant keep its gradient under this key
+
     @property
     def retains_grad(self):
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
@@ -376,7 +378,7 @@ class Tensor:
     # -- Python's and NumPy's protocols -----------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
-        if self.requires_grad:
+        if self.requires_grad and get_mode().grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return self._data.__array__(dtype, copy)
 
@@ -387,10 +389,10 @@ class Tensor:
     def __cuda_array_interface__(self):
         return self._data.__cuda_array_interface__
 
-    def __dlpack__(self, **kwargs):
+    def __dlpack__(self, stream=None, **kwargs):
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._data.__dlpack__(**kwargs)
+        return self._data.__dlpack__(stream, **kwargs)
 
     def __dlpack_device__(self):
         return self._data.__dlpack_device__()
@@ -562,7 +564,7 @@ class RemovableHandle:
     def __init__(self, hooks, hook=None, prepend=False):
         self.id = RemovableHandle._next
         RemovableHandle._next += 1
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        self.hooks_dict_ref = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
         if hook is not None:
             hooks[self.id] = hook
             if prepend:
@@ -570,17 +572,17 @@ class RemovableHandle:
 
     def remove(self):
         """Take the hook away; a second time does nothing."""
-        hooks = self._hooks()
+        hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)
 
     def __getstate__(self):
-        return self._hooks(), self.id
+        return self.hooks_dict_ref(), self.id
 
     def __setstate__(self, state):
         hooks, self.id = state
         hooks = OrderedDict() if hooks is None else hooks
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
+        self.hooks_dict_ref = weakref.ref(hooks) if isinstance(hooks, OrderedDict) else lambda: hooks
         RemovableHandle._next = max(RemovableHandle._next, self.id + 1)
 
     def __enter__(self):

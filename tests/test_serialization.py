@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import pickle
@@ -507,7 +508,7 @@ def test_map_location_is_asked_for_each_storage(torch, tmp_path):
 
 
 def test_what_pickle_would_do_otherwise_is_refused(tmp_path):
-    for options in ({"pickle_module": json}, {"pickle_protocol": 4}, {"_use_new_zipfile_serialization": False}):
+    for options in ({"pickle_module": json}, {"pickle_protocol": 4}):
         with pytest.raises(ValueError, match="save: "):
             mytorch.save(1, tmp_path / "x.pt", **options)
     mytorch.save(1, tmp_path / "x.pt", pickle_module=pickle)
@@ -594,3 +595,105 @@ def test_damaged_pytorch_files_are_refused(torch, tmp_path):
     zip_of(path, b"N.", **{"constants.pkl": b""})
     with pytest.raises(RuntimeError, match="TorchScript"):
         mytorch.load(path)
+
+
+def test_files_of_before_pytorch_1_6_go_both_ways(torch, tmp_path):
+    obj = {"step": 3, "name": "x"}
+    for L, there, path in ((torch, mytorch, tmp_path / "a.pt"), (mytorch, torch, tmp_path / "b.pt")):
+        base = L.arange(12, dtype=L.float64).reshape(3, 4)
+        mine = {
+            **obj,
+            "rows": base[1:],
+            "columns": base.T[::2],
+            "half": L.ones(2, 0, 3).to(L.bfloat16),
+            "p": L.nn.Parameter(L.ones(2)),
+        }
+        L.save(mine, path, _use_new_zipfile_serialization=False)
+        found = there.load(path)
+        assert found["rows"].tolist() == mine["rows"].tolist()
+        assert found["columns"].tolist() == mine["columns"].tolist()
+        assert (str(found["half"].dtype).split(".")[-1], tuple(found["half"].shape)) == ("bfloat16", (2, 0, 3))
+        assert isinstance(found["p"], there.nn.Parameter)
+        found["rows"][0, 0] = -1  # what shared one memory shares it again
+        assert found["columns"][0, 1] == -1
+        assert (found["step"], found["name"]) == (3, "x")
+
+
+def test_damaged_files_of_before_pytorch_1_6_are_refused(tmp_path):
+    whole = io.BytesIO()
+    mytorch.save({"x": mytorch.arange(5)}, whole, _use_new_zipfile_serialization=False)
+    whole = whole.getvalue()
+    rng = np.random.default_rng(0)
+    for cut in (30, 200, len(whole) - 1):
+        with pytest.raises(ValueError, match="load: "):
+            mytorch.load(io.BytesIO(whole[:cut]))
+    for _ in range(200):
+        damaged = bytearray(whole)
+        damaged[rng.integers(20, len(whole))] ^= 1 << rng.integers(8)
+        with contextlib.suppress(ValueError, RuntimeError):
+            mytorch.load(io.BytesIO(bytes(damaged)))
+    code = whole.replace(b"torch._utils\n_rebuild_tensor_v2", b"builtins\nprint")
+    with pytest.raises(RuntimeError, match=r"builtins.print, which is refused"):
+        mytorch.load(io.BytesIO(code))
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_attributes_of_tensors_and_storages_go_both_ways(torch, tmp_path):
+    for L, there, path in ((torch, mytorch, tmp_path / "a.pt"), (mytorch, torch, tmp_path / "b.pt")):
+        x = L.arange(6, dtype=L.float32)
+        p = L.nn.Parameter(x[2:4])
+        x.note, p.width = "first", 3
+        L.save(
+            {"x": x, "p": p, "typed": x._typed_storage(), "bytes": L.tensor([1, 2], dtype=L.uint8).untyped_storage()},
+            path,
+        )
+        found = there.load(path)
+        assert (found["x"].note, found["p"].width) == ("first", 3)
+        assert type(found["typed"]) is there.storage.TypedStorage
+        assert found["typed"].tolist() == x.tolist()
+        assert found["bytes"].tolist() == [1, 2]
+        found["x"][0] = 7
+        assert found["typed"][0] == 7
+
+
+def test_files_that_do_not_say_their_byte_order_are_read_in_the_default_one(tmp_path):
+    mytorch.save({"x": mytorch.tensor([1, 256])}, tmp_path / "x.pt")
+    with zipfile.ZipFile(tmp_path / "x.pt") as whole, zipfile.ZipFile(tmp_path / "y.pt", "w") as part:
+        for name in whole.namelist():
+            if not name.endswith("byteorder"):
+                part.writestr(name, whole.read(name))
+    settings = mytorch.serialization
+    try:
+        for order, expected in ((None, [1, 256]), ("LITTLE", [1, 256]), ("BIG", [1 << 56, 1 << 48])):
+            settings.set_default_load_endianness(None if order is None else settings.LoadEndianness[order])
+            assert mytorch.load(tmp_path / "y.pt")["x"].tolist() == expected
+    finally:
+        settings.set_default_load_endianness(None)
+    with pytest.raises(TypeError):
+        settings.set_default_load_endianness("big")
+
+
+def test_maps_of_files_are_private_or_shared(tmp_path):
+    import mmap
+
+    mytorch.save({"x": mytorch.zeros(3)}, tmp_path / "x.pt")
+    settings = mytorch.serialization
+    mytorch.load(tmp_path / "x.pt", mmap=True)["x"][0] = 1
+    assert mytorch.load(tmp_path / "x.pt")["x"].tolist() == [0, 0, 0]
+    try:
+        settings.set_default_mmap_options(mmap.MAP_SHARED)
+        mytorch.load(tmp_path / "x.pt", mmap=True)["x"][0] = 1
+        assert mytorch.load(tmp_path / "x.pt")["x"].tolist() == [1, 0, 0]
+    finally:
+        settings.set_default_mmap_options(mmap.MAP_PRIVATE)
+
+
+def test_strings_of_python_2_are_read_in_an_encoding(tmp_path):
+    mytorch.save({"x": "PLACE"}, tmp_path / "x.pt")
+    with zipfile.ZipFile(tmp_path / "x.pt") as whole, zipfile.ZipFile(tmp_path / "y.pt", "w") as part:
+        for name in whole.namelist():
+            content = b"\x80\x02U\x02\xc3\xa9." if name.endswith("data.pkl") else whole.read(name)
+            part.writestr(name, content)
+    assert mytorch.load(tmp_path / "y.pt") == "é"
+    assert mytorch.load(tmp_path / "y.pt", encoding="latin1") == "Ã©"
+    assert mytorch.load(tmp_path / "y.pt", encoding="bytes") == "é".encode()

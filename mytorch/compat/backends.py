@@ -1,5 +1,6 @@
 """Settings of PyTorch's backends: `cuda.matmul.allow_tf32` and `cudnn.allow_tf32` work, the others are accepted."""
 
+import contextlib
 import sys
 from types import ModuleType
 
@@ -24,6 +25,37 @@ class _Settings(ModuleType):
         super().__init__(f"mytorch.backends.{name}", "Settings of PyTorch's.")
         vars(self).update(settings)
         sys.modules[self.__name__] = self
+
+    @contextlib.contextmanager
+    def _within(self, **settings):
+        """Within this context, or in a function that it decorates, these settings hold."""
+        before = {key: getattr(self, key) for key in settings}
+        vars(self).update(settings)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
+
+def _flags(module, **defaults):
+    """Give a module of settings PyTorch's `flags`: settings within a context; those not named are the defaults."""
+    for key, value in defaults.items():
+        vars(module).setdefault(key, value)
+    module.flags = lambda **given: module._within(**{**defaults, **given})
+
+
+def _choice(*words):
+    """A function that stores one of some words, and returns the choice."""
+    chosen = [words[0]]
+
+    def choose(backend=None):
+        if backend is not None:
+            if backend not in words:
+                raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(words)}.")
+            chosen[0] = backend
+        return chosen[0]
+
+    return choose
 
 
 class _Products(_Settings):
@@ -56,6 +88,20 @@ __path__ = []  # so that the import system takes it for a package
 cudnn = _Convolutions(
     "cudnn", benchmark=False, deterministic=True, enabled=False, is_available=lambda: False, version=lambda: None
 )
-cuda = _Settings("cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False, **_attention_switches())
+_flags(cudnn, enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)
+cuda = _Settings(
+    "cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False,
+    preferred_linalg_library=_choice("default", "cusolver", "magma"),
+    preferred_blas_library=_choice("default", "cublas", "cublaslt"), **_attention_switches(),
+)  # fmt: skip
 mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
 mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)
+_flags(mkldnn, enabled=False, deterministic=False, allow_tf32=True)
+mkl, openmp = (_Settings(name, is_available=lambda: False) for name in ("mkl", "openmp"))
+opt_einsum = _Settings("opt_einsum", enabled=False, strategy=None, is_available=lambda: False)
+_fast_path = [True]
+mha = _Settings(
+    "mha",
+    get_fastpath_enabled=lambda: _fast_path[0],
+    set_fastpath_enabled=lambda value: _fast_path.__setitem__(0, value),
+)

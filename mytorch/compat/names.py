@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import autograd, cuda, linalg
 from .._array import Array, Size
-from ..backend import cupy_ns
+from ..backend import dlpack
 from ..base import config, dtypes, errors
 from ..graph.mode import get_mode
 from ..kernels import threads
@@ -310,10 +310,8 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
 
 
 def from_dlpack(ext_tensor):
-    """A tensor over the memory of any object that speaks DLPack."""
-    if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] == 2:
-        return Tensor._wrap(cupy_ns().from_dlpack(ext_tensor))
-    return Tensor._wrap(np.from_dlpack(ext_tensor))
+    """A tensor over the memory of any object that speaks DLPack, or of a capsule that `to_dlpack` made."""
+    return Tensor._wrap(dlpack.from_dlpack(ext_tensor))
 
 
 def to_dlpack(tensor):

@@ -39,6 +39,8 @@ PATHS = {
     "jit": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
     "multiprocessing": "compat.multiprocessing",
+    "nn.attention.bias": "compat.attention_bias",
+    "nn.functional.grad": "nn.grad",
     "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
     "nn.modules.adaptive": "nn.adaptive",

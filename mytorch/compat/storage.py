@@ -13,6 +13,7 @@ import numpy as np
 from .._array import Array
 from ..backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from ..base import dtypes
+from ..files import STORAGE_CLASSES
 from ..ops.raw import raw_of, to_cpu
 from ..tensor import Tensor
 
@@ -24,6 +25,10 @@ def _on_cpu_only(what, storage):
 
 class _Storage:
     """What both kinds share: a vector `_raw`, and the sizes of its elements."""
+
+    @property
+    def _array(self):
+        return self._raw
 
     @property
     def is_cuda(self):
@@ -184,6 +189,8 @@ class UntypedStorage(_Storage):
     def _copied(self, raw):
         return UntypedStorage._of(raw)
 
+    _over = _of
+
     _sliced = _copied
 
     @staticmethod
@@ -293,8 +300,12 @@ class TypedStorage(_Storage):
     def _raw(self):
         return self._untyped_storage._raw[: self.size() * self.element_size()].view(dtypes.as_numpy(self.dtype))
 
+    @staticmethod
+    def _over(raw):
+        return TypedStorage(wrap_storage=UntypedStorage._of(raw.view(np.uint8)), dtype=dtypes.from_numpy(raw.dtype))
+
     def _copied(self, raw):
-        return TypedStorage(wrap_storage=UntypedStorage._of(raw.view(np.uint8)), dtype=self.dtype)
+        return self._over(raw)
 
     @property
     def device(self):
@@ -347,6 +358,9 @@ class TypedStorage(_Storage):
         return self.dtype is other.dtype and self.tolist() == other.tolist()
 
     __hash__ = object.__hash__
+
+
+STORAGE_CLASSES.update(typed=TypedStorage, untyped=UntypedStorage)
 
 
 def _cast(kind):

@@ -3,6 +3,7 @@
 from ..tensor import Tensor
 
 TENSOR_CLASSES: dict[str, type[Tensor]] = {}  # "parameter" and "buffer"
+STORAGE_CLASSES: dict[str, type] = {}  # "typed" and "untyped", entered by compat/storage.py
 
 
 def kind_of(tensor: Tensor) -> str | None:

@@ -30,7 +30,7 @@ from ..backend import CPU, address, as_device, cuda_available, device_of, to_dev
 from ..backend import device as device_class
 from ..base import dtypes
 from ..tensor import Tensor
-from . import TENSOR_CLASSES, kind_of
+from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
 from .limits import Budget
 
 _STORAGES = {
@@ -41,6 +41,7 @@ _STORAGES = {
 }  # fmt: skip
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
+load_order = [b"little"]  # the byte order of files that do not say theirs, as PyTorch's before 2.1
 SafeGlobal = (
     Callable | tuple[Callable, str]
 )  # a class or function, with the name that files know it by if it is another
@@ -119,21 +120,23 @@ class _Storage(NamedTuple):
 _REBUILD = _global("torch._utils", "_rebuild_tensor_v2")
 _REBUILD_UNTYPED = _global("torch._utils", "_rebuild_tensor_v3")
 _REBUILD_PARAMETER = _global("torch._utils", "_rebuild_parameter")
+_REBUILD_PARAMETER_WITH_STATE = _global("torch._utils", "_rebuild_parameter_with_state")
 _REBUILD_TYPE = _global("torch._tensor", "_rebuild_from_type_v2")
 _NUMPY = "numpy._core.multiarray"
 _PLAIN = {type(None), bool, int, float, str, dict, list, tuple, _Global}
 _NAMED = (Size, OrderedDict, Counter, _Storage, _Global)  # kinds of dicts and tuples that keep their class
 
 
-class _Pickler(pickle._Pickler):
+class Pickler(pickle._Pickler):
     """Writes a pickle of protocol 2, and collects the storages that it refers to.
 
     Python's own pickler in Python, told (by `reducer_override`) what every object but plain values and containers is
     made of; it is never left to find that out by itself.
     """
 
-    def __init__(self, file):
+    def __init__(self, file, views=False):
         super().__init__(file, protocol=2)
+        self.views = views  # before PyTorch 1.6 a storage could be a part of another, and said so
         self.path = []  # from the whole object to the one being saved
         self.storages = []  # raw arrays, flat and contiguous
         self.keys = {}  # (address of the memory, dtype) -> key
@@ -147,7 +150,7 @@ class _Pickler(pickle._Pickler):
         self.path.append(x)
         if type(x) is int and x.bit_length() > 2040:
             raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
-        x = _stand_in(x)
+        x = self._of_storage(x) if isinstance(x, tuple(STORAGE_CLASSES.values())) else _stand_in(x)
         base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
         if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
             super().save(x, save_persistent_id)
@@ -166,7 +169,9 @@ class _Pickler(pickle._Pickler):
 
     def persistent_id(self, x):
         """What a storage is known by."""
-        return tuple(x) if type(x) is _Storage else None
+        if type(x) is not _Storage:
+            return None
+        return (*x, None) if self.views else tuple(x)
 
     def reducer_override(self, x):
         """What an object is made of: (function, arguments, state, items of a list, items of a dict)."""
@@ -214,13 +219,21 @@ class _Pickler(pickle._Pickler):
     def _tensor(self, x):
         requires_grad = bool(x.requires_grad and x.is_leaf)
         kind = kind_of(x)
+        state = {name: value for name, value in x._extra_state().items() if not name.startswith("_")}
         if kind == "parameter":
-            return _REBUILD_PARAMETER, (x._data, requires_grad, OrderedDict())
+            args = x._data, requires_grad, OrderedDict()
+            return (_REBUILD_PARAMETER_WITH_STATE, (*args, state)) if state else (_REBUILD_PARAMETER, args)
         rebuild, args = self._strided(x._data._array, requires_grad)
         if kind == "buffer":
-            state = {"persistent": getattr(x, "persistent", True), "_is_buffer": True}
-            return _REBUILD_TYPE, (rebuild, _global("torch", "Tensor"), args, state)
-        return rebuild, args
+            state.update(persistent=getattr(x, "persistent", True), _is_buffer=True)
+        return (_REBUILD_TYPE, (rebuild, _global("torch", "Tensor"), args, state)) if state else (rebuild, args)
+
+    def _of_storage(self, x):
+        """What stands for a storage object."""
+        untyped = isinstance(x, STORAGE_CLASSES["untyped"])
+        cls = _global("torch.storage", "UntypedStorage") if untyped else _global("torch", x.pickle_storage_type())
+        location = "cpu" if device_of(x._raw) is CPU else str(device_of(x._raw))
+        return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), location, x._raw.size)
 
     def _strided(self, raw, requires_grad=False):
         """The function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks), and
@@ -266,10 +279,10 @@ def _stand_in(x):
 _REDUCERS = {  # by type: what objects are made of
     Array: lambda pickler, x: pickler._strided(x._array),
     Size: lambda _, x: (_global("torch", "Size"), (tuple(x),)),
-    (bytes, bytearray): _Pickler._text,
+    (bytes, bytearray): Pickler._text,
     complex: lambda _, x: (_global("__builtin__", "complex"), (x.real, x.imag)),
     device_class: lambda _, x: (_global("torch", "device"), (str(x),)),
-    np.ndarray: _Pickler._ndarray,
+    np.ndarray: Pickler._ndarray,
     np.generic: lambda _, x: (_global(_NUMPY, "scalar"), (x.dtype, x.tobytes())),
     np.dtype: lambda _, x: (_global("numpy", "dtype"), (x.name if x.kind == "V" else x.str, False, True)),
 }
@@ -323,7 +336,7 @@ def write(obj, file, name="archive"):
         TypeError: something in obj can't be saved; the message says where.
     """
     content = io.BytesIO()
-    pickler = _Pickler(content)
+    pickler = Pickler(content)
     pickler.dump(obj)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         put = _Entries(archive, name)
@@ -363,8 +376,9 @@ class _Entries:
 class _StorageClass:
     """The name of a storage class in a pickle: only a mark for its dtype."""
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, kind="typed"):
         self.dtype = dtype
+        self.kind = kind
 
 
 _NODES = 100  # a key's tuples hold no more values, since hashing takes a step for each, however often it is shared
@@ -399,9 +413,9 @@ class _Unpickler(pickle._Unpickler):
     same bytes again and again counted.
     """
 
-    def __init__(self, content, storage_of, budget):
+    def __init__(self, content, storage_of, budget, encoding="utf-8"):
         self.content = io.BytesIO(content)
-        super().__init__(self.content)
+        super().__init__(self.content, encoding=encoding)
         self.storage_of = storage_of
         self.budget = budget
         self.file_name = budget.name
@@ -414,7 +428,7 @@ class _Unpickler(pickle._Unpickler):
         if module == "torch" and name in _STORAGES:
             return _StorageClass(_STORAGES[name])
         if module in ("torch", "torch.storage") and name in ("UntypedStorage", "TypedStorage"):
-            return _StorageClass(dtypes.uint8)
+            return _StorageClass(dtypes.uint8, "untyped")
         if module == "torch" and name in dtypes._BY_NAME:
             return dtypes.as_dtype(name)
         if module == "torch" and name == "Tensor":
@@ -565,11 +579,37 @@ class _Unpickler(pickle._Unpickler):
     }  # fmt: skip
 
     def persistent_load(self, key):
-        """A storage, as a flat Array: (“storage”, class, key, location, number of elements)."""
-        good = isinstance(key, tuple) and len(key) == 5 and key[0] == "storage" and isinstance(key[1], _StorageClass)
+        """A storage: (“storage”, class, key, location, number of elements), and before PyTorch 1.6 perhaps (key, offset, size) of the
+        part of it that is meant."""
+        good = (
+            isinstance(key, tuple) and len(key) in (5, 6) and key[0] == "storage" and isinstance(key[1], _StorageClass)
+        )
         if not good or not isinstance(key[2], (str, int)) or not isinstance(key[3], str) or type(key[4]) is not int:
             raise RuntimeError(f"load: {self.file_name} refers to a {type(key).__name__} that is no storage.")
-        return self.storage_of(str(key[2]), key[1].dtype, key[3], key[4])
+        storage = self.storage_of(str(key[2]), key[1], key[3], key[4])
+        if key[5:] in ((), (None,)):
+            return storage
+        _, offset, size = key[5]
+        if not 0 <= offset <= offset + size <= storage._array.size:
+            raise ValueError(f"elements {offset} to {offset + size} of a storage of {storage._array.size}")
+        return storage_like(storage._array[offset : offset + size], key[1])
+
+
+def storage_like(raw, cls):
+    """The storage object over a flat raw array of a class that a pickle names."""
+    return STORAGE_CLASSES[cls.kind]._over(raw)
+
+
+def unpickle(content, storage_of, budget, encoding="utf-8"):
+    """The object of a pickle.
+
+    Args:
+        content: its bytes.
+        storage_of: called with (key, class, location, number of elements), gives a storage.
+        budget: what reading may take.
+        encoding: of Python 2's strings.
+    """
+    return _Unpickler(content, storage_of, budget, encoding).load()
 
 
 def named_device(*args):
@@ -642,7 +682,7 @@ def _is_apart(size, stride):
     return True
 
 
-def read(content, name, map_location=None, copy=True):
+def read(content, name, map_location=None, copy=True, encoding="utf-8"):
     """The object in a PyTorch file.
 
     Args:
@@ -650,6 +690,7 @@ def read(content, name, map_location=None, copy=True):
         name: for error messages.
         map_location: see `serialization.load`.
         copy: give the tensors memory of their own, instead of views of `content`.
+        encoding: of Python 2's strings.
 
     Raises:
         ValueError: the file is damaged or foreign. RuntimeError: it holds what is refused, would take more memory than
@@ -677,10 +718,13 @@ def read(content, name, map_location=None, copy=True):
         except Exception as error:
             raise ValueError(f"load: {name} is damaged: {what} can't be read ({_short(error)}).") from None
 
-    order = bytes(entry(root + "byteorder", "its byte order")) if root + "byteorder" in members else b"little"
+    order = load_order[0]
+    if root + "byteorder" in members:
+        order = bytes(entry(root + "byteorder", "its byte order"))
     place, storages = placer(map_location), {}
 
-    def storage_of(key, dtype, location, numel):
+    def storage_of(key, cls, location, numel):
+        dtype = cls.dtype
         if key not in storages:
             raw = entry(f"{root}data/{key}", f"storage {key[:99]!r}")
             if raw.size != numel * dtype.itemsize:
@@ -689,11 +733,16 @@ def read(content, name, map_location=None, copy=True):
                 )
             raw = raw.view(dtype.numpy)
             raw = raw.copy() if copy else raw
-            storages[key] = Array._wrap(place(raw.byteswap() if order == b"big" else raw, location))
+            storages[key] = storage_like(place(raw.byteswap() if order == b"big" else raw, location), cls)
         return storages[key]
 
+    return guarded(lambda: unpickle(bytes(entry(pickles[0])), storage_of, budget, encoding), name)
+
+
+def guarded(run, name):
+    """What `run` reads from a file of this name; whatever it stumbles over becomes a ValueError in words."""
     try:
-        return _Unpickler(bytes(entry(pickles[0])), storage_of, budget).load()
+        return run()
     except RecursionError:
         raise ValueError(f"load: {name} is damaged: its objects lie too deep within each other.") from None
     except (RuntimeError, MemoryError):

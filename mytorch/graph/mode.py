@@ -8,6 +8,8 @@ import functools
 import inspect
 from contextvars import ContextVar
 
+from ..base.errors import warn
+
 
 class Mode:
     """What an operation must know of its surroundings.
@@ -85,6 +87,12 @@ class ModeSwitch:
 
     def __call__(self, function):
         if inspect.isclass(function):
+            warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "and nothing else.",
+                FutureWarning,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
+from ..backend.namespaces import Namespace
 from ..base.errors import GraphFreedError, InPlaceError
 
 
@@ -94,8 +95,11 @@ class Leaf(_HookedNode, Edge):
     def run_post_hooks(self):
         for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
             tensor = reference()
-            if tensor is not None:
-                hook(tensor)
+            if tensor is not None and hook(tensor) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+_SMALL = frozenset((int, float, bool, str, tuple, type(None), Namespace))
 
 
 class Node(_HookedNode, Edge):
@@ -153,8 +157,8 @@ class Node(_HookedNode, Edge):
                 )
 
     def release(self):
-        """Give up the saved arrays; a node that saved nothing can run again."""
-        if self.saved:
+        """Give up the saved arrays; a node that saved none, but sizes at most, can run again."""
+        if self.saved and not (self.plan.light and all(type(value) in _SMALL for value in self.saved)):
             self.saved = None
             self.cells = ()
 

@@ -8,10 +8,11 @@ from ..base.config import fused
 
 __all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 
+__path__: list[str] = []  # PyTorch has `nn.attention.bias`, which is compat/attention_bias.py
 WARN_FOR_UNFUSED_KERNELS = False
 
 
-class SDPBackend(enum.IntEnum):
+class SDPBackend(enum.Enum):
     """PyTorch's implementations of attention."""
 
     ERROR = -1
@@ -20,6 +21,9 @@ class SDPBackend(enum.IntEnum):
     EFFICIENT_ATTENTION = 2
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
+
+    def __int__(self):
+        return self.value
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from ..ops.composites import activation_named  # noqa: F401 - for layers with an
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
 
+__path__: list[str] = []  # PyTorch's has `grad`, which is nn/grad.py
 _NAMES = {  # module of ops -> names
     "activation": """
         celu elu gelu glu gumbel_softmax hardshrink hardsigmoid hardswish hardtanh leaky_relu log_softmax logsigmoid

@@ -184,7 +184,7 @@ class Module:
         ):  # fmt: skip
             put(name, OrderedDict())
         put("_hooks_with_kwargs", set())
-        put("_always_called_hooks", set())
+        put("_forward_hooks_always_called", OrderedDict())
         put("_hooked", False)
         if self.call_super_init:
             super().__init__(*args, **kwargs)
@@ -228,7 +228,7 @@ class Module:
             return boundary.leave(result) if boundary is not None else result
         except Exception:
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
-                always = key in self._always_called_hooks or key in _global_forward_hooks_always_called
+                always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
                 if always and key not in called:
                     self._run_hook(key, hook, args, kwargs, result)
             raise
@@ -260,7 +260,7 @@ class Module:
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         if always_call:
-            self._always_called_hooks.add(handle.id)
+            self._forward_hooks_always_called[handle.id] = True
         return handle
 
     def register_forward_pre_hook(

@@ -62,7 +62,7 @@ class _Uninitialized:
 
     def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
         """Give it memory of the given shape, and turn it into the ordinary kind."""
-        memory = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
+        memory = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         requires_grad = self.requires_grad
         self._data = memory._data
         self.__class__ = self._becomes

@@ -29,6 +29,8 @@ def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, win
         scores = xp.where(allowed, scores, -math.inf)
     if mask is not None:
         scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
+    if not scores.shape[-1]:  # no keys
+        return xp.matmul(scores, value), scores
     peak = xp.max(scores, axis=-1, keepdims=True)
     peak = xp.where(peak == -math.inf, 0.0, peak)
     e = xp.exp(scores - peak)
@@ -129,6 +131,11 @@ def scaled_dot_product_attention(
         [[3.0]]
     """
     is_causal = is_causal if causal is None else causal
+    if attn_mask is not None and hasattr(attn_mask, "attention_window"):  # nn.attention.bias
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, window = None, attn_mask.attention_window
+        is_causal, window = (True, None) if window[1] == 0 else (False, window)
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:

@@ -122,8 +122,9 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
     else:
         padded = xp.zeros((n, channels, *(s + 2 * p for s, p in zip(shape, padding, strict=True))), g.dtype)
         for chunk in _chunks(xp, n, channels * math.prod(kernel) * math.prod(out)):
-            columns = xp.matmul(columns_of, split[chunk]).reshape(-1, channels, math.prod(kernel), *out)
+            columns = xp.matmul(columns_of, split[chunk])
             part = padded[chunk]
+            columns = columns.reshape(len(part), channels, math.prod(kernel), *out)
             for t, position in enumerate(taps(kernel)):
                 part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
         inner = tuple(slice(p, p + s) for p, s in zip(padding, shape, strict=True))

@@ -516,14 +516,14 @@ def numpy(self, *, force=False):
         force: also for tensors that require grad.
 
     Raises:
-        RuntimeError: the tensor requires grad.
+        RuntimeError: the tensor requires grad, and gradients are being recorded.
         TypeError: it lies on a GPU, under `install_as_torch`, as PyTorch refuses that.
 
     Example:
         >>> mytorch.tensor([1.5, 2.0]).numpy().sum().item()
         3.5
     """
-    if not force and self.requires_grad:
+    if not force and self.requires_grad and get_mode().grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = raw_of(self)
     if config.torch_face and not isinstance(raw, ndarray) and not force:

@@ -729,8 +729,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
     """
-    rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
-    index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(-1, 1)
+    rows = _scores(input, target)
+    index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(rows.shape[0], 1)
     margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
     margins = margins if p == 1 else margins.square()
     if weight is not None:
@@ -739,6 +739,16 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     losses = where(others, margins, 0.0).sum(1) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
+
+
+def _scores(input, target):
+    """The scores as (N, C), where those of one sample may be (C,)."""
+    if input.ndim > 2 or 0 in input.shape[-1:] or (input.ndim == 2 and len(target) != len(input)):
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, and as many targets, but got: "
+            f"{list(input.shape)} and {list(target.shape)}"
+        )
+    return input.reshape(1, input.numel()) if input.ndim < 2 else input
 
 
 @_loss
@@ -770,8 +780,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
     """
-    rows = input.reshape(1, input.numel()) if input.ndim < 2 else input
-    index = raw_of(target).reshape(rows.shape[0], -1)
+    rows = _scores(input, target)
+    index = raw_of(target).reshape(rows.shape)
     xp = xp_of(index)
     listed = xp.cumprod(index >= 0, axis=1).astype(bool)
     is_target = xp.zeros(index.shape, bool)
@@ -802,6 +812,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     lengths_in = [int(v) for v in np.atleast_1d(to_cpu(input_lengths))]
     lengths_out = [int(v) for v in np.atleast_1d(to_cpu(target_lengths))]
     labels = to_cpu(targets)
+    for name, given, most in (("input_lengths", lengths_in, steps), ("target_lengths", lengths_out, labels.shape[-1])):
+        if min(given, default=0) < 0 or max(given, default=0) > most:
+            raise RuntimeError(f"ctc_loss: Expected {name} to have values from 0 to {most}, got {given}")
     if labels.ndim == 1 and not single:
         starts = np.cumsum([0, *lengths_out])
         rows = [labels[a:b] for a, b in pairwise(starts)]

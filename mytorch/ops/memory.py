@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._array import Array, as_raw, on_input_device
+from .._array import Array, Size, as_raw, on_input_device
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
@@ -132,7 +132,7 @@ def fill_diagonal_(self, fill_value, wrap=False):
 @public(function=False, inplace=False)
 def new(self, *args):
     """A tensor of self's dtype: of the given sizes, or with the given data."""
-    if args and not isinstance(args[0], int):
+    if args and not isinstance(args[0], (int, Size)):
         return Tensor._wrap(as_raw(args[0], None, self.dtype))
     return self.new_empty(*args)
 

@@ -3,13 +3,19 @@
 import numpy as np
 
 
-class memory_format(str):
-    """PyTorch's names for orders of strides."""
+class memory_format:
+    """PyTorch's names for orders of strides; there is one object of each."""
 
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        self.name = name
 
     def __repr__(self):
-        return f"torch.{self}"
+        return f"torch.{self.name}"
+
+    def __reduce__(self):
+        return self.name  # a global of this module
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")

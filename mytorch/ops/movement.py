@@ -10,7 +10,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
-from .memory_format import axes_in_memory, channel_axes, inverse
+from .memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, inverse, lies_in
 from .mismatch import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
@@ -433,6 +433,15 @@ def clone(input, *, memory_format=None):
     if memory_format is None:
         return _clone.caller(input)
     return _clone_ordered(input, axes=axes_in_memory(raw_of(input), memory_format))
+
+
+def laid_out_as(input, out):
+    """out, with its channels last in memory if the input has its own there, which PyTorch carries through; else in order."""
+    raw = raw_of(input)
+    if raw.flags.c_contiguous or raw.ndim not in (4, 5):
+        return out if raw_of(out).flags.c_contiguous else contiguous(out)
+    last = channels_last if raw.ndim == 4 else channels_last_3d
+    return contiguous(out, memory_format=last) if lies_in(raw, last) else out
 
 
 # -- joining ---------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def multi_head_attention_forward(
             raise AssertionError("bias cannot be added to static key or value.")
         k, v = cat([k, bias_k.expand(1, n, embed_dim)]), cat([v, bias_v.expand(1, n, embed_dim)])
         extra += 1
-    q, k, v = (t.reshape(-1, n, num_heads, head_dim).permute(1, 2, 0, 3) for t in (q, k, v))  # (N, H, L, D)
+    q, k, v = (t.reshape(len(t), n, num_heads, head_dim).permute(1, 2, 0, 3) for t in (q, k, v))  # (N, H, L, D)
     k = k if static_k is None else _static(static_k, n, num_heads, head_dim, "static_k")
     v = v if static_v is None else _static(static_v, n, num_heads, head_dim, "static_v")
     if add_zero_attn:

@@ -286,7 +286,8 @@ def _channels(xp, p, ndim):
 def _channel_sum(xp, g, other=None):
     """The sum of g, or of g * other, over each channel; on a CPU as products of rows, without an array of all products."""
     if xp is numpy_ns and other is not None:
-        rows, columns = g.reshape(*g.shape[:2], 1, -1), other.reshape(*g.shape[:2], -1, 1)
+        places = math.prod(g.shape[2:])
+        rows, columns = g.reshape(*g.shape[:2], 1, places), other.reshape(*g.shape[:2], places, 1)
         return np.matmul(rows, columns).reshape(g.shape[:2]).sum(0)
     return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
 
@@ -408,8 +409,10 @@ def batch_norm(
     if eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     n = math.prod(input.shape) // max(input.shape[1], 1)
-    if n <= 1:
+    if n == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
+    if n == 0:  # nothing to count: the running means stay
+        return _affine(input * 1, weight, bias)
     for name, given in (
         ("running_mean", running_mean),
         ("running_var", running_var),
@@ -484,6 +487,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
             f"and num_groups={num_groups}"
         )
     _check_channels(input.shape[1], weight=weight, bias=bias)
+    if math.prod(input.shape) == num_groups:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
     if input.device.type != "cpu":
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)

@@ -4,6 +4,7 @@ import numpy as np
 
 from .core import op
 from .indexing import _index
+from .movement import laid_out_as
 
 
 @op(dtype="same", name="pad")
@@ -58,7 +59,13 @@ def pad(input, pad, mode="constant", value=None):
                     )
                 order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
                 input = _index(input, index=(slice(None),) * axis + (order,))
-        return input
+        return input if any(widths) else input.clone()
+    d = len(widths) // 2
+    if mode == "reflect" and 0 in input.shape[-d - 1 :]:
+        raise RuntimeError(
+            f"Expected {d + 1}D or {d + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
     if any(w < 0 for w in widths):
         crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, input.shape, strict=True))
         if any(s.stop < s.start for s in crop):
@@ -68,7 +75,7 @@ def pad(input, pad, mode="constant", value=None):
     if not any(a or b for a, b in pairs):
         return input.clone()
     if mode == "constant":
-        return _pad(input, widths=tuple(pairs), value=0.0 if value is None else value)
+        return laid_out_as(input, _pad(input, widths=tuple(pairs), value=0.0 if value is None else value))
     for (a, b), n in zip(pairs, input.shape, strict=True):
         limit = n - 1 if mode == "reflect" else n
         if (a or b) and max(a, b) > limit:

@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from .conv import check_window, several, tap_slices, taps
 from .core import op
 from .elementwise import named
-from .movement import stack
+from .movement import laid_out_as, stack
 from .precision import in_precision
 from .random import rand
 from .raw import on_device_of
@@ -189,11 +189,11 @@ def _max_pooling(d):
             )
         geometry = _geometry(kernel, stride, padding, dilation)
         out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
-        out = out.squeeze(0) if single else out
+        out = out.squeeze(0) if single else laid_out_as(input, out)
         if not return_indices:
             return out
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
-        return out, indices.squeeze(0) if single else indices
+        return out, indices.squeeze(0) if single else laid_out_as(input, indices)
 
     return max_pool
 
@@ -325,7 +325,9 @@ def _targets(input, output_size, d, name):
         raise RuntimeError(
             f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."
         )
-    if 0 in input.shape[-d:]:
+    if not input.dtype.is_floating_point and not input.dtype.is_complex:
+        raise RuntimeError(f'"{name}" not implemented for {input.dtype}')
+    if 0 in input.shape[-d - ("max" in name) :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
         )
@@ -399,7 +401,7 @@ def _adaptive_max(d, pool):
         window = _even_window(input, sizes)
         if window is not None:
             return pool(input, window, return_indices=return_indices)
-        values, places = _uneven_max(input, sizes, d)
+        values, places = (laid_out_as(input, x) for x in _uneven_max(input, sizes, d))
         return (values, places) if return_indices else values
 
     return adaptive
@@ -413,7 +415,7 @@ def _uneven_max(input, sizes, d):
     values, places = [], []
     for cell in np.ndindex(*sizes):
         window = tuple(slice(*bounds(n, s)[i]) for n, s, i in zip(spatial, sizes, cell, strict=True))
-        part = input[(..., *window)].reshape(*lead, -1)
+        part = input[(..., *window)].flatten(-d)
         best = part.max(-1)
         values.append(best.values)
         places.append(on_device_of(numbers[window].reshape(-1), input)[best.indices])
@@ -518,6 +520,9 @@ def _fractional_pooling(d):
     def fractional_with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
     ):
+        for word, sizes in (("kernel_size", kernel_size), ("output_size", output_size)):
+            if isinstance(sizes, (tuple, list)) and len(sizes) != d:
+                raise RuntimeError(f"{name}: {word} must either be a single int or a tuple of {d} ints")
         sizes = _fractional_sizes(input, output_size, output_ratio, d, name)
         kernel = several(kernel_size, d, name)
         check_window(name, kernel=kernel)

@@ -211,6 +211,7 @@ class SavePlan:
         vjp, vjp_arguments, needed: the same for one function for all inputs.
         wanted: whether any input in the mask has a formula at all.
         inputs, out: which inputs, and which outputs, are among the saved.
+        light: nothing but attributes, shapes and the like is saved.
         ports: number of differentiable outputs if there are several, else 0.
     """
 
@@ -244,6 +245,8 @@ class SavePlan:
         self.pick = _picker([implementation.names.index(n) for n in names])
         self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
+        arrays = (*op.inputs, *op.outputs_names, *implementation.residuals)
+        self.light = not any(n in arrays for n in names)
         places = {i: tuple(names.index(n) for n in names_of(f, 1)) for i, f in wanted.items()}
         self.formulas = () if vjp else tuple((i, f, places[i]) for i, f in wanted.items())
         self.vjp_arguments = tuple(names.index(n) for n in names_of(vjp, 1)) if vjp else ()

@@ -8,10 +8,12 @@ import math
 
 import numpy as np
 
+from ..base import dtypes
 from ..tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
 from .elementwise import where
+from .movement import laid_out_as
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
@@ -176,8 +178,18 @@ def interpolate(
         raise RuntimeError(
             f"interpolate: Input and output sizes should be greater than 0, but got input {spatial} output {out}"
         )
+    integers = not (input.dtype.is_floating_point or input.dtype.is_complex)
+    if integers and input.dtype is not dtypes.uint8:
+        raise RuntimeError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
+    if integers and mode in _DIMS:  # to the nearest byte, after each axis, the last one first
+        for i in reversed(range(d)):
+            sizes, only = list(input.shape[2:]), [1.0] * d
+            sizes[i], only[i] = out[i], scales[i]
+            wide = _resized(input.to(dtypes.float32), sizes, only, mode, align_corners, antialias)
+            input = laid_out_as(input, wide.round().clamp(0, 255).to(dtypes.uint8))
+        return input
     resize = _resized if mode == "area" else in_precision("float32")(_resized)
-    return resize(input, out, scales, mode, align_corners, antialias)
+    return laid_out_as(input, resize(input, out, scales, mode, align_corners, antialias))
 
 
 def _resized(input, out, scales, mode, align_corners, antialias):
@@ -250,7 +262,7 @@ def pixel_shuffle(input, upscale_factor):
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     n = len(lead)
     x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return x.reshape(*lead, c // (r * r), h * r, w * r)
+    return laid_out_as(input, x.reshape(*lead, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input, downscale_factor):
@@ -474,7 +486,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         for x, size in zip(places, sizes, strict=True):
             inside = (x >= 0) & (x <= size - 1) & inside
             index = index * size + x.clamp(0, size - 1)
-        index = where(inside, index, 0).long().reshape(n, 1, -1)
+        index = where(inside, index, 0).long().flatten(1).unsqueeze(1)
         values = flat.gather(2, index.expand(n, c, index.shape[-1])).reshape(n, c, *grid.shape[1:-1])
         return where(inside.unsqueeze(1), values, 0.0)
 

@@ -3,6 +3,7 @@
 import math
 
 from ..backend import numpy_ns, xp_of
+from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import count_step, decay_factors, zeros_for
@@ -67,6 +68,9 @@ class Adam(Optimizer):
             rest = 1 - beta1, 1 - beta2
             kernels.update(loop, arrays, beta1, beta2, *rest, *numbers[1:5], 1 / numbers[5])
             return
+        if isinstance(p, Tensor):
+            _recorded_step(*numbers, *arrays)
+            return
         for chunk in _cache_chunks(arrays):
             _step(xp_of(p), *numbers, *chunk)
 
@@ -92,6 +96,20 @@ def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
     xp.divide(m, scratch, out=scratch)
     scratch *= step_size
     p -= scratch
+
+
+def _recorded_step(betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
+    """The same over Tensors."""
+    p *= shrink
+    g = g + p * pull if pull else g
+    m *= betas[0]
+    m += g * (1 - betas[0])
+    v *= betas[1]
+    v += g * g * (1 - betas[1])
+    if top is not None:
+        v = top.clone().maximum(v)
+        top[...] = v
+    p -= m / (v**0.5 / root + eps) * step_size
 
 
 def _cache_chunks(arrays):

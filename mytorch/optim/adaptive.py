@@ -4,9 +4,10 @@ import math
 
 from .._array import Array
 from ..backend import device_guard, xp_of
+from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
-from .state import count_step, decay_factors, decayed, mean_into, mean_square_into, scalar, zeros_for
+from .state import count_step, decay_factors, decayed, mean_into, mean_square_into, namespace_of, scalar, zeros_for
 
 
 class RMSprop(Optimizer):
@@ -146,7 +147,7 @@ class Adamax(Optimizer):
     )
 
     def update(self, p, g, state, group):
-        xp, (beta1, beta2), eps = xp_of(p), group["betas"], group["eps"]
+        xp, (beta1, beta2), eps = namespace_of(p), group["betas"], group["eps"]
         lr = number(group["lr"]) / (1 - beta1 ** count_step(state))
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_inf", p)]
         kernels = self.compiled(arrays, group)
@@ -180,8 +181,9 @@ class NAdam(Optimizer):
         lr, (beta1, beta2), psi = number(group["lr"]), group["betas"], group["momentum_decay"]
         t = count_step(state)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (step * psi)) for step in (t, t + 1))
-        product = float(number(state.get("mu_product", 1.0))) * mu
-        state["mu_product"] = scalar(product)
+        before = state.get("mu_product", 1.0)
+        product = (before if isinstance(before, Tensor) else float(number(before))) * mu
+        state["mu_product"] = product if isinstance(before, Tensor) else scalar(product)
         shares = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next), 0.0
         _two_shares(self, p, g, state, group, math.sqrt(1 / (1 - beta2**t)), shares)
 
@@ -246,16 +248,17 @@ class Rprop(Optimizer):
         return super().check_options(options)
 
     def update(self, p, g, state, group):
-        xp = xp_of(p)
+        xp, (less, more) = namespace_of(p), group["etas"]
         count_step(state)
-        previous = zeros_for(state, "prev", p)
-        if "step_size" not in state:
-            state["step_size"] = Array._wrap(xp.full(p.shape, number(group["lr"]), p.dtype))
-        size = state["step_size"]._array
+        previous, is_first = zeros_for(state, "prev", p), "step_size" not in state
+        size = zeros_for(state, "step_size", p)
+        if is_first:
+            size += number(group["lr"])
         sign = xp.sign(g * previous)
-        factor = xp.where(sign > 0, group["etas"][1], xp.where(sign < 0, group["etas"][0], 1.0))
-        size[...] = xp.clip(size * factor, *group["step_sizes"])
-        g = xp.where(sign < 0, 0.0, g).astype(p.dtype)
+        size[...] = xp.clip(
+            xp.where(sign > 0, size * more, xp.where(sign < 0, size * less, size)), *group["step_sizes"]
+        )
+        g = xp.where(sign < 0, g * 0, g)
         p -= xp.sign(g) * size
         previous[...] = g
 

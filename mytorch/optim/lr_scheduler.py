@@ -14,6 +14,14 @@ from .options import number
 _Factor = Callable[[int], float]
 
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form is used "
+    "instead of the new chainable form, where available. Please open an issue if you are unable to replicate your use case: "
+    "https://github.com/pytorch/pytorch/issues/new/choose."
+)
+
+
 class LRScheduler:
     """The base: sets each group's lr from `get_lr()` once at the start and after every `step()`.
 
@@ -64,6 +72,11 @@ class LRScheduler:
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
             )
         self._step_count += 1
+        if epoch is not None:
+            warn(EPOCH_DEPRECATION_WARNING)
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch=None):
         self._get_lr_called_within_step = True  # subclasses ask it in get_lr, to warn users who call that
         try:
             if epoch is None:
@@ -492,7 +505,7 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self.total_steps = total_steps
-        self.anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
         turn = float(pct_start * total_steps) - 1
         up = (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum")
@@ -523,9 +536,18 @@ class OneCycleLR(LRScheduler):
             group["momentum"] = value
 
     def _anneal(self, start, end, share):
-        if self.anneal_strategy == "linear":
-            return (end - start) * share + start
-        return end + (start - end) / 2.0 * (1 + math.cos(math.pi * share))
+        kind = self.__dict__.get("_anneal_func_type")
+        if kind is None:  # a state dict of PyTorch before 2.1 has the function itself
+            return self.anneal_func(start, end, share)
+        return (self._annealing_linear if kind == "linear" else self._annealing_cos)(start, end, share)
+
+    @staticmethod
+    def _annealing_cos(start, end, pct):
+        return end + (start - end) / 2.0 * (1 + math.cos(math.pi * pct))
+
+    @staticmethod
+    def _annealing_linear(start, end, pct):
+        return (end - start) * pct + start
 
     def get_lr(self):
         step = self.last_epoch
@@ -743,7 +765,7 @@ class SequentialLR(LRScheduler):
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            self._schedulers[i].step(0)
+            self._schedulers[i]._update_lr(0)
         else:
             self._schedulers[i].step()
         self._last_lr = self._now()

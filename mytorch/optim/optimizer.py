@@ -22,7 +22,7 @@ from ..kernels.registry import Kernels, device_type
 from ..tensor import RemovableHandle, Tensor
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
-from .state import loaded, raw_grad, update_as_real
+from .state import loaded, raw_grad, update_as_real, update_recorded
 
 
 class _Required:
@@ -215,6 +215,9 @@ class Optimizer:
         Raises:
             CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
         """
+        if group.get("differentiable"):
+            update_recorded(self.update, group["params"], self.state, group)
+            return
         fused = None if self.launch is None else FusedGroup.of(self, group)
         if fused is not None:
             self.launch(fused)
@@ -249,6 +252,8 @@ class Optimizer:
 
     def compiled(self, arrays, group):
         """The CPU's kernels if they take these arrays of a parameter: itself, its gradient, its state; else None."""
+        if group.get("differentiable"):
+            return None
         return UPDATES.find(device_type(arrays[0]), group.get("fused"), (arrays,), {})
 
     def update(self, p, g, state, group):

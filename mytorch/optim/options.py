@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._array import Array
+from ..graph.mode import is_grad_enabled
 from ..ops.bind import also_named
 from ..tensor import Tensor
 
@@ -63,8 +64,11 @@ class Options:
 
 
 def number(x):
-    """A Python number from an option that may be a 0-d tensor (`lr=torch.tensor(0.1)`)."""
-    return x.item() if hasattr(x, "item") else x
+    """A Python number from an option that may be a 0-d tensor (`lr=torch.tensor(0.1)`); in a differentiable step, the only one that
+    records, a tensor that requires grad stays one."""
+    if not hasattr(x, "item"):
+        return x
+    return x if x.requires_grad and is_grad_enabled() else x.item()
 
 
 def check_range(option, value, words=None, high=None):
@@ -91,7 +95,6 @@ def check_flags(optimizer, options):
     """Refuse switches that exclude each other. `foreach` chooses nothing here: every way gives equal results.
 
     Raises:
-        NotImplementedError: differentiable=True, which updates of raw arrays can't be.
         RuntimeError: fused together with foreach or differentiable.
         ValueError: a tensor as lr or beta together with foreach=True, unless capturable.
     """
@@ -103,12 +106,8 @@ def check_flags(optimizer, options):
         ):
             if isinstance(value, (Tensor, Array)):
                 raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
-    if options.get("differentiable"):
-        if fused:
-            raise RuntimeError("`fused` does not support `differentiable`")
-        raise NotImplementedError(
-            f"{optimizer}: differentiable=True is not supported; write the update with tensor operations."
-        )
+    if options.get("differentiable") and fused:
+        raise RuntimeError("`fused` does not support `differentiable`")
     if foreach and fused:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 

@@ -2,6 +2,7 @@
 
 from .._array import Array
 from ..backend import xp_of
+from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import decayed
@@ -50,7 +51,7 @@ class SGD(Optimizer):
     def update(self, p, g, state, group):
         momentum, lr, decay = group["momentum"], number(group["lr"]), group["weight_decay"]
         buffer = state.get("momentum_buffer") if momentum else None
-        if buffer is not None or (p.size >= FEW and not momentum):
+        if not group.get("differentiable") and (buffer is not None or (p.size >= FEW and not momentum)):
             arrays = [p, g] if buffer is None else [p, g, buffer._array]
             kernels = self.compiled(arrays, group)
             if kernels is not None:
@@ -60,10 +61,10 @@ class SGD(Optimizer):
         g = decayed(p, g, group)
         if momentum:
             if buffer is None:
-                state["momentum_buffer"] = Array._wrap(xp_of(p).array(g))
+                state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else Array._wrap(xp_of(p).array(g))
                 average = g
             else:
-                average = buffer._array
+                average = buffer if isinstance(buffer, Tensor) else buffer._array
                 average *= momentum
                 average += g * (1 - group["dampening"]) if group["dampening"] else g
             g = g + average * momentum if group["nesterov"] else average

@@ -6,6 +6,8 @@ import numpy as np
 
 from .._array import Array
 from ..backend import xp_of
+from ..graph.mode import enable_grad
+from ..ops.tensor_ns import tensor_ns
 from ..tensor import Tensor
 from .options import number
 
@@ -44,9 +46,18 @@ def mean_square_into(state, name, p, x, decay):
 def zeros_for(state, name, p):
     """The raw array of a state value, made of zeros like the raw parameter p the first time."""
     found = state.get(name)
+    if isinstance(p, Tensor):
+        if found is None:
+            found = state[name] = p.detach() * 0
+        return found
     if found is None:
         found = state[name] = Array._wrap(xp_of(p).zeros_like(p))
     return found._array if isinstance(found, Array) else found._data._array
+
+
+def namespace_of(p):
+    """NumPy's names for arrays like p, or, in a differentiable step, for Tensors."""
+    return tensor_ns(xp_of(p._data._array)) if isinstance(p, Tensor) else xp_of(p)
 
 
 def scalar(x):
@@ -100,6 +111,30 @@ def _from_foreign(value):
         return value.numpy()
     except TypeError:
         return value.float().numpy()
+
+
+def update_recorded(update, params, states, group):
+    """Run an update rule over Tensors, so that the new parameters and the new state can be differentiated by the old ones, by the
+    gradients, and by a learning rate that wants one. What the state holds is copied first: a later step changes it in place.
+
+    Raises:
+        NotImplementedError: a complex parameter.
+    """
+    with enable_grad():
+        for p in params:
+            g = p.grad
+            if g is None:
+                continue
+            if p.is_complex():
+                raise NotImplementedError("differentiable=True takes real parameters only.")
+            g = g if isinstance(g, Tensor) else Tensor._of(g)
+            state = states.get(p, {})
+            for name, value in state.items():
+                if name not in ("step", "eta", "mu") and isinstance(value, (Tensor, Array)):
+                    state[name] = (value if isinstance(value, Tensor) else Tensor._of(value)).clone()
+            update(p, -g if group.get("maximize") else g, state, group)
+            if state:
+                states[p] = state
 
 
 def update_as_real(update, p, g, state, group):

@@ -399,3 +399,22 @@ def test_two_leaves_never_share_a_gradient():
     a, b = mytorch.nn.functional.add_layer_norm(w, v, (4,))
     (a.sum() + b.sum()).backward()
     assert not np.shares_memory(w.grad.numpy(), v.grad.numpy())
+
+
+def test_nodes_that_saved_no_numbers_run_again(torch):
+    for L in (mytorch, torch):
+        x = L.ones(2, 3, requires_grad=True)
+        y = x.permute(1, 0).reshape(6).unbind()
+        y[0].backward()
+        y[3].backward()  # permute and reshape keep sizes alone
+        assert x.grad.tolist() == [[1, 0, 0], [0, 1, 0]]
+        z = (x * x).sum()
+        z.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            z.backward()
+
+
+def test_the_other_name_of_a_gradient():
+    x = mytorch.ones(2, requires_grad=True)
+    x._grad = mytorch.ones(2)
+    assert x.grad.tolist() == x._grad.tolist() == [1, 1]

@@ -305,3 +305,32 @@ def test_fused_true_that_can_not_run_warns_once_and_says_why():
     with pytest.warns(UserWarning, match="fused=True: layer_norm uses the reference because"):
         nn.LayerNorm(8, fused=True).double()(x)
     nn.LayerNorm(8, fused=True).double()(x)  # warnings are errors here: the second time is silent
+
+
+def test_functional_call_adds_and_removes_tensors_that_the_module_lacks(torch):
+    for L in (mytorch, torch):
+        layer = L.nn.Linear(2, 2)
+        for extra in (L.ones(1), L.nn.Parameter(L.ones(1))):
+            given = {"weight": L.ones(2, 2), "extra": extra}
+            L.func.functional_call(layer, given, L.ones(1, 2))
+            assert not hasattr(layer, "extra")
+            assert len(list(layer.parameters())) == 2
+        with pytest.raises(RuntimeError, match="Unexpected key"):
+            L.func.functional_call(layer, given, L.ones(1, 2), strict=True)
+
+
+def test_hooks_after_accumulation_return_nothing(torch):
+    for L in (mytorch, torch):
+        x = L.ones(2, requires_grad=True)
+        x.register_post_accumulate_grad_hook(lambda t: t.grad)
+        with pytest.raises(RuntimeError, match=r"hooks should return None"):
+            x.sum().backward()
+
+
+def test_a_module_says_which_hooks_are_always_called_and_a_handle_its_dict():
+    layer = mytorch.nn.Linear(1, 1)
+    handle = layer.register_forward_hook(lambda *args: None, always_call=True)
+    assert list(layer._forward_hooks_always_called) == [handle.id]
+    assert handle.hooks_dict_ref() is layer._forward_hooks
+    assert mytorch.nn.functional.grad is mytorch.nn.grad
+    assert mytorch.ones(2).new(mytorch.Size([3, 1])).shape == (3, 1)

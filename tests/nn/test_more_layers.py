@@ -447,3 +447,113 @@ def test_embedding_bag_in_its_older_order(torch):
 def test_embedding_bag_of_nothing():
     out = mytorch.nn.functional.embedding_bag(mytorch.tensor(INDEX.reshape(3, 3)[:, :0]), mytorch.ones(6, 4))
     assert out.tolist() == [[0.0] * 4] * 3
+
+
+EMPTY = {
+    "BatchNorm2d": (lambda n: n.BatchNorm2d(3), (0, 3, 2, 2)),
+    "AdaptiveMaxPool1d": (lambda n: n.AdaptiveMaxPool1d(3), (0, 4, 7)),
+    "AdaptiveMaxPool2d": (lambda n: n.AdaptiveMaxPool2d((3, 4)), (0, 4, 7, 7)),
+    "Conv2d": (lambda n: n.Conv2d(4, 8, 2), (0, 4, 5, 5)),
+    "ConvTranspose1d": (lambda n: n.ConvTranspose1d(4, 8, 2, groups=2), (0, 4, 5)),
+    "no samples": (lambda n: n.TransformerEncoderLayer(8, 2, 16, batch_first=True), (0, 3, 8)),
+    "no positions": (lambda n: n.TransformerEncoderLayer(8, 2, 16), (0, 3, 8)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("name", EMPTY)
+def test_layers_take_and_differentiate_empty_inputs(torch, name):
+    make, shape = EMPTY[name]
+    found = []
+    for L in (mytorch, torch):
+        layer, x = make(L.nn), L.zeros(shape, requires_grad=True)
+        out = layer(x)
+        out.sum().backward()
+        found.append(
+            [tuple(out.shape), tuple(x.grad.shape), *[np.abs(np.asarray(p.grad)).sum() for p in layer.parameters()]]
+        )
+    assert found[0] == found[1]
+
+
+def test_losses_of_no_samples_are_empty_and_no_classes_are_refused(torch):
+    for L in (mytorch, torch):
+        for name, shape in (("multi_margin_loss", (0,)), ("multilabel_margin_loss", (0, 4))):
+            loss = getattr(L.nn.functional, name)
+            x = L.zeros(0, 4, requires_grad=True)
+            loss(x, L.ones(shape, dtype=L.int64)).sum().backward()
+            assert tuple(x.grad.shape) == (0, 4)
+            with pytest.raises(RuntimeError, match="Expected"):
+                loss(L.zeros(3, 0), L.ones(3, 0, dtype=L.int64))
+        assert tuple(
+            L.nn.functional.grid_sample(L.ones(0, 1, 3, 3), L.ones(0, 2, 2, 2), align_corners=False).shape
+        ) == (0, 1, 2, 2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda L: L.nn.GroupNorm(4, 4)(L.ones(1, 4, 1)),
+    lambda L: L.nn.functional.ctc_loss(L.zeros(5, 2, 3), L.ones(2, 4, dtype=L.int32), [5, 5], [5, 4]),
+    lambda L: L.nn.functional.ctc_loss(L.zeros(5, 2, 3), L.ones(2, 4, dtype=L.int32), [5, -1], [4, 4]),
+    lambda L: L.nn.functional.pad(L.ones(3, 0, 10), (1, 1), mode="reflect"),
+    lambda L: L.nn.functional.adaptive_max_pool2d(L.ones(1, 4, 4, dtype=L.int64), 2),
+    lambda L: L.nn.functional.adaptive_avg_pool2d(L.ones(1, 4, 4, dtype=L.uint8), 3),
+    lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 7, 7), (), output_size=(3, 3)),
+    lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 7, 7), 2, output_size=(3,)),
+    lambda L: L.nn.functional.adaptive_max_pool2d(L.ones(1, 0, 4, 4), 2),
+    lambda L: L.nn.functional.interpolate(L.ones(1, 1, 4, 4, dtype=L.int64), (2, 2), mode="bilinear"),
+    lambda L: L.nn.functional.interpolate(L.ones(1, 1, 4, 4, dtype=L.int32), (2, 2)),
+    lambda L: L.nn.utils.rnn.pad_sequence(5),
+])  # fmt: skip
+def test_layers_refuse_what_pytorch_refuses(torch, call):
+    with pytest.raises(Exception) as theirs:
+        call(torch)
+    with pytest.raises(RuntimeError if isinstance(theirs.value, RuntimeError) else type(theirs.value)):
+        call(mytorch)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_bytes_are_resized_to_the_nearest_byte(torch, mode):
+    x = np.random.default_rng(0).integers(0, 256, (1, 3, 9, 140)).astype(np.uint8)
+    mine, theirs = (np.asarray(L.nn.functional.interpolate(L.tensor(x), (13, 61), mode=mode)) for L in (mytorch, torch))
+    assert mine.dtype == np.uint8
+    assert np.abs(mine.astype(int) - theirs.astype(int)).max() <= 1
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_pad_never_gives_a_view(mode):
+    x = mytorch.zeros(1, 3, 4, 4)
+    for widths in ((0, 0, 0, 0), (0, 0, -1, -1)):
+        mytorch.nn.functional.pad(x, widths, mode=mode).fill_(4)
+        assert not x.any()
+
+
+@pytest.mark.parametrize("call", [
+    lambda F, x: F.max_pool2d(x, 2),
+    lambda F, x: F.max_pool2d(x, 2, return_indices=True)[1],
+    lambda F, x: F.adaptive_max_pool2d(x, (3, 4)),
+    lambda F, x: F.interpolate(x, (7, 9)),
+    lambda F, x: F.interpolate(x, (7, 9), mode="bicubic", antialias=True),
+    lambda F, x: F.pad(x, (1, 1, 1, 1)),
+    lambda F, x: F.pixel_shuffle(x, 2),
+])  # fmt: skip
+@pytest.mark.parametrize("format", ["channels_last", "contiguous_format"])
+def test_channels_that_come_last_stay_last(torch, call, format):
+    values, strides = [], []
+    x = np.random.default_rng(0).normal(size=(2, 8, 6, 6)).astype(np.float32)
+    for L in (mytorch, torch):
+        out = call(L.nn.functional, L.tensor(x).contiguous(memory_format=getattr(L, format)))
+        values.append(np.asarray(out))
+        strides.append(tuple(out.stride()))
+    np.testing.assert_allclose(*values, atol=1e-5)
+    assert strides[0] == strides[1]
+
+
+def test_gradients_are_clipped_by_how_many_parameters_have_any(torch):
+    norms = []
+    for L in (mytorch, torch):
+        given = [L.ones(2, requires_grad=True) for _ in range(3)]
+        for p, g in zip(given, ([0.0, 2.0], [0.0, 0.0], [1.0, 3.0]), strict=True):
+            p.grad = L.tensor(g)
+        norms.append(float(L.nn.utils.clip_grad_norm_(given, 1.0, norm_type=0.0)))
+        with L.no_grad():
+            assert given[0].numpy().tolist() == [1, 1]
+    assert norms[0] == norms[1]

@@ -336,3 +336,34 @@ def test_states_from_before_batches_were_counted(torch):
         del new["num_batches_tracked"]
         with pytest.raises(RuntimeError, match="Missing key"):
             norm.load_state_dict(new)
+
+
+def test_settings_of_backends_hold_within_a_context():
+    settings = mytorch.backends.cudnn
+    before = settings.benchmark
+
+    @settings.flags(enabled=True, benchmark=True)
+    def inside():
+        return settings.enabled, settings.benchmark
+
+    assert inside() == (True, True)
+    assert (settings.enabled, settings.benchmark) == (False, before)
+    assert mytorch.backends.cuda.preferred_linalg_library("magma") == mytorch.backends.cuda.preferred_linalg_library()
+    with pytest.raises(RuntimeError, match="Choose from"):
+        mytorch.backends.cuda.preferred_linalg_library("another")
+    mytorch.backends.cuda.preferred_linalg_library("default")
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(4, 4), (3, 5)])
+@pytest.mark.parametrize("name", ["causal_upper_left", "causal_lower_right"])
+def test_causal_biases_mask_as_pytorchs(torch, name, queries, keys):
+    rng, results = np.random.default_rng(0), []
+    q, k, v = (rng.normal(size=(2, n, 6)) for n in (queries, keys, keys))
+    for L in (mytorch, torch):
+        bias = getattr(importlib.import_module(f"{L.__name__}.nn.attention.bias"), name)(queries, keys)
+        results.append(
+            np.asarray(L.nn.functional.scaled_dot_product_attention(*map(L.tensor, (q, k, v)), attn_mask=bias))
+        )
+        with pytest.raises(ValueError, match="CausalBias should not be used with causal=True"):
+            L.nn.functional.scaled_dot_product_attention(*map(L.tensor, (q, k, v)), attn_mask=bias, is_causal=True)
+    np.testing.assert_allclose(*results, rtol=1e-6)

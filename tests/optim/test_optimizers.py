@@ -172,8 +172,57 @@ def test_refusals():
         mytorch.optim.SGD([p * 2], lr=0.1)
     with pytest.raises(ValueError, match="more than one parameter group"):
         mytorch.optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
-    with pytest.raises(NotImplementedError, match="differentiable=True"):
-        mytorch.optim.AdamW([p], differentiable=True)
+    with pytest.raises(RuntimeError, match="`fused` does not support `differentiable`"):
+        mytorch.optim.AdamW([p], differentiable=True, fused=True)
+
+
+DIFFERENTIABLE = [
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "maximize": True}),
+    ("Adam", {"lr": 0.1, "amsgrad": True, "weight_decay": 0.1}),
+    ("AdamW", {"lr": 0.1}),
+    ("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True}),
+    ("Adagrad", {"lr": 0.1, "weight_decay": 0.1}),
+    ("Adadelta", {"lr": 1.0}),
+    ("Adamax", {"lr": 0.1}),
+    ("NAdam", {"lr": 0.1, "decoupled_weight_decay": True, "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1}),
+    ("Rprop", {"lr": 0.1}),
+    ("ASGD", {"lr": 0.1}),
+]
+
+
+def _two_steps(L, name, options, start, slope):
+    """Where two steps with gradients ±slope² lead from `start`."""
+    p = start.clone()
+    optimizer = getattr(L.optim, name)([p], **options)
+    for factor in (1.0, -0.5):
+        p.grad = slope * slope * factor
+        optimizer.step()
+    return p
+
+
+@pytest.mark.parametrize(("name", "options"), DIFFERENTIABLE)
+def test_a_differentiable_step_steps_as_pytorchs_and_has_the_derivatives_of_finite_differences(torch, name, options):
+    rng = np.random.default_rng(0)
+    start, slope = (rng.uniform(0.3, 2.0, 5) for _ in range(2))
+    theirs = _two_steps(torch, name, options, torch.tensor(start), torch.tensor(slope))
+    leaves = [mytorch.tensor(x, requires_grad=True) for x in (start, slope)]
+
+    def walk(start, slope):
+        return _two_steps(mytorch, name, {**options, "differentiable": True}, start, slope)
+
+    np.testing.assert_allclose(walk(*leaves).detach().numpy(), theirs.numpy(), rtol=1e-8)
+    assert mytorch.autograd.gradcheck(walk, leaves)
+
+
+def test_a_learning_rate_is_learned_through_a_differentiable_step():
+    p, lr = mytorch.ones(3).clone(), mytorch.tensor(0.5, requires_grad=True)
+    optimizer = mytorch.optim.SGD([p], lr=lr, differentiable=True)
+    p.grad = mytorch.tensor([1.0, 2.0, 3.0])
+    optimizer.step()
+    p.sum().backward()
+    assert lr.grad.item() == -6
 
 
 def test_beta_spellings_and_closure():

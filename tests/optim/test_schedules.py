@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 
 import mytorch
@@ -116,3 +117,29 @@ def test_a_schedule_written_for_pytorch():
         assert "optimizer" not in state
         assert state["last_epoch"] == 5
     assert logs[0] == pytest.approx(logs[1])
+
+
+def test_a_step_to_an_epoch_warns_and_takes_the_closed_form(torch):
+    for L in (mytorch, torch):
+        optimizer = L.optim.SGD([L.zeros(1, requires_grad=True)], lr=0.4)
+        schedule = L.optim.lr_scheduler.LinearLR(optimizer, 0.5, 1.0, 4)
+        optimizer.step()
+        with pytest.warns(UserWarning, match="The epoch parameter in `scheduler.step.*` was not necessary"):
+            schedule.step(2)
+        assert schedule.get_last_lr() == [pytest.approx(0.3)]
+
+
+def test_one_cycles_of_old_state_dicts_bring_their_own_function(torch):
+    rates = []
+    for L in (mytorch, torch):
+        optimizer = L.optim.SGD([L.zeros(1, requires_grad=True)], lr=0.4, momentum=0.9)
+        schedule = L.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=6)
+        del schedule._anneal_func_type
+        schedule.load_state_dict(
+            {**schedule.state_dict(), "anneal_func": L.optim.lr_scheduler.OneCycleLR._annealing_linear}
+        )
+        for _ in range(3):
+            optimizer.step()
+            schedule.step()
+        rates.append(schedule.get_last_lr())
+    np.testing.assert_allclose(*rates)

@@ -130,3 +130,26 @@ def test_refusals_are_pytorchs(call, error):
     for library in (mytorch, torch):
         with pytest.raises(error):
             call(library)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "bool", "int8", "complex64"])
+def test_capsules_carry_every_dtype_in_both_directions(torch, name):
+    mine = mytorch.tensor([[0.0, 1.0], [2.5, 3.0]]).to(getattr(mytorch, name))[:, 1:]
+    back = mytorch.from_dlpack(mytorch.utils.dlpack.to_dlpack(mine))
+    theirs = torch.from_dlpack(mine)
+    again = mytorch.from_dlpack(torch.utils.dlpack.to_dlpack(theirs))
+    assert back.dtype is again.dtype is mine.dtype
+    assert str(theirs.dtype) == f"torch.{name}"
+    assert back.tolist() == again.tolist() == theirs.tolist() == mine.tolist()
+    back[0, 0] = 0
+    assert theirs.tolist()[0] == again.tolist()[0] == [0]  # one memory
+
+
+def test_a_capsule_is_taken_once_and_streams_are_numbers():
+    x = mytorch.ones(2)
+    capsule = mytorch.utils.dlpack.to_dlpack(x)
+    mytorch.from_dlpack(capsule)
+    with pytest.raises(RuntimeError, match="only once"):
+        mytorch.from_dlpack(capsule)
+    with pytest.raises(TypeError, match="stream must be"):
+        x.__dlpack__(stream=object())

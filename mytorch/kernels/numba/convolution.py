@@ -455,7 +455,7 @@ def _transposed_pays(g, weight, bias=None, *, shape, stride, padding, dilation, 
 
 
 def _over_positions(g):
-    return g.reshape(*g.shape[:2], -1).sum(-1).sum(0)
+    return g.reshape(*g.shape[:2], math.prod(g.shape[2:])).sum(-1).sum(0)
 
 
 def _convolution(xp, input, weight, bias=None, *, stride, padding, dilation, groups):

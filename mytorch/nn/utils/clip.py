@@ -57,6 +57,8 @@ def _norm(raws, norm_type):
     if norm_type == 2.0:
         flat = [r.reshape(-1) for r in wide]
         return xp.sqrt(sum(xp.dot(r, r) for r in flat))
+    if norm_type == 0:  # of counts of what is not zero, as PyTorch's
+        return xp.sum(xp.stack([xp.any(r != 0) for r in wide])).astype(wide[0].dtype)
     norms = xp.stack([xp.sum(xp.abs(r) ** norm_type) ** (1.0 / norm_type) for r in wide])
     return xp.sum(norms**norm_type) ** (1.0 / norm_type)
 

@@ -1,7 +1,7 @@
 """Sequences of different lengths in one batch: padded, or packed without the padding."""
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,10 @@ def pad_sequence(
         sequences: (T_i, ...) each. batch_first: (B, T, ...) instead of (T, B, ...).
         padding_value: what fills up. padding_side: "right" or "left".
     """
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     longest = max(s.shape[0] for s in sequences)
     rows = []
     for s in sequences:

@@ -14,16 +14,18 @@ def _swap(module, path, tensor):
     """Put a tensor at a dotted path, past the checks of assigning; returns what was there."""
     owner, _, name = path.rpartition(".")
     holder = module.get_submodule(owner)
-    if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
+    if tensor is not None and tensor is not _MISSING and not isinstance(tensor, Tensor):
         raise TypeError(f"{tensor} is not an instance of mytorch.Tensor")
+    if tensor is _MISSING:
+        before = getattr(holder, name)
+        delattr(holder, name)
+        return before
     for store in (holder._parameters, holder._buffers):
         if name in store:
             before = store[name]
             store[name] = tensor
             return before
     before = getattr(holder, name, _MISSING)
-    if before is _MISSING:
-        raise AttributeError(f"{holder._get_name()} has no attribute `{name}`")
     setattr(holder, name, tensor)
     return before
 

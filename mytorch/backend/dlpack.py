@@ -1,0 +1,98 @@
+"""DLPack: arrays handed from library to library without a copy. NumPy and CuPy do the work; this adds bfloat16, which NumPy's
+DLPack does not know and which travels as uint16 under another name, and bare capsules.
+
+Source: https://dmlc.github.io/dlpack/latest/c_api.html
+"""
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+
+from .gpu import cupy_ns
+
+_UNSIGNED, _BFLOAT, _CPU = 1, 4, 1
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_HEADERS = {b"dltensor": 0, b"dltensor_versioned": 32}  # bytes of the capsule's structure before its DLTensor
+
+
+class _Start(ctypes.Structure):
+    """A DLTensor as far as its dtype."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+    ]  # fmt: skip
+
+
+_name_of, _pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _look(capsule):
+    """The DLTensor in a capsule.
+
+    Raises:
+        RuntimeError: another library has taken it already, or it is none of DLPack's.
+    """
+    name = _name_of(capsule)
+    if name not in _HEADERS:
+        raise RuntimeError(f"from_dlpack: the capsule is {name!r}; a DLPack capsule can be consumed only once.")
+    return _Start.from_address(_pointer_of(capsule, name) + _HEADERS[name])
+
+
+class _Capsule:
+    """A capsule as an object that speaks the protocol."""
+
+    def __init__(self, capsule, start):
+        self.capsule, self.device = capsule, (start.device, start.device_id)
+
+    def __dlpack__(self, **kwargs):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+class _Writable:
+    """The memory of an array, which it keeps alive, to be written to."""
+
+    def __init__(self, raw):
+        self.raw = raw
+        self.__array_interface__ = {**raw.__array_interface__, "data": (raw.__array_interface__["data"][0], False)}
+
+
+def to_dlpack(raw, stream=None, **kwargs):
+    """A DLPack capsule of a raw array's memory.
+
+    Raises:
+        TypeError: a stream that is no number.
+    """
+    if stream is not None and type(stream) is not int:
+        raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
+    if not isinstance(raw, np.ndarray):
+        return raw.__dlpack__(stream=stream, **kwargs)
+    if raw.dtype != _BFLOAT16:
+        return raw.__dlpack__(**kwargs)
+    capsule = raw.view(np.uint16).__dlpack__(**kwargs)
+    _look(capsule).code = _BFLOAT
+    return capsule
+
+
+def from_dlpack(source):
+    """A raw array over the memory of an object that speaks DLPack, or of a capsule."""
+    if hasattr(source, "__dlpack__"):
+        if source.__dlpack_device__()[0] != _CPU:
+            return cupy_ns().from_dlpack(source)
+        source = source.__dlpack__()
+    start = _look(source)
+    if start.device != _CPU:
+        return cupy_ns().from_dlpack(_Capsule(source, start))
+    is_bfloat = start.code == _BFLOAT
+    if is_bfloat:
+        start.code = _UNSIGNED
+    raw = np.from_dlpack(_Capsule(source, start))
+    if not raw.flags.writeable:  # NumPy takes every capsule of the first version, which knows no flags, for constant
+        raw = np.asarray(_Writable(raw))
+    return raw.view(_BFLOAT16) if is_bfloat else raw

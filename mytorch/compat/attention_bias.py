@@ -1,0 +1,54 @@
+"""`torch.nn.attention.bias`: causal masks that scaled dot-product attention takes for what they are, without a matrix."""
+
+import enum
+
+from ..base.errors import warn
+from ..ops.creation import ones
+from ..tensor import Face
+
+
+class CausalVariant(enum.IntEnum):
+    """At which corner of a matrix that is not square the diagonal of a causal mask begins."""
+
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class CausalBias(Face):
+    """A causal mask of (seq_len_q, seq_len_kv), as `attn_mask` of `scaled_dot_product_attention`; use the two functions below.
+
+    Args:
+        variant: UPPER_LEFT, query i sees keys 0 … i; LOWER_RIGHT, the last query sees all keys.
+        seq_len_q: queries.
+        seq_len_kv: keys.
+    """
+
+    def __init__(self, variant, seq_len_q, seq_len_kv):
+        if not isinstance(variant, CausalVariant):
+            raise AssertionError(f"variant must be a CausalVariant, got {type(variant).__name__}")
+        super().__init__()
+        self.variant, self.seq_len_q, self.seq_len_kv = variant, seq_len_q, seq_len_kv
+        if seq_len_q > seq_len_kv and variant is CausalVariant.LOWER_RIGHT:
+            warn("Lower right causal bias gives queries that see no key when seq_len_q > seq_len_kv!")
+
+    @property
+    def attention_window(self):
+        """What `scaled_dot_product_attention` makes of it: how many keys to the left and to the right a query sees."""
+        to_the_right = 0 if self.variant is CausalVariant.UPPER_LEFT else self.seq_len_kv - self.seq_len_q
+        return self.seq_len_q + self.seq_len_kv, to_the_right
+
+    def _materialize(self, device=None):
+        return ones(self.seq_len_q, self.seq_len_kv, dtype=bool, device=device).tril(self.attention_window[1])
+
+    def __repr__(self):
+        return repr(self._materialize())
+
+
+def causal_upper_left(*size):
+    """The mask of `is_causal=True`: query i of `size[0]` sees keys 0 … i of `size[1]`."""
+    return CausalBias(CausalVariant.UPPER_LEFT, *size)
+
+
+def causal_lower_right(*size):
+    """The mask by which the last of `size[0]` queries sees all `size[1]` keys, and each earlier one a key less."""
+    return CausalBias(CausalVariant.LOWER_RIGHT, *size)
