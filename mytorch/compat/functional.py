@@ -303,11 +303,40 @@ def _reduced(segment, reduce, initial):
     return value / len(segment) if reduce == "mean" else value
 
 
+_VIEWS = (
+    "as_strided detach diagonal expand permute select split split_with_sizes squeeze t transpose unbind unfold unsqueeze "
+    "view_as_complex view_as_real view"
+).split()
+
+
+def _copied(name):
+    """The function `name_copy`: what the view `name` shows, in memory of its own."""
+
+    def copy(input, *args, **kwargs):
+        found = getattr(Tensor, name)(input, *args, **kwargs)
+        return tuple(x.clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
+
+    copy.__name__ = copy.__qualname__ = name + "_copy"
+    copy.__doc__ = f"What `Tensor.{name}` shows, in memory of its own; `out` is where to write it."
+    return copy
+
+
+def slice_copy(input, dim=0, start=None, end=None, step=1):
+    """input[start:end:step] along `dim`, in memory of its own.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        start, end, step: as in a slice.
+    """
+    return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
+
+
 METHODS = {
     "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
     "matrix_power": linalg.matrix_power, "matrix_exp": linalg.matrix_exp, "stft": stft, "istft": istft,
 }  # fmt: skip
 FUNCTIONS = {
-    **METHODS, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
+    **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
     "histogramdd": histogramdd, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
 }  # fmt: skip
