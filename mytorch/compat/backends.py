@@ -44,6 +44,19 @@ cudnn = _Settings(
     "cudnn", benchmark=False, deterministic=True, enabled=False, allow_tf32=False, is_available=lambda: False,
     version=lambda: None,
 )  # fmt: skip
-cuda = _Settings("cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False, **_attention_switches())
+
+
+def _preferred(backend=None):
+    """Accepted: the CPU has LAPACK, a GPU what CuPy calls."""
+    return backend
+
+
+cuda = _Settings(
+    "cuda",
+    preferred_linalg_library=_preferred,
+    matmul=_Products("cuda.matmul"),
+    is_built=lambda: False,
+    **_attention_switches(),
+)
 mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
 mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)

@@ -477,5 +477,6 @@ def install(namespace):
     for k in PUBLIC:  # torch.exp_(x) and the like
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
+    names.update(complex32=dtypes.complex32, chalf=dtypes.complex32)
     names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     namespace.update({k: v for k, v in names.items() if k not in namespace})
