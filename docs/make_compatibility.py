@@ -60,6 +60,10 @@ names; these differ, and stay so for the reason given.
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
 
 A view made under `no_grad` may be changed in place while recording, with right gradients; PyTorch refuses.
+
+Left out, since nothing depends on them here: `hipify`, quantized engines, jit internals; errors of `use_deterministic_algorithms` for
+functions that vary in PyTorch only; lazy conjugates and negatives (`_conj`, `_neg_view`); `_fix_weakref` of tensors and storages.
+`complex32` is a name to compare dtypes with, which no tensor has. `lerp`, `baddbmm` and `x[index] = y` promote mixed dtypes.
 """
 
 SURFACES = [
