@@ -119,11 +119,12 @@ complex128 = dtype._make("complex128", np.complex128, COMPLEX, "cdouble")
 
 # PyTorch's half-precision complex numbers: a name to compare with, which no tensor has.
 chalf = complex32 = object.__new__(dtype)
+_pair = np.dtype([("real", np.float16), ("imag", np.float16)])
 for _name, _value in {
-    "name": "complex32", "category": COMPLEX, "itemsize": 4, "is_complex": True, "is_floating_point": False, "is_signed": True,
+    "name": "complex32", "numpy": _pair, "dtype": _pair, "itemsize": 4, "category": COMPLEX, "is_complex": True,
+    "is_floating_point": False, "is_signed": True,
 }.items():  # fmt: skip
     setattr(complex32, _name, _value)
-complex32.numpy = complex32.dtype = np.dtype([("real", np.float16), ("imag", np.float16)])
 
 half, double, long, short, cfloat, cdouble = float16, float64, int64, int16, complex64, complex128
 ALL = tuple(_BY_NUMPY.values())
