@@ -80,6 +80,14 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
         )
     x = x if dtype is None else x.to(dtype)
+    if (
+        (ord < 0 or ord == math.inf)
+        and not x.numel()
+        and (dim is None or 0 in [x.shape[d] for d in np.atleast_1d(dim)])
+    ):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
+        )
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
 
@@ -98,6 +106,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    if dim is None or isinstance(dim, int) or len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     A = A if dtype is None else A.to(dtype)
     rows, columns = (d % A.ndim for d in dim)
     if rows == columns:
@@ -144,10 +154,18 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
 
 def cond(A, p=None):
     """The condition number of matrices with respect to the norm p (2 by default); inf for singular ones."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
+    if 0 in A.shape[-2:]:
+        return A.abs().sum((-2, -1))
     if p in (None, 2, -2):
         s = svdvals(A)
         return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
-    return matrix_norm(A, p) * matrix_norm(inverse(square(A, "cond")), p)
+    found, info = inv_ex(square(A, "cond"))
+    if p == "nuc" and bool((info > 0).any()):
+        found = found.nan_to_num(0.0)
+    norms = matrix_norm(A, p) * matrix_norm(found, p)
+    return norms.masked_fill(info > 0, math.inf)
 
 
 # -- eigenvalues and singular values ------------------------------------------------------------------------------
@@ -274,11 +292,24 @@ def lstsq(A, B, rcond=None, *, driver=None):
         raise RuntimeError(
             f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), but got {driver}"
         )
-    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(A.shape)[:-1] == tuple(B.shape))
+    if A.ndim < 2 or B.ndim < 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input must have at least 2 dimensions."
+            if A.ndim < 2
+            else "torch.linalg.lstsq: other must have at least 1 dimension."
+        )
+    vector = A.ndim - 1 == B.ndim
+    if A.shape[-2] != B.shape[-1 if vector else -2] or not 0 <= A.ndim - B.ndim <= 1:
+        raise RuntimeError(f"torch.linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2})")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: Expected input and other to have the same dtype, but got {A.dtype} and {B.dtype}"
+        )
     right = B.unsqueeze(-1) if vector else B
-    eps = np.finfo(_real_dtype(A)).eps * max(A.shape[-2:])
-    solution = pinv(A, rtol=eps if rcond is None else rcond) @ right
-    rank = matrix_rank(A, rtol=eps if rcond is None else rcond)
+    if rcond is None or driver == "gels" or (rcond >= 1 and driver != "gelss"):  # as LAPACK reads it
+        rcond = np.finfo(_real_dtype(A)).eps * max(A.shape[-2:])
+    solution = pinv(A, rtol=rcond) @ right
+    rank = matrix_rank(A, rtol=rcond)
     residuals = _empty(A, _real_dtype(A))
     rows, columns = A.shape[-2:]
     if rows > columns and driver != "gelsy" and bool((rank == columns).all()):
@@ -371,6 +402,14 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
     return _LuFactorEx(LU, pivots, on_device_of(np.asarray(info), A))
 
 
+def _check_pivots(pivots, rows, name):
+    raw = raw_of(pivots)
+    if isinstance(raw, np.ndarray) and raw.size and not (raw.min() >= 1 and raw.max() <= rows):
+        raise RuntimeError(
+            f"{name}: pivots must be between 1 and LU.size(-2): greater or equal to 1 and smaller or equal to LU.size(-2), {rows}"
+        )
+
+
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     """(P, L, U) of what lu_factor returned.
 
@@ -384,6 +423,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     k = min(rows, columns)
     P = L = U = _empty(LU_data)
     if unpack_pivots:
+        _check_pivots(LU_pivots, rows, "torch.lu_unpack")
         order = rows_after(to_cpu(LU_pivots).astype(np.int64) - 1, rows)
         P = _permutation(order, raw_of(LU_data).dtype, LU_data)
     if unpack_data:
@@ -408,14 +448,31 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
 
 
 def householder_product(A, tau):
-    """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal."""
+    """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal.
+
+    Raises:
+        RuntimeError: more vectors than columns, or more columns than rows.
+    """
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.householder_product: input must have at least 2 dimensions.")
+    for larger, smaller, words in (
+        (A.shape[-2], A.shape[-1], "input.shape[-2] must be greater than or equal to input.shape[-1]"),
+        (A.shape[-1], tau.shape[-1], "input.shape[-1] must be greater than or equal to tau.shape[-1]"),
+    ):
+        if larger < smaller:
+            raise RuntimeError(f"torch.linalg.householder_product: {words}, got {smaller} for {larger}")
+    return _reflected(A, tau)[..., : A.shape[-1]]
+
+
+def _reflected(A, tau):
+    """The square product of the reflections."""
     rows, columns = A.shape[-2:]
-    out = _eye_like(A, rows).expand(*A.shape[:-2], rows, rows) + A.sum() * 0
+    out = _eye_like(A, rows).expand(*A.shape[:-2], rows, rows)
     V = A.tril(-1) + _eye_like(A, rows, columns)
     for i in range(tau.shape[-1]):
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * (out @ v) @ v.mH
-    return out[..., :columns]
+    return out.clone() if not tau.shape[-1] else out
 
 
 # -- powers, solving, products ------------------------------------------------------------------------------------
@@ -487,8 +544,36 @@ def solve_ex(A, B, *, left=True, check_errors=False):
 
 
 def inv_ex(A, *, check_errors=False):
-    """(inverse, zeros): a singular matrix raises here too."""
-    return _InvEx(inverse(A), _no_errors(A))
+    """(inverse, info). Where a matrix is singular, its `info` is the first step (from 1) without a pivot, its inverse NaN.
+
+    Args:
+        A: (…, N, N).
+        check_errors: raise instead of telling by `info`.
+
+    Raises:
+        LinAlgError: with check_errors, for such a matrix.
+    """
+    try:
+        return _InvEx(inverse(A), _no_errors(A))
+    except LinAlgError:
+        info = _steps_without_pivot(to_cpu(A))
+        if check_errors:
+            raise LinAlgError(
+                f"linalg.inv: The diagonal element {info.max()} is zero, the inversion could not be completed because the input "
+                "matrix is singular."
+            ) from None
+    info = on_device_of(info, A)
+    bad = (info > 0)[..., None, None]
+    return _InvEx(inverse(A.masked_fill(bad, 0) + _eye_like(A, A.shape[-1]) * bad).masked_fill(bad, math.nan), info)
+
+
+def _steps_without_pivot(raw):
+    """For each square matrix the first step (from 1) of its elimination whose pivot is 0, or 0."""
+    info = np.zeros(raw.shape[:-2], np.int32)
+    for place in np.ndindex(*info.shape):
+        sizes = (np.linalg.matrix_rank(raw[place][:, :k]) == k for k in range(1, raw.shape[-1] + 1))
+        info[place] = next((k for k, full in enumerate(sizes, 1) if not full), 0)
+    return info
 
 
 def cholesky_ex(A, *, upper=False, check_errors=False):
@@ -522,6 +607,13 @@ def multi_dot(tensors):
     tensors = list(tensors)
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    for i, x in enumerate(tensors):
+        if x.ndim != 2 and (x.ndim != 1 or 0 < i < len(tensors) - 1):
+            raise RuntimeError(
+                f"multi_dot(): tensor {i} must be 2D{'' if 0 < i < len(tensors) - 1 else ' or 1D'} but got {x.ndim}D"
+            )
+        if x.dtype is not tensors[0].dtype:
+            raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype, but tensor {i} is {x.dtype}")
     first, last = tensors[0].ndim == 1, tensors[-1].ndim == 1
     if first:
         tensors[0] = tensors[0].unsqueeze(0)
@@ -588,6 +680,9 @@ def tensorsolve(A, B, dims=None):
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+
+
+norm = also_named(norm, {"axis": "dim", "keepdims": "keepdim"})
 
 
 for _name, _function in list(globals().items()):

@@ -159,11 +159,12 @@ def test_settings_of_attention_and_default_type():
     assert not cuda.flash_sdp_enabled()
     assert cuda.math_sdp_enabled()
     cuda.enable_flash_sdp(True)
-    mytorch.set_default_tensor_type("torch.DoubleTensor")
+    with pytest.warns(UserWarning, match="set_default_dtype"):
+        mytorch.set_default_tensor_type("torch.DoubleTensor")
     try:
         assert mytorch.zeros(1).dtype is mytorch.float64
     finally:
-        mytorch.set_default_tensor_type(mytorch.FloatTensor)
+        mytorch.set_default_dtype(mytorch.float32)
 
 
 def test_bools_are_not_subtracted(torch):

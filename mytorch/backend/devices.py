@@ -20,6 +20,8 @@ class device:
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index
         elif isinstance(type, int) and not isinstance(type, bool):
+            if type < 0:
+                raise RuntimeError(f"Device index must not be negative, got {type}")
             type, index = "cuda", type
         elif not isinstance(type, str):
             raise TypeError(f"device: expected a string like 'cpu' or 'cuda:0', got {type!r}.")

@@ -196,7 +196,7 @@ def _bessel_i(order, x):
     for k in range(1, 20):
         part = -part * (mu - (2 * k - 1) ** 2) / (k * 8 * far)
         tail = tail + part
-    out = np.where(z <= 30, series, tail / np.sqrt(2 * np.pi * far))
+    out = np.where(z <= 30, series, tail / (math.sqrt(2 * math.pi) * np.sqrt(far)))
     return np.sign(x) * out if order % 2 else out
 
 

@@ -117,6 +117,15 @@ float64 = dtype._make("float64", np.float64, FLOAT, "double")
 complex64 = dtype._make("complex64", np.complex64, COMPLEX, "cfloat")
 complex128 = dtype._make("complex128", np.complex128, COMPLEX, "cdouble")
 
+# PyTorch's half-precision complex numbers: a name to compare with, which no tensor has.
+chalf = complex32 = object.__new__(dtype)
+_pair = np.dtype([("real", np.float16), ("imag", np.float16)])
+for _name, _value in {
+    "name": "complex32", "numpy": _pair, "dtype": _pair, "itemsize": 4, "category": COMPLEX, "is_complex": True,
+    "is_floating_point": False, "is_signed": True,
+}.items():  # fmt: skip
+    setattr(complex32, _name, _value)
+
 half, double, long, short, cfloat, cdouble = float16, float64, int64, int16, complex64, complex128
 ALL = tuple(_BY_NUMPY.values())
 

@@ -10,15 +10,17 @@ import numpy as np
 from .. import fft, linalg
 from .._array import on_input_device
 from ..base import dtypes
+from ..base.errors import warn
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
 from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
-from ..ops.raw import on_device_of, raw_of
+from ..ops.raw import on_device_of, raw_of, to_cpu
 from ..tensor import Tensor
 
+_Geqrf = namedtuple("geqrf", "a tau")
 _Histogram = namedtuple("histogramdd", "hist bin_edges")
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
 
@@ -46,6 +48,46 @@ def svd(input, some=True, compute_uv=True):
 def qr(input, some=True):
     """(Q, R); the reduced form if `some`. Prefer `linalg.qr`."""
     return linalg.qr(input, "reduced" if some else "complete")
+
+
+def geqrf(input):
+    """(reflectors, tau) of the QR decomposition, as LAPACK has it: R and, below it, the vectors of the reflections.
+
+    See `ormqr` and `linalg.householder_product`, which take them.
+    """
+    if input.ndim < 2:
+        raise RuntimeError(f"torch.geqrf: input must have at least 2 dimensions, got {input.ndim}.")
+    reflectors, tau = np.linalg.qr(to_cpu(input), mode="raw")
+    return _Geqrf(on_device_of(np.swapaxes(np.ascontiguousarray(reflectors), -1, -2), input), on_device_of(tau, input))
+
+
+def ormqr(input, tau, other, left=True, transpose=False):
+    """Q other (or other Q, if not left) for the square Q of `geqrf`'s reflections, or Qᴴ if `transpose`.
+
+    Args:
+        input: (…, M, N), the reflectors.
+        tau: (…, K), their factors.
+        other: (…, M, C), or (…, C, M) if not left.
+        left: on which side Q is.
+        transpose: Qᴴ instead of Q.
+
+    Raises:
+        RuntimeError: shapes that do not go together.
+    """
+    side = -2 if left else -1
+    if input.ndim < 2 or other.ndim < 2:
+        word = "input" if input.ndim < 2 else "other"
+        raise RuntimeError(f"torch.ormqr: {word} must have at least 2 dimensions.")
+    if other.shape[side] < tau.shape[-1]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if other.shape[side] != input.shape[-2]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    for word, batch in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
+        if batch != input.shape[:-2]:
+            raise RuntimeError(f"torch.ormqr: Expected batch dimensions of {word} to be equal to input.shape[:-2]")
+    Q = linalg._reflected(input, tau)
+    Q = Q.mH if transpose else Q
+    return Q @ other if left else other @ Q
 
 
 def pinverse(input, rcond=1e-15):
@@ -132,6 +174,11 @@ def pca_lowrank(A, q=None, center=True, niter=2):
 def _full_window(window, win_length, n_fft, like):
     """The window, ones if there is none, centred in n_fft places."""
     if window is None:
+        if n_fft > 1:
+            warn(
+                "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. Other "
+                "windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage."
+            )
         window = ones(win_length, dtype=like.dtype if like.dtype.is_floating_point else None)
     if tuple(window.shape) != (win_length,):
         raise RuntimeError(
@@ -303,11 +350,40 @@ def _reduced(segment, reduce, initial):
     return value / len(segment) if reduce == "mean" else value
 
 
+_VIEWS = (
+    "as_strided detach diagonal expand permute select split split_with_sizes squeeze t transpose unbind unfold unsqueeze "
+    "view_as_complex view_as_real view"
+).split()
+
+
+def _copied(name):
+    """The function `name_copy`: what the view `name` shows, in memory of its own."""
+
+    def copy(input, *args, **kwargs):
+        found = getattr(Tensor, name)(input, *args, **kwargs)
+        return tuple(x.clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
+
+    copy.__name__ = copy.__qualname__ = name + "_copy"
+    copy.__doc__ = f"What `Tensor.{name}` shows, in memory of its own; `out` is where to write it."
+    return copy
+
+
+def slice_copy(input, dim=0, start=None, end=None, step=1):
+    """input[start:end:step] along `dim`, in memory of its own.
+
+    Args:
+        input: the tensor.
+        dim: the axis.
+        start, end, step: as in a slice.
+    """
+    return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
+
+
 METHODS = {
-    "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
+    "geqrf": geqrf, "ormqr": ormqr, "orgqr": linalg.householder_product, "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
     "matrix_power": linalg.matrix_power, "matrix_exp": linalg.matrix_exp, "stft": stft, "istft": istft,
 }  # fmt: skip
 FUNCTIONS = {
-    **METHODS, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
+    **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
     "histogramdd": histogramdd, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
 }  # fmt: skip

@@ -18,28 +18,23 @@ from ..kernels import threads
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC
 from ..ops import memory_format as formats
-from ..ops.creation import as_tensor, empty, from_numpy, full, linspace
+from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
+from ..ops.out import takes_out
+from ..ops.raw import raw_of
 from ..tensor import Tensor
 from . import functional, jit, storage
 from .deterministic import deterministic
 
-
-class layout(str):
-    """PyTorch's kinds of storage, of which there is one here: strided."""
-
-    __slots__ = ()
-
-    def __repr__(self):
-        return f"torch.{self}"
-
-
-strided = layout("strided")
 _warn_always = [False]
 
 
 def set_default_tensor_type(t):
     """Set the default dtype by a type such as `mytorch.DoubleTensor`, or its name."""
+    errors.warn(
+        "set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str) and t.endswith("Tensor"):
         t = getattr(sys.modules["mytorch"], t.rpartition(".")[2])
     dtypes.set_default_dtype(t if isinstance(t, dtypes.dtype) else t.own_dtype)
@@ -125,7 +120,7 @@ def result_type(tensor1, tensor2):
     return dtypes.result_type(*ranks)
 
 
-def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
+def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False, **named):
     """base to the powers of `steps` evenly spaced numbers from start to end.
 
     Args:
@@ -133,10 +128,13 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
         end: exponent of the last.
         steps: how many.
         base: of the powers.
+        out: tensor to write the result into.
         dtype, device, requires_grad: as for `mytorch.tensor`.
     """
-    out = (base ** linspace(start, end, steps, dtype=dtypes.float64)).to(dtype or dtypes.default_dtype())
-    return out.requires_grad_() if requires_grad else out
+    like = linspace(start, end, 0, dtype=dtype if out is None else out.dtype)
+    exponents = linspace(start, end, steps, dtype=dtypes.complex128 if like.dtype.is_complex else dtypes.float64)
+    found = raw_of((base**exponents).to(like.dtype).to(device=device))
+    return finish(found, requires_grad, out)
 
 
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
@@ -185,15 +183,19 @@ def vander(x, N=None, increasing=False):
     """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
+    if N is not None and N < 0:
+        raise RuntimeError("N must be non-negative.")
     out = linalg.vander(x, N=len(x) if N is None else N)
     return out if increasing else out.flip(-1)
 
 
+@takes_out
 def nuclear_norm(input, dim=None, keepdim=False):
     """The sum of the singular values."""
     return input.norm("nuc", dim, keepdim)
 
 
+@takes_out
 def frobenius_norm(input, dim=None, keepdim=False):
     """The root of the sum of squares over `dim`."""
     return input.norm("fro", dim, keepdim)
@@ -278,6 +280,10 @@ def range(start=0, end=None, step=1, **options):
         end: the last that may come; start if it is alone.
         step: their distance.
     """
+    errors.warn(
+        "range is deprecated, because its behavior is inconsistent with Python's range builtin. Use arange instead, which "
+        "leaves out its end."
+    )
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
     return linspace(start, start + step * (n - 1), n, **options)
@@ -292,8 +298,32 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
         count: elements to take; -1 for all.
         offset: bytes to skip.
         requires_grad: as for `mytorch.tensor`.
+
+    Raises:
+        ValueError: the buffer does not hold as many elements.
     """
-    out = Tensor._wrap(np.frombuffer(buffer, dtypes.as_numpy(dtype), count, offset))
+    size, length = dtypes.as_numpy(dtype).itemsize, memoryview(buffer).nbytes
+    if not length or not count:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) - 1"
+        )
+    if count < 0 and (length - offset) % size:
+        raise ValueError(
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})"
+        )
+    if count > 0 and offset + count * size > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual "
+            f"buffer length ({length} bytes)"
+        )
+    raw = np.frombuffer(buffer, dtypes.as_numpy(dtype), count, offset)
+    if not raw.flags.writeable:
+        errors.warn(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. Copy it to write to it."
+        )
+    out = Tensor._wrap(raw)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -305,7 +335,11 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
         stride: elements from one index to the next, for each axis.
         dtype, device, requires_grad: as for `mytorch.tensor`.
     """
-    length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    length = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     return empty(length, dtype=dtype, device=device, requires_grad=requires_grad).as_strided(size, stride)
 
 
@@ -321,6 +355,8 @@ def to_dlpack(tensor):
 
 def _sampled(make, n, periodic, dtype, device, requires_grad):
     """A window of n points; a periodic one is one of n + 1 without its last."""
+    if dtype is not None and not dtypes.as_dtype(dtype).is_floating_point:
+        raise RuntimeError(f"a window expects a floating point dtype, got {dtype}")
     raw = make(n + 1 if periodic and n > 1 else n)[:n].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return from_numpy(np.ascontiguousarray(raw)).to(device).requires_grad_(requires_grad)
 
@@ -411,11 +447,12 @@ def install(namespace):
         and (callable(v) or isinstance(v, str))
     }
     del names["install"]
-    for word in ("memory_format", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d"):
+    words = "memory_format contiguous_format preserve_format channels_last channels_last_3d layout strided"
+    for word in words.split():
         names[word] = getattr(formats, word)
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
-    names.update(functional.FUNCTIONS)
+    names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
     names.update(storage.CLASSES, UntypedStorage=storage.UntypedStorage, TypedStorage=storage.TypedStorage)
     names.update(_storage_classes=storage._storage_classes)
     vars(cuda).update(storage.CUDA_CLASSES)
@@ -438,5 +475,6 @@ def install(namespace):
     for k in PUBLIC:  # torch.exp_(x) and the like
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
+    names.update(complex32=dtypes.complex32, chalf=dtypes.complex32)
     names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     namespace.update({k: v for k, v in names.items() if k not in namespace})

@@ -35,6 +35,11 @@ class _Storage:
         """Whether the memory is a GPU's."""
         return self.device.type == "cuda"
 
+    filename = None  # no storage here lies in a file of its own
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.nbytes()
+
     def nbytes(self):
         """The size in bytes."""
         return self.size() * self.element_size()
@@ -238,6 +243,12 @@ class UntypedStorage(_Storage):
     def untyped(self):
         """self."""
         return self
+
+    def byteswap(self, dtype):
+        """Turn the bytes of each element of a dtype round, in place; of each part, for complex numbers."""
+        size = dtypes.as_dtype(dtype).to_real().itemsize
+        whole = self._raw[: self._raw.size // size * size].reshape(-1, size)
+        whole[...] = whole[:, ::-1].copy()
 
     def resize_(self, size):
         """Make it `size` bytes; tensors over the old memory keep that."""

@@ -36,6 +36,12 @@ def _rectified(xp, input):
     return xp.maximum(input, input.dtype.type(0))
 
 
+def _within(xp, input, lambd):
+    """Where input's magnitude is not above lambd, as input's dtype has it."""
+    lambd = input.dtype.type(lambd)
+    return (input >= -lambd) & (input <= lambd)
+
+
 def _masked(xp, mask, g):
     """g where the mask holds, else 0. NumPy does that ten times quicker with bits, a mask being 0 or, negated, all ones."""
     if xp is numpy_ns and g.ndim and g.dtype == np.float32:
@@ -345,8 +351,8 @@ _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
     lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)))
 _hardshrink = _activation(
-    "hardshrink", lambda xp, input, *, lambd: xp.where((input > lambd) | (input < -lambd), input, input.dtype.type(0)),
-    lambda g, input, lambd, xp: _masked(xp, (input > lambd) | (input < -lambd), g))
+    "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
+    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: xp.where(
         input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0))),

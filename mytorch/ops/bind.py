@@ -131,10 +131,10 @@ def _swapped(caller):
     return swapped
 
 
-def _attribute(name, get):
+def _attribute(name, get, put=None):
     """A property of Tensor and Array that computes."""
     for cls in (Tensor, Array):
-        setattr(cls, name, property(get))
+        setattr(cls, name, property(get, put))
 
 
 def attach(namespace):

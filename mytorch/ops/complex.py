@@ -17,13 +17,12 @@ from .movement import broadcast_tensors, stack
 @op(dtype="same", view=True, name="view_as_complex", holomorphic=False, autocast_cpu="float32")
 def _as_complex(xp, input):
     kind = np.complex128 if input.dtype == np.float64 else np.complex64
-    return xp.ascontiguousarray(input).view(kind)[..., 0]
+    return (input if input.strides[-1] == input.itemsize else xp.ascontiguousarray(input)).view(kind)[..., 0]
 
 
 @op(dtype="same", view=True, name="view_as_real", holomorphic=False)
 def _as_real(xp, input):
-    x = input if input.ndim and input.flags.c_contiguous else xp.ascontiguousarray(input)
-    return x.view(np.float64 if x.dtype == np.complex128 else np.float32).reshape(*input.shape, 2)
+    return input[..., None].view(np.float64 if input.dtype == np.complex128 else np.float32)
 
 
 _as_complex.grad(input=lambda g, xp: xp.call(_as_real, g))
@@ -32,9 +31,22 @@ _as_real.grad(input=lambda g, xp: xp.call(_as_complex, g))
 
 @public(inplace=False)
 def view_as_complex(input):
-    """Pairs of reals in the last axis as complex numbers."""
-    if not input.shape or input.shape[-1] != 2:
+    """Pairs of reals in the last axis as complex numbers, in the same memory.
+
+    Raises:
+        RuntimeError: the pairs do not lie in memory as those of complex numbers do.
+    """
+    if not input.ndim:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
         raise RuntimeError(f"Tensor must have a last dimension of size 2, got {tuple(input.shape)}")
+    *strides, last = input.stride()
+    if not input.numel():
+        return _as_complex(input.contiguous())
+    if last != 1:
+        raise RuntimeError(f"Tensor must have a last dimension with stride 1, got {last}")
+    if any(s % 2 for s, n in zip(strides, input.shape, strict=False) if n != 1):
+        raise RuntimeError(f"Tensor must have a stride divisible by 2 for all but last dimension, got {strides}")
     return _as_complex(input)
 
 
@@ -108,5 +120,15 @@ def angle(input):
     return where(x.isnan(), x, where(x < 0, math.pi, 0.0).to(x.dtype)) + x * 0
 
 
-_attribute("real", real)
-_attribute("imag", imag)
+def _part(part):
+    """A setter of the real or imaginary part."""
+
+    def write(self, value):
+        value = value.real if getattr(value, "dtype", self.dtype).is_complex and hasattr(value, "real") else value
+        part(self)[...] = value
+
+    return write
+
+
+_attribute("real", real, _part(real))
+_attribute("imag", imag, _part(imag))

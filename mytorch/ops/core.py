@@ -23,7 +23,7 @@ from .callers import caller_of
 from .composed import composed
 from .mismatch import explained
 from .operands import back_to_bfloat16, prepare
-from .out import write_out
+from .out import check_out, write_out
 from .record import Record
 
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
@@ -60,6 +60,7 @@ class Op(Record):
                 with where:
                     return self.run(*inputs, fused=fused, out=out, **attrs)
         if out is not None:
+            check_out(out, inputs, self.name)
             return write_out(self.run(*inputs, fused=fused, **attrs), out, self.name)
         count = len(inputs)
         if (

@@ -80,7 +80,8 @@ def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
         mytorch.float64
     """
     if isinstance(data, Tensor):
-        return data.to(device=device, dtype=dtype, copy=bool(copy))
+        found = data.to(device=device, dtype=dtype, copy=bool(copy))
+        return found.detach().requires_grad_() if requires_grad and not found.requires_grad else found
     raw = as_raw(data, place_for(data, device), dtype)
     return finish(raw.copy() if copy else raw, requires_grad)
 
@@ -105,6 +106,11 @@ def from_numpy(ndarray):
     if any(s < 0 for s in ndarray.strides):
         raise ValueError("from_numpy: some of the strides of the given numpy array are negative; make a copy() first.")
     dtypes.from_numpy(ndarray.dtype)
+    if not ndarray.flags.writeable:
+        warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors (non-writable). Copy it "
+            "to write to it."
+        )
     return Tensor._wrap(ndarray)
 
 
@@ -123,6 +129,11 @@ def finish(raw, requires_grad, out=None, pin=False):
         if raw.ndim == 1 and out.numel() == raw.size:
             raw = raw.reshape(tuple(out.shape))
         elif tuple(out.shape) != raw.shape:
+            if raw.ndim == 1 and out.numel():
+                warn(
+                    f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()}, the computed number "
+                    f"of elements is {raw.size}. The out tensor will be resized to a vector of that length."
+                )
             out.resize_(raw.shape)
         return out.copy_(Tensor._wrap(raw))
     result = Tensor._wrap(pinned(raw) if pin else raw)
@@ -152,6 +163,20 @@ def _default(dtype):
     return dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
 
 
+def elements(shape, itemsize):
+    """How many elements a shape has, refused where their bytes or strides are no int64.
+
+    Raises:
+        RuntimeError: they are none.
+    """
+    if math.prod(max(n, 1) for n in shape) >= 1 << 63:
+        raise RuntimeError(f"Stride calculation overflowed with sizes={list(shape)}")
+    n = math.prod(shape)
+    if n * itemsize >= 1 << 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
+    return n
+
+
 def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
     """A tensor of `make(xp, shape, dtype)`, on a device."""
     for n in shape:
@@ -161,6 +186,9 @@ def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
     try:
         with there:
             return finish(make(xp, shape, _default(dtype).numpy), requires_grad, out, pin)
+    except ValueError:
+        elements(shape, _default(dtype).itemsize)
+        raise
     except MemoryError as error:
         if xp is numpy_ns:
             raise
@@ -311,10 +339,14 @@ def arange(
         start, end, step = int(start), int(end), int(step)  # as PyTorch
     if step == 0:
         raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
+    if (end - start) / step >= 1 << 63:
+        raise RuntimeError(f"invalid size, possible overflow: the range {start} -> {end} has too many numbers")
     exact = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
     xp, there = on(as_device(device))
     with there:
@@ -339,10 +371,17 @@ def linspace(
     """
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    d = _default(dtype)
+    start, end = _number(start), _number(end)
+    d = _default(dtype if out is None or dtype is not None else out.dtype)
+    number = float
+    if isinstance(start, complex) or isinstance(end, complex):
+        number, inferred = complex, dtypes.default_dtype().to_complex()
+        if dtype is not None and not d.is_complex:
+            raise RuntimeError(f"torch.linspace(): inferred dtype {inferred} can't be safely cast to passed dtype {d}")
+        d = d if d.is_complex else inferred
     xp, there = on(as_device(device))
     with there:
-        raw = xp.linspace(float(_number(start)), float(_number(end)), steps)
+        raw = xp.linspace(number(start), number(end), steps)
         raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
     return finish(raw, requires_grad, out, pin_memory)
 
@@ -776,7 +815,20 @@ def zero_(self):
     return fill_(self, 0)
 
 
+def _of_matrices(self, name, least=2, most=math.inf):
+    """self, if it has as many axes as the attribute `name` takes.
+
+    Raises:
+        RuntimeError: it has not.
+    """
+    if not least <= self.ndim <= most or (least == 0 and self.ndim == 1):
+        raise RuntimeError(
+            f"tensor.{name} is only supported on matrices{' or batches of matrices' * (most > 2)}. Got {self.ndim}-D tensor."
+        )
+    return self
+
+
 _attribute("T", lambda self: _permute.caller(self, tuple(range(self.ndim))[::-1]))
-_attribute("mT", lambda self: self.transpose(-2, -1))
-_attribute("H", lambda self: self.transpose(-2, -1).conj() if self.ndim else self)
+_attribute("mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1))
+_attribute("H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self)
 _attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))

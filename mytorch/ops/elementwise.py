@@ -173,7 +173,7 @@ def _with_alpha(name, record, symbol, example):
     def function(input, other, tensor=None, *, alpha=1):
         if tensor is not None:
             other, alpha = tensor, other
-        return record.caller(input, other if alpha == 1 else _scaled(input, other, alpha))
+        return record.caller(input, other if alpha == 1 and type(alpha) is int else _scaled(input, other, alpha))
 
     return function
 
@@ -186,13 +186,17 @@ def _scaled(input, other, alpha):
     """alpha * other.
 
     Raises:
-        RuntimeError: a fractional alpha for integers.
+        RuntimeError: a fractional alpha for integers, a bool for numbers.
     """
     if isinstance(alpha, float) and not any(
         getattr(t, "dtype", dtypes.int64).category >= dtypes.FLOAT for t in (input, other)
     ):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    return mul.caller(other, alpha)
+    if getattr(input, "dtype", None) is dtypes.bool_ is getattr(other, "dtype", None):
+        alpha = bool(alpha)
+    elif isinstance(alpha, bool):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    return other if alpha == 1 else mul.caller(other, alpha)
 
 
 @public()
@@ -494,6 +498,9 @@ def lerp(input, end, weight):
         >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
         [2.0, 15.0]
     """
+    if input.dtype.itemsize == 2:  # in float32, rounded once
+        parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
+        return lerp(*parts).to(input.dtype)
     return input + (end - input) * weight
 
 
@@ -508,6 +515,13 @@ def _with_value(name, symbol, record, example):
     def function(input, tensor1, tensor2, tensor=None, *, value=1):
         if tensor is not None:
             value, tensor1, tensor2 = tensor1, tensor2, tensor
+        if record is _div and all(
+            getattr(t, "dtype", dtypes.float32).category < dtypes.FLOAT for t in (tensor1, tensor2)
+        ):
+            raise RuntimeError(
+                "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "
+                "the older behaviour, or true_divide"
+            )
         change = record.caller(tensor1, tensor2)
         return input + (change if value == 1 else change * value)
 
@@ -624,6 +638,11 @@ def equal(input, other):
 def _nan_to_num(xp, input, *, nan=0.0, posinf=None, neginf=None):
     if input.dtype.kind in "iub":
         return input.copy()
+    if input.dtype.kind == "c":
+        parts = (
+            _nan_to_num.forward(xp, part, nan=nan, posinf=posinf, neginf=neginf) for part in (input.real, input.imag)
+        )
+        return xp.stack(tuple(parts), axis=-1).view(input.dtype)[..., 0]
     info = dtypes.finfo(input.dtype)
     input = xp.where(input != input, input.dtype.type(nan), input)
     input = xp.where(input == math.inf, input.dtype.type(info.max if posinf is None else posinf), input)

@@ -99,6 +99,10 @@ def rfft(input, n=None, dim=-1, norm=None):
         dim: the axis.
         norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
+    if input.dtype.is_complex:
+        raise RuntimeError(
+            f"rfft expects a real input tensor, and rfftn expects a real-valued input tensor, but got {input.dtype}"
+        )
     d = normalize_dim(dim, input.ndim)
     full = _transform(input, n, d, norm, False)
     return full.narrow(d, 0, full.shape[d] // 2 + 1)

@@ -15,8 +15,9 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
-from .inplace import check_writable, set_edge
+from .inplace import check_shared, check_writable, set_edge
 from .mismatch import broadcast
+from .operands import NUMBERS
 from .out import write_out
 from .overlap import refuse_overlap
 from .raw import index_raw, index_vector, outside, raw_of
@@ -128,7 +129,12 @@ def _is_tuple_in_disguise(index):
 def _plain_slice(item):
     if item.step is not None and item.step < 0:
         raise ValueError("step must be greater than zero; use flip() to reverse an axis.")
-    parts = [None if p is None else p.__index__() for p in (item.start, item.stop, item.step)]
+    try:
+        parts = [None if p is None else p.__index__() for p in (item.start, item.stop, item.step)]
+    except AttributeError:
+        raise TypeError(f"slice indices must be integers or None or have an __index__ method, got {item}") from None
+    if parts[2] == 0:
+        raise ValueError("slice step cannot be zero")
     return slice(*parts)
 
 
@@ -303,8 +309,13 @@ def setitem(self, index, value):
         if where is not None:
             with where:
                 return setitem(self, index, value)
-    check_writable(self, "index_put_")
     found, basic = raw_index(self, index)
+    if basic and 0 in raw_of(self).strides:  # what is written may be one of the elements that share a place
+        check_writable(_index(self.detach(), index=found), "fill_" if isinstance(value, NUMBERS) else "setitem")
+        if isinstance(self, Tensor) and get_mode().grad:
+            check_shared(self, "setitem")
+    else:
+        check_writable(self, "index_put_")
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
         setitem(_index(self, index=parts[0]), parts[1], value)
@@ -354,7 +365,17 @@ def setitem(self, index, value):
     set_edge(self, _write_index(before, src, index=found)._edge)
 
 
+def delitem(self, index):
+    """Refused: a tensor's elements cannot be deleted.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError("Tensor does not support deleting items")
+
+
 METHODS["__getitem__"] = getitem
+METHODS["__delitem__"] = delitem
 METHODS["__setitem__"] = setitem
 
 
@@ -402,6 +423,8 @@ def gather(input, dim, index, *, sparse_grad=False):
     raw = index_raw(index, "gather")
     if raw.size == 0 and input.ndim and raw.ndim != input.ndim:
         return input.new_empty(raw.shape)
+    if raw.ndim == 0 and input.ndim == 1:
+        return gather(input, dim, index.reshape(1)).reshape(())
     if raw.ndim != input.ndim and input.ndim:
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
     for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=False)):
@@ -501,7 +524,7 @@ def nonzero(input, *, out=None, as_tuple=False):
         [[0, 1], [1, 0]]
     """
     if out is not None:
-        return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero")
+        return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero", exact=True)
     raw = raw_of(input)
     xp = xp_of(raw)
     found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)

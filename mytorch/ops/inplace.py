@@ -16,13 +16,16 @@ import numpy as np
 from .._array import Array
 from ..backend import assign, device_guard, ndarray, numpy_ns
 from ..base import dtypes
-from ..base.errors import InPlaceError
+from ..base.errors import InPlaceError, warn
 from ..graph.mode import get_mode
 from ..graph.node import Leaf, Node
 from ..tensor import RESHAPED, Tensor
 from .core import op, to_dtype
-from .overlap import refuse_overlap
+from .overlap import refuse_overlap, refuse_shared, shares_places
 from .record import RECORDS
+
+_ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # which PyTorch only warns of
+_ONE_VALUE = frozenset(("fill_", "zero_"))  # which may share places
 
 
 def check_writable(tensor, name):
@@ -33,11 +36,14 @@ def check_writable(tensor, name):
             several elements share a place (an expanded tensor).
     """
     raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
-    if 0 in raw.strides and raw.size and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True)):
-        raise RuntimeError(
-            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
-            "location. Please clone() the tensor before performing the operation."
-        )
+    if 0 in raw.strides:
+        if name in _ON_EXPANDED and shares_places(raw):
+            warn(
+                f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+                "This also applies to advanced indexing e.g. tensor[indices] = tensor"
+            )
+        elif name not in _ONE_VALUE:
+            refuse_shared(tensor, name)
     if isinstance(tensor, Tensor) and get_mode().grad:
         check_shared(tensor, name)
 
@@ -67,12 +73,13 @@ def check_shared(tensor, name):
 def in_place(caller, name):
     """The in-place twin of a function whose first argument is the tensor."""
     into = _ufunc_of(caller)
+    elementwise = not name.startswith(("index_", "scatter", "masked_scatter"))
 
     def twin(self, *args, **kwargs):
         check_writable(self, name)
         for other in args:
             if isinstance(other, Tensor):
-                refuse_overlap(self, other, name)
+                refuse_overlap(self, other, name, None, elementwise)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self if isinstance(self, Array) else self._data
             x = array._array
@@ -155,7 +162,10 @@ def adopt(self, result, name):
     if value.dtype != raw.dtype:
         have, want = dtypes.from_numpy(value.dtype), dtypes.from_numpy(raw.dtype)
         if not dtypes.can_cast(have, want):
-            raise RuntimeError(f"{name}: result type {have.name} can't be cast to the desired output type {want.name}")
+            raise RuntimeError(
+                f"{name}: result type {dtypes.TYPE_WORDS.get(have.name, have.name)} can't be cast to the desired output type "
+                f"{dtypes.TYPE_WORDS.get(want.name, want.name)}"
+            )
     if value is not raw:
         assign(raw, value)
     array._bump()

@@ -134,6 +134,11 @@ def outer(input, vec2):
 
 def _blend(input, product, beta, alpha):
     """beta * input + alpha * product; input counts for nothing, NaN included, where beta is 0."""
+    for word, factor in (("alpha", alpha), ("beta", beta)):
+        if type(factor) is bool and product.dtype is not dtypes.bool_:
+            raise RuntimeError(f"Boolean {word} only supported for Boolean results.")
+        if type(factor) is float and product.dtype.category < dtypes.FLOAT:
+            raise RuntimeError(f"For integral input tensors, argument {word} must not be a floating point number.")
     if product.dtype.category < dtypes.FLOAT:
         alpha, beta = int(alpha), int(beta)
         if product.dtype is dtypes.bool_:
@@ -251,6 +256,9 @@ def _einsum_vjp(g, operands, spec, needs, xp):
 _einsum.vjp(_einsum_vjp)
 
 
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
 def _letters(equation, operands):
     """An equation in NumPy's form: no blanks, an explicit output, `...` spelled out in letters."""
     equation = equation.replace(" ", "")
@@ -261,7 +269,7 @@ def _letters(equation, operands):
             f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})"
         )
     used = set(equation) - set(".,->")
-    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used]
+    free = [c for c in _LETTERS if c not in used]
     hidden = [x.ndim - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
     longest = max((n for n, term in zip(hidden, terms, strict=True) if "..." in term), default=0)
     dots = "".join(free[:longest])
@@ -286,7 +294,8 @@ def einsum(equation, *operands):
 
     Args:
         equation: letters for the axes of each operand, then of the output: "bij,bjk->bik". `...` stands for any
-            further axes; without "->" the output has the letters that occur once, in alphabetical order.
+            further axes; without "->" the output has the letters that occur once, in alphabetical order. Or, without an
+            equation, each operand followed by its axes as a list of numbers, and at last the output's.
 
     Raises:
         RuntimeError: an equation that does not fit the operands.
@@ -298,6 +307,13 @@ def einsum(equation, *operands):
         >>> mytorch.einsum("ii->i", x).tolist()  # a diagonal
         [1, 4]
     """
+    if not isinstance(equation, str):  # a tensor, its axes as numbers, the next tensor, …, perhaps the result's axes
+        parts = (equation, *operands)
+        operands, axes = parts[: len(parts) // 2 * 2 : 2], parts[1::2]
+        spelled = ["".join("..." if i is Ellipsis else _LETTERS[i] for i in listed) for listed in axes]
+        equation = ",".join(spelled)
+        if len(parts) % 2:
+            equation += "->" + "".join("..." if i is Ellipsis else _LETTERS[i] for i in parts[-1])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     terms, output = _letters(equation, operands)
@@ -334,6 +350,8 @@ def tensordot(a, b, dims=2):
         dims: a number of axes, or two lists of axes, of a and of b, that are multiplied and summed.
     """
     if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = (
@@ -495,6 +513,10 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 @in_precision("half")
 def chain_matmul(*matrices):
     """The product of several matrices."""
+    if not matrices:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
+    if any(m.ndim != 2 for m in matrices):
+        raise RuntimeError(f"Tensor dimension is {next(m.ndim for m in matrices if m.ndim != 2)}, expected 2 instead.")
     out = matrices[0]
     for m in matrices[1:]:
         out = out @ m

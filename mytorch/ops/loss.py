@@ -301,7 +301,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
     if input.ndim == 0:
-        raise RuntimeError("nll_loss: input tensor should be 1D or more, got a 0-d one.")
+        raise ValueError("nll_loss: Expected 1 or more dimensions (got 0).")
     single = input.ndim == 1
     rows = input.unsqueeze(0) if single else input
     classes = rows.shape[1]

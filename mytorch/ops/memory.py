@@ -6,8 +6,9 @@ from .._array import Array, Size, as_raw, on_input_device
 from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
-from .creation import uninitialized
+from .creation import elements, uninitialized
 from .inplace import check_writable, overwrite
+from .memory_format import strided
 from .movement import as_shape, split
 from .raw import raw_of, to_cpu
 
@@ -24,7 +25,9 @@ def resize_(self, *sizes, memory_format=None):
         raise RuntimeError("cannot resize variables that require grad")
     shape = as_shape(sizes)
     raw = raw_of(self)
-    need = int(np.prod(shape))
+    if shape == raw.shape:
+        return self
+    need = elements(shape, raw.itemsize)
     flat = raw.reshape(-1)
     if need > flat.size:
         grown = uninitialized(xp_of(raw).empty(need, raw.dtype))
@@ -87,8 +90,15 @@ def _map(self, name, callable, *others):
     """Replace self's elements by callable(own, those of the others), computed on the CPU one by one."""
     check_writable(self, name)
     raw = raw_of(self)
+
+    def one(*values):
+        found = callable(*values)
+        if isinstance(found, (str, bytes)):
+            raise TypeError(f"{name}: the callable has to return a number, got {found!r}")
+        return found
+
     if raw.size:
-        found = np.vectorize(callable, otypes=[raw.dtype])(to_cpu(raw), *map(to_cpu, others))
+        found = np.vectorize(one, otypes=[raw.dtype])(to_cpu(raw), *map(to_cpu, others))
         raw[...] = to_device(found, device_of(raw))
     (self if isinstance(self, Array) else self._data)._bump()
     return self
@@ -277,5 +287,5 @@ for _name, _instead in {"lstsq": "lstsq", "eig": "eig", "solve": "solve", "symei
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj())
-_attribute("layout", lambda self: "strided")
+_attribute("layout", lambda self: strided)
 _attribute("names", lambda self: (None,) * self.ndim)

@@ -18,6 +18,16 @@ class memory_format:
         return self.name  # a global of this module
 
 
+class layout(str):
+    """PyTorch's kinds of storage, of which there is one here: strided."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"torch.{self}"
+
+
+strided = layout("strided")
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 _CHANNELS_LAST = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}

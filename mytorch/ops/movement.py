@@ -1,10 +1,11 @@
 """Ops that move elements without changing them: shapes, axes, joining, splitting, repeating."""
 
+import functools
 import math
 import operator
 
 from .._array import Array, Size
-from ..backend import address, is_raw, memory_owner
+from ..backend import address, is_raw, memory_owner, ndarray
 from ..base import dtypes
 from ..base.errors import kind
 from ..tensor import Tensor
@@ -323,7 +324,10 @@ def unsqueeze(input, dim):
 
 @op(dtype="same", view=True, name="expand")
 def _expand(xp, input, *, shape):
-    return xp.broadcast_to(input, shape)
+    out = xp.broadcast_to(input, shape)
+    if type(out) is ndarray and input.flags.writeable:
+        out.flags.writeable = True  # `check_writable` refuses where elements share a place
+    return out
 
 
 _expand.grad(input=lambda g: g)  # the engine sums to the input's shape
@@ -488,7 +492,11 @@ def cat(tensors, dim=0, *, axis=None):
         raise ValueError("cat(): expected a non-empty list of Tensors")
     shapes = [shape_of(t) for t in tensors]
     if (0,) in shapes:
-        tensors = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]
+        kept = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]
+        if any(t.dtype is not kept[0].dtype for t in tensors):  # what is passed over counts for the dtype
+            common = functools.reduce(dtypes.promote_types, (t.dtype for t in tensors))
+            kept = [t.to(common) for t in kept]
+        tensors = kept
         shapes = [shape_of(t) for t in tensors]
     first = shapes[0]
     if not first:
@@ -725,4 +733,7 @@ def flip(input, *dims, **named):
         >>> mytorch.flip(tensor([[1, 2], [3, 4]]), (1,)).tolist()
         [[2, 1], [4, 3]]
     """
-    return _flip(input, dims=tuple(normalize_dim(d, input.ndim) for d in as_shape(named.get("dims", dims))))
+    axes = tuple(normalize_dim(d, input.ndim) for d in as_shape(named.get("dims", dims)))
+    if len(set(axes)) < len(axes):
+        raise RuntimeError(f"dim {max(axes, key=axes.count)} appears multiple times in the list of dims")
+    return _flip(input, dims=axes if input.ndim else ())

@@ -11,10 +11,29 @@ import warnings
 
 from ..base.dtypes import TYPE_WORDS
 from ..graph.mode import get_mode
+from .overlap import refuse_overlap, refuse_shared
 
 
-def write_out(result, out, name):
+def check_out(out, inputs, name):
+    """Refuse an `out` in which elements share a place, or that lies partly in the memory of an input.
+
+    Raises:
+        RuntimeError: it is so.
+    """
+    if not hasattr(out, "_cell") and not hasattr(out, "_data"):
+        return
+    refuse_shared(out, name)
+    for x in inputs:
+        if hasattr(x, "_data"):
+            refuse_overlap(out, x, name)
+
+
+def write_out(result, out, name, exact=False):
     """Copy a result (or a tuple of results) into `out`; returns `out`.
+
+    Args:
+        result, out: what is copied where. name: of the function.
+        exact: the dtypes have to be equal, as they do for values and their indices.
 
     Raises:
         RuntimeError: a gradient would be needed, or out's dtype cannot hold the result's kind.
@@ -23,7 +42,8 @@ def write_out(result, out, name):
     if isinstance(result, (tuple, list)):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors.")
-        written = [write_out(r, o, name) for r, o in zip(result, out, strict=True)]
+        exact = exact or "indices" in getattr(result, "_fields", ())
+        written = [write_out(r, o, name, exact) for r, o in zip(result, out, strict=True)]
         return type(result)(*written) if hasattr(result, "_fields") else type(out)(written)
     if not hasattr(out, "copy_"):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
@@ -32,8 +52,10 @@ def write_out(result, out, name):
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
         )
+    given, wanted = (TYPE_WORDS.get(t.dtype.name, t.dtype.name) for t in (result, out))
+    if exact and given != wanted:
+        raise RuntimeError(f"{name}: expected scalar type {given} but got {wanted} for argument 'out'")
     if result.dtype.category > out.dtype.category:
-        given, wanted = (TYPE_WORDS.get(t.dtype.name, t.dtype.name) for t in (result, out))
         raise RuntimeError(f"result type {given} can't be cast to the desired output type {wanted}")
     if tuple(out.shape) != tuple(result.shape):
         if out.numel():
@@ -49,8 +71,8 @@ def write_out(result, out, name):
     return out
 
 
-def _named(code):
-    return code.co_argcount + code.co_kwonlyargcount
+def _names_of(code):
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _not_a_tensor(error, name, args):
@@ -67,7 +89,7 @@ def takes_out(function):
     if (
         hasattr(function, "op")
         or not inspect.isfunction(function)
-        or "out" in function.__code__.co_varnames[: _named(function.__code__)]
+        or "out" in _names_of(inspect.unwrap(function).__code__)
     ):
         return function
 
@@ -77,7 +99,12 @@ def takes_out(function):
             result = function(*args, **kwargs)
         except AttributeError as error:
             raise _not_a_tensor(error, function.__name__, args) from None
-        return result if out is None else write_out(result, out, function.__name__)
+        if out is None:
+            return result
+        check_out(out, args, function.__name__)
+        if kwargs.get("dtype") is not None and hasattr(out, "dtype") and kwargs["dtype"] != out.dtype:
+            raise RuntimeError(f"Expected out tensor to have dtype {kwargs['dtype']}, but got {out.dtype} instead")
+        return write_out(result, out, function.__name__)
 
     with_out.__wrapped__ = Further(function, "out", None)
     return with_out

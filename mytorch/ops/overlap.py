@@ -4,22 +4,47 @@ from .._array import Array
 from ..backend import address, ndarray
 
 
-def refuse_overlap(tensor, other, name, region=None):
+def refuse_shared(tensor, name):
+    """Refuse to write into a tensor of which several elements share a place, as an expanded one's do.
+
+    Raises:
+        RuntimeError: it is one.
+    """
+    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    if shares_places(raw):
+        raise RuntimeError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
+
+
+def shares_places(raw):
+    """Whether an array has an axis along which all elements lie at one place."""
+    return 0 in raw.strides and raw.size and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True))
+
+
+def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     """Refuse to write into a tensor (or a raw `region` of it) from another that lies partly in the same memory, as PyTorch does.
+
+    Args:
+        tensor, other, name: what is written into, what is read, the function. region: the part that is written into.
+        elementwise: each element is read before its own place is written, so that the very same elements are allowed.
 
     Raises:
         RuntimeError: both are dense, they share memory, and are not the same elements in the same order.
     """
     cell = (tensor if isinstance(tensor, Array) else tensor._data)._cell
     other = getattr(other, "_data", other)
-    if cell is None or other is tensor or type(other) is not Array or other._cell is not cell:
+    if not elementwise and other is getattr(tensor, "_data", tensor):
+        cell = tensor._shared_cell() if isinstance(tensor, Array) else tensor._data._shared_cell()
+    if cell is None or type(other) is not Array or other._cell is not cell:
         return
     a, b = (tensor if isinstance(tensor, Array) else tensor._data)._array if region is None else region, other._array
     if type(a) is not ndarray or not a.size or not b.size:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)
     dense = a_end - a_begin == a.nbytes and b_end - b_begin == b.nbytes
-    same = (a_begin, a_end, a.strides) == (b_begin, b_end, b.strides)
+    same = elementwise and (a_begin, a_end, a.strides) == (b_begin, b_end, b.strides)
     if dense and a_begin < b_end and b_begin < a_end and not same:
         raise RuntimeError(
             f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "

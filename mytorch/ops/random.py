@@ -19,13 +19,16 @@ import numpy as np
 from .._array import Array, on_input_device
 from ..backend import CPU, as_device, assign, device_count, on, philox, rejection
 from ..base import capturing, dtypes
+from ..base.errors import warn
 from ..kernels.registry import RANDOM
 from ..tensor import Tensor
 from .bind import public
-from .creation import finish, like, size_and_pin
+from .creation import empty_like, finish, like, size_and_pin
 from .inplace import check_writable
+from .memory_format import preserve_format
 from .mismatch import broadcast
 from .movement import as_shape
+from .out import write_out
 from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
@@ -496,7 +499,7 @@ def _draws(name, text, example):
 
     def of_size(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
         shape, pin = size_and_pin(name, size, named)
-        d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        d = dtypes.as_dtype(dtype) if dtype is not None else dtypes.default_dtype() if out is None else out.dtype
         return finish(getattr(_source(device, generator), method)(shape, d.numpy), requires_grad, out, pin)
 
     def of_input(
@@ -504,6 +507,9 @@ def _draws(name, text, example):
         pin_memory=False,
     ):  # fmt: skip
         options = {"requires_grad": requires_grad, "generator": generator, "pin_memory": pin_memory}
+        if memory_format not in (None, preserve_format) or not input.is_contiguous():
+            out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
+            return getattr(out, method + "_")(generator=generator).requires_grad_(requires_grad)
         return of_size(tuple(input.shape), **options, **like(input, dtype, device))
 
     of_size.__name__ = of_size.__qualname__ = name
@@ -525,7 +531,7 @@ randn, randn_like = _draws("randn", "Normal numbers of mean 0 and variance 1", [
 
 @public(method=False)
 def randint(
-    low, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named
+    low=0, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named
 ):
     """Whole numbers in [low, high) (or [0, low)), int64 unless a dtype is given.
 
@@ -589,6 +595,10 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
         dtype, device, requires_grad: as for `mytorch.tensor`.
     """
     low, high = (0, low) if high is None else (low, high)
+    memory_format = named.pop("memory_format", None)
+    if memory_format not in (None, preserve_format) or not input.is_contiguous():
+        out = empty_like(input, memory_format=memory_format, **like(input, dtype, device))
+        return out.random_(low, high).requires_grad_(requires_grad)
     return randint(low, high, tuple(input.shape), requires_grad=requires_grad, **like(input, dtype, device), **named)
 
 
@@ -633,6 +643,14 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
         generator: where the random numbers come from; the default generator if None.
     """
     low = named.get("from", named.get("a", from_))
+    if not self.dtype.is_floating_point and not self.dtype.is_complex:
+        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{self.dtype.name}'")
+    if not low <= to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    if to - low > dtypes.finfo(self.dtype).max:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= the largest {self.dtype.name}, but found to={to} and from={low}"
+        )
     return _filled(self, generator, "uniform_", lambda source, shape, dtype: source.uniform(shape, dtype, low, to))
 
 
@@ -649,31 +667,67 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
     return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
 
 
+_MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def _limits(own):
+    """(the smallest, the largest whole number of int64's that a dtype can hold, and up to which it holds all of them exactly)."""
+    if own is dtypes.bool_:
+        return 0, 1, 1
+    if own.category == dtypes.INT:
+        info = dtypes.iinfo(own)
+        return info.min, info.max, info.max
+    largest = dtypes.finfo(own).max
+    return max(-largest, -(1 << 63)), min(largest, (1 << 63) - 1), 1 << _MANTISSA[own.name]
+
+
+def _check_range(low, high, own):
+    """Refuse a range of whole numbers, high left out, that is empty or that a dtype does not hold; warn where it rounds them.
+
+    Raises:
+        RuntimeError: it is empty, or reaches out of the dtype.
+    """
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    smallest, largest, exact = _limits(own)
+    for word, value in (("from", low), ("to - 1", high - 1)):
+        if not smallest <= value <= largest:
+            raise RuntimeError(f"{word} is out of bounds for {own.name}")
+        if own.is_floating_point and not -exact <= value <= exact:
+            warn(
+                f"{word} is out of bounds [-{exact}, {exact}]. Due to precision limitations {own.name} can support discrete "
+                "uniform distribution only within this range. This warning will become an error in a later version."
+            )
+
+
 @public(function=False, inplace=False, spellings={"from": "from_"})
-def random_(self, from_=None, to=None, *, generator=None):
+def random_(self, from_=None, to=..., *, generator=None):
     """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly.
 
     Args:
-        from_: smallest; 0 if only one bound is given.
-        to: above the largest.
+        from_: smallest; a single bound is `to`, and from_ 0.
+        to: above the largest; None for all up to the largest that the dtype holds.
         generator: where the random numbers come from; the default generator if None.
+
+    Raises:
+        RuntimeError: the range is empty, or reaches out of what the dtype holds.
     """
     raw, source = _drawn(self, generator)
-    if to is None and from_ is not None:
+    own = self.dtype
+    if to is ... and from_ is not None:
         from_, to = 0, from_
-    if to is None:
-        own = self.dtype
-        low, high = 0, (1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}.get(own.name, 63)) + 1
-        if own.category == dtypes.INT and own.itemsize < 8:
-            high = dtypes.iinfo(own).max + 1
-        elif own is dtypes.bool_:
-            high = 2
+    if to is None and from_ is not None:
+        to = _limits(own)[2] + 1
+        _check_range(from_, from_ + 1, own)
+    if to is None or to is ...:
+        low, high = 0, _limits(own)[2] + 1
         if source.device is CPU and own in (dtypes.int32, dtypes.int64):
             words = source.words64(raw.size) if own is dtypes.int64 else source.words(raw.size)
             found = (words & words.dtype.type(dtypes.iinfo(own).max)).astype(raw.dtype)
             return _fill(self, _in_memory_order(raw, source, lambda shape: found.reshape(shape)), "random_")
     else:
-        low, high = from_, to
+        low, high = int(from_), int(to)
+        _check_range(low, high, own)
     return _filled(self, generator, "random_", lambda source, shape, _: source.integers(low, high, shape))
 
 
@@ -723,13 +777,14 @@ def rrelu_slopes(input, lower, upper):
 
 @public(inplace=False)
 @on_input_device
-def bernoulli(input, p=None, *, generator=None):
+def bernoulli(input, p=None, *, generator=None, out=None):
     """1 with the probability that input holds (or p, if given), else 0, in input's dtype.
 
     Args:
         input: probabilities.
         p: one probability instead of input's.
         generator: where the random numbers come from; the default generator if None.
+        out: tensor to write the result into, of any dtype.
 
     Example:
         >>> mytorch.bernoulli(tensor([0.0, 1.0, 1.0])).tolist()
@@ -741,6 +796,8 @@ def bernoulli(input, p=None, *, generator=None):
         drawn = source.bernoulli(raw.shape, p)
     else:
         drawn = source.uniform(raw.shape, _unit_dtype(chance)) < chance
+    if out is not None:
+        return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
     return Tensor._wrap(drawn.astype(raw.dtype))
 
 
@@ -814,6 +871,8 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if isinstance(std, Tensor) and std.device.type == "cpu" and (raw_of(std) < 0).any():
+        raise RuntimeError("normal expects all elements of std >= 0.0")
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)
@@ -830,7 +889,13 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 @public(function=False, inplace=False)
 @on_input_device
 def exponential_(self, lambd=1.0, *, generator=None):
-    """Fill in place with exponential numbers of the given rate."""
+    """Fill in place with exponential numbers of the given rate.
+
+    Raises:
+        RuntimeError: a rate that is not positive.
+    """
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return _filled(self, generator, "exponential_", lambda source, shape, _: source.exponential(shape) / lambd)
 
 
@@ -861,7 +926,12 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
         median: of the distribution.
         sigma: half the width at half height.
         generator: where the random numbers come from; the default generator if None.
+
+    Raises:
+        RuntimeError: sigma is not positive.
     """
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
 
     def draw(source, shape, _):
         return median + sigma * source.xp.tan(math.pi * (source.uniform(shape, np.float64) - 0.5))

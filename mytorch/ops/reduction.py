@@ -8,7 +8,7 @@ import numpy as np
 
 from .._array import Array
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from ..tensor import Tensor
 from .bind import public
 from .core import op
@@ -171,6 +171,11 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
         rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
         total = xp.maximum(total - rest * rest / max_(n, 1), 0)
     free = n - correction
+    if free <= 0:
+        warn(
+            "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
+            "divided by output numel)."
+        )
     return (total / free if free > 0 else total * math.nan).astype(total.dtype if x.dtype.kind == "c" else input.dtype)
 
 
@@ -472,6 +477,8 @@ def count_nonzero(input, dim=None):
 @op(dtype="float", name="logsumexp", autocast="float32")
 def _logsumexp(xp, input, *, dim=None, keepdim=False):
     axis = axes_of(dim, input.ndim)
+    if not input.size:
+        return xp.log(xp.sum(input, axis=axis, keepdims=keepdim))
     peak = xp.max(input, axis=axis, keepdims=True)
     peak = xp.where(xp.isfinite(peak), peak, input.dtype.type(0))
     total = xp.log(xp.sum(xp.exp(input - peak), axis=axis, keepdims=True)) + peak

@@ -15,6 +15,7 @@ from .indexing import _gather, _put_index, _scatter_zeros
 from .inplace import adopt, check_writable
 from .mismatch import broadcast
 from .movement import cat
+from .overlap import refuse_overlap, refuse_shared
 from .precision import in_precision
 from .raw import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu
 from .reduction import normalize_dim
@@ -59,6 +60,8 @@ def _source(input, src, index, name):
         return Tensor._wrap(xp_of(raw).full(index.shape, src, raw.dtype))
     if src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if index.size == 0:
+        return src.reshape(-1)[:0].reshape(index.shape)
     if src.ndim != index.ndim or any(a > b for a, b in zip(index.shape, src.shape, strict=True)):
         raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}")
     return src
@@ -67,6 +70,8 @@ def _source(input, src, index, name):
 def _checked(input, dim, index, name):
     d = normalize_dim(dim, input.ndim)
     raw = index_raw(index, name)
+    if raw.size == 0:  # of any shape: nothing is written
+        return d, raw.reshape((0,) * input.ndim)
     if raw.ndim != input.ndim:
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
     if any(n > m for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=True)) if i != d):
@@ -86,11 +91,13 @@ def on_numbers_too(function):
     @on_input_device
     @functools.wraps(function)
     def wrapped(input, dim, index, *args, **kwargs):
-        if input.ndim:
+        if input.ndim and index.ndim and 0 not in [getattr(a, "ndim", 1) for a in (*args, *kwargs.values())]:
             return function(input, dim, index, *args, **kwargs)
         args = [a.reshape(1) if getattr(a, "ndim", None) == 0 else a for a in args]
         kwargs = {k: v.reshape(1) if getattr(v, "ndim", None) == 0 else v for k, v in kwargs.items()}
         index = index.reshape(1) if index.ndim == 0 else index
+        if input.ndim:
+            return function(input, dim, index, *args, **kwargs)
         return function(input.reshape(1), dim, index, *args, **kwargs).reshape(())
 
     return wrapped
@@ -110,7 +117,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     """
     src = value if src is None else src
     if reduce is not None:
-        src = _source(input, src, index_raw(index, "scatter"), "scatter")
+        src = _source(input, src, _checked(input, dim, index, "scatter")[1], "scatter")
         return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
     d, raw = _checked(input, dim, index, "scatter")
     return _scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d)
@@ -145,6 +152,8 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         include_self: whether the elements of input take part where something arrives.
     """
     d, raw = _checked(input, dim, index, "scatter_reduce")
+    if raw.size == 0:
+        return input.clone()
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
     shape = tuple(input.shape)
     hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype)), index=raw, dim=d, shape=shape)
@@ -305,6 +314,9 @@ def index_put_(self, indices, values, accumulate=False):
         accumulate: add instead of write.
     """
     where_ = tuple(i if i is not None else slice(None) for i in indices)
+    for other in (*where_, values):
+        if isinstance(other, Tensor):
+            refuse_overlap(self, other, "index_put_", elementwise=False)
     if not accumulate:
         self[where_] = values
         return self
@@ -371,6 +383,9 @@ def put_(self, index, source, accumulate=False):
         raise RuntimeError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
+    refuse_shared(self, "put_")
+    for other in (index, source):
+        refuse_overlap(self, other, "put_", elementwise=False)
     flat = self.reshape(-1)
     index_put_(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
     if flat._data._cell is None or flat._data._cell is not self._data._cell:

@@ -8,11 +8,12 @@ import numpy as np
 from .._array import Array, on_input_device
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
+from ..base.errors import warn
 from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
-from .creation import arange
+from .creation import arange, empty
 from .indexing import _index, _put_index
 from .inplace import check_shared
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
@@ -23,6 +24,19 @@ from .reduction import normalize_dim
 
 def _tensors(tensors):
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+
+
+def _several(tensors, name):
+    """The tensors to stack, refused where they are one tensor.
+
+    Raises:
+        TypeError: no list or tuple. RuntimeError: an empty one.
+    """
+    if isinstance(tensors, (Tensor, Array)):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
+    if not len(tensors):
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return tensors
 
 
 def _grown(x, n):
@@ -48,26 +62,26 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 @public(method=False)
 def hstack(tensors):
     """Joined along the second axis (the first, for vectors)."""
-    tensors = [atleast_1d(t) for t in tensors]
+    tensors = [atleast_1d(t) for t in _several(tensors, "hstack")]
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @public(method=False, names=("row_stack",))
 def vstack(tensors):
     """Joined along the first axis, vectors as rows."""
-    return cat([atleast_2d(t) for t in tensors], 0)
+    return cat([atleast_2d(t) for t in _several(tensors, "vstack")], 0)
 
 
 @public(method=False)
 def dstack(tensors):
     """Joined along the third axis."""
-    return cat([atleast_3d(t) for t in tensors], 2)
+    return cat([atleast_3d(t) for t in _several(tensors, "dstack")], 2)
 
 
 @public(method=False)
 def column_stack(tensors):
     """Joined along the second axis, vectors as columns."""
-    return cat([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors], 1)
+    return cat([t.reshape(-1, 1) if t.ndim <= 1 else t for t in _several(tensors, "column_stack")], 1)
 
 
 @public(inplace=False, spellings={"sections": "indices_or_sections", "indices": "indices_or_sections"})
@@ -79,10 +93,22 @@ def tensor_split(input, indices_or_sections, dim=0):
         indices_or_sections: how many chunks, or where to cut.
         dim: the axis.
     """
+    if input.ndim == 0:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     if isinstance(indices_or_sections, (Tensor, Array)):
-        indices_or_sections = indices_or_sections.tolist()
+        given = indices_or_sections
+        if given.dtype is not dtypes.int64 or given.ndim > 1:
+            wanted = (
+                "have dtype of long"
+                if given.dtype is not dtypes.int64
+                else "be a zero-dimensional or one-dimensional tensor"
+            )
+            raise RuntimeError(
+                f"tensor_split expected tensor_indices_or_sections to {wanted}, but got {given.dtype.name} with {given.ndim} dims"
+            )
+        indices_or_sections = given.tolist()
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
@@ -129,6 +155,8 @@ def narrow(input, dim, start, length):
     """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
+    if isinstance(start, (Tensor, Array)) and (start.ndim or start.dtype.category != dtypes.INT):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
     start += n if start < 0 else 0
     if not 0 <= start <= n or start + length > n or length < 0:
@@ -315,12 +343,16 @@ def rot90(input, k=1, dims=(0, 1)):
 @public(inplace=False)
 def fliplr(input):
     """The second axis reversed."""
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
     return flip(input, (1,))
 
 
 @public(inplace=False)
 def flipud(input):
     """The first axis reversed."""
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
     return flip(input, (0,))
 
 
@@ -351,15 +383,23 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 
 @public(inplace=False, method=False)
-def meshgrid(*tensors, indexing="ij"):
-    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes.
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes, "ij", the default, does not.
 
     Example:
-        >>> rows, columns = mytorch.meshgrid(tensor([1, 2]), tensor([3, 4]))
+        >>> rows, columns = mytorch.meshgrid(tensor([1, 2]), tensor([3, 4]), indexing="ij")
         >>> rows.tolist(), columns.tolist()
         ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
     """
-    tensors = [x.reshape(-1) for x in _tensors(tensors)]
+    tensors = _tensors(tensors)
+    if any(x.ndim > 1 for x in tensors):
+        raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensors, but got {[list(x.shape) for x in tensors]}")
+    if any(x.dtype is not tensors[0].dtype for x in tensors):
+        raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
+        indexing = "ij"
+    tensors = [x.reshape(-1) for x in tensors]
     swap = indexing == "xy" and len(tensors) >= 2
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
@@ -381,7 +421,7 @@ def cartesian_prod(*tensors):
     """
     if len(tensors) == 1:
         return tensors[0]
-    return stack([g.reshape(-1) for g in meshgrid(*tensors)], -1)
+    return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], -1)
 
 
 @public(inplace=False)
@@ -397,6 +437,10 @@ def combinations(input, r=2, with_replacement=False):
         >>> mytorch.combinations(tensor([1, 2, 3])).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
+    if input.ndim != 1 or r < 0:
+        raise RuntimeError(f"combinations: Expect a 1D vector and r >= 0, got {input.ndim}-d and r={r}")
+    if r == 0:
+        return input.new_empty(0)
     chooser = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64)
     return _index(input, index=(rows.reshape(len(rows), r),))
@@ -528,7 +572,11 @@ triu_indices = _triangle_indices("triu_indices", np.triu_indices)
 @public(inplace=False, method=False)
 def block_diag(*tensors):
     """Matrices along the diagonal of one, zeros elsewhere."""
+    if any(x.ndim > 2 for x in tensors):
+        raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
     tensors = [atleast_2d(x) for x in tensors]
+    if not tensors:
+        return empty(1, 0)
     width, start, rows = sum(x.shape[1] for x in tensors), 0, []
     for x in tensors:
         n, m = x.shape

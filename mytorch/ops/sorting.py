@@ -16,6 +16,7 @@ from .complex import complex as complex_of
 from .core import op
 from .elementwise import cast, isnan, where
 from .movement import cat, stack
+from .out import write_out
 from .precision import in_precision
 from .raw import on_device_of, raw_of, to_cpu
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
@@ -202,6 +203,8 @@ def _kth(name, input, dim, keepdim, place):
     """The element at `place(n)` in the order of each row of n."""
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
+    if not x.shape[d]:
+        raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
     raw, place = raw_of(x), place(x.shape[d])
     found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
@@ -260,7 +263,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         (20, 2)
     """
     n = input.shape[dim] if input.ndim else 1
-    if not 1 <= k <= n:
+    if n and not 1 <= k <= n:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: k={k} for {n} elements")
     return _kth("kthvalue", input, dim, keepdim, lambda n: k - 1)
 
@@ -302,6 +305,8 @@ def _quantiles(q, interpolation):
             f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
     raw_q = np.atleast_1d(np.asarray(to_cpu(q), np.float64))
+    if raw_q.ndim > 1:
+        raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if ((raw_q < 0) | (raw_q > 1)).any():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return _INTERPOLATION[interpolation], raw_q
@@ -328,6 +333,11 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         RuntimeError: a q outside [0, 1], an unknown interpolation, or no elements.
     """
     weights, raw_q = _quantiles(q, interpolation)
+    if not input.dtype.is_floating_point or (hasattr(q, "dtype") and q.dtype is not input.dtype):
+        raise RuntimeError(
+            f"quantile() input tensor must be of a floating point dtype, and q of the same one; got {input.dtype} and "
+            f"{getattr(q, 'dtype', type(q).__name__)}"
+        )
     x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
     n = x.shape[d]
     if n == 0:
@@ -398,6 +408,8 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
         keepdim: keep the reduced axes with size 1.
         dtype: cast input to it first.
     """
+    if input.dtype.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
     x = where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input
     return sum_of(x, dim, keepdim, dtype=dtype)
 
@@ -436,7 +448,11 @@ def bincount(input, weights=None, minlength=0):
     """
     raw = raw_of(input)
     if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and tuple(weights.shape) != raw.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
     single = weights is not None and raw_of(weights).dtype == np.float32
     return Tensor._wrap(found.astype(np.float32) if single else found)
@@ -462,7 +478,7 @@ def histc(input, bins=100, min=0, max=0):
 
 
 @public(inplace=False)
-def histogram(input, bins, *, range=None, weight=None, density=False):
+def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     """(counts, edges) of a histogram; bins is a number or the edges.
 
     Args:
@@ -471,7 +487,30 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
         range: (lowest, highest).
         weight: what each element counts.
         density: divide so that the integral is 1.
+        out: two tensors to write the results into, of input's dtype.
+
+    Raises:
+        RuntimeError: other dtypes, shapes or bounds than these. TypeError: edges and a range.
     """
+    if out is not None:
+        return write_out(
+            histogram(input, bins, range=range, weight=weight, density=density), out, "histogram", exact=True
+        )
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"histogram is not implemented for {input.dtype}")
+    for given, word in ((bins, "bins tensors"), (weight, "weight tensor")):
+        if hasattr(given, "dtype") and given.dtype is not input.dtype:
+            raise RuntimeError(f"histogram(): input tensor and {word} should have the same dtype")
+    if weight is not None and weight.shape != input.shape:
+        raise RuntimeError(
+            "histogram(): if weight tensor is provided it should have the same shape as the input tensor"
+        )
+    if hasattr(bins, "dtype") and range is not None:
+        raise TypeError("histogram() received an invalid combination of arguments: edges and a range")
+    if (bins.numel() if hasattr(bins, "dtype") else bins) < 1:
+        raise RuntimeError("histogram(): bins must be > 0, and a bins tensor should have at least 1 element")
+    if range is not None and range[0] > range[1]:
+        raise RuntimeError("histogram(): min should not exceed max")
     raw = to_cpu(input).reshape(-1)
     bins = to_cpu(bins) if hasattr(bins, "_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
@@ -612,9 +651,16 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 def _trapezoids(y, x, dx, dim):
     """The areas under y between neighbours along `dim`."""
     n = y.shape[dim]
+    if n == 0:
+        return y
     if x is not None and x.ndim == 1 and x.shape[0] != n:
         raise RuntimeError(f"trapezoid: There must be one `x` value for each sample point, got {x.shape[0]} for {n}")
-    widths = diff(x, dim=dim if x.ndim > 1 else -1) if x is not None else 1.0 if dx is None else dx
+    if x is not None:
+        along = [1] * (y.ndim - dim % y.ndim - 1) if x.ndim == 1 else []
+        widths = diff(x, dim=dim if x.ndim > 1 else -1)
+        widths = widths.reshape(-1, *along) if along else widths
+    else:
+        widths = 1.0 if dx is None else dx
     return (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5 * widths
 
 

@@ -14,6 +14,7 @@ from .bind import public
 from .core import op
 from .elementwise import cast, log, where
 from .elementwise import pow as _pow
+from .out import write_out
 from .precision import in_precision
 from .raw import raw_of
 from .reduction import to_acc_type
@@ -195,10 +196,26 @@ fmin.grad(
 )
 
 
-@public()
-@op()
-def heaviside(xp, input, other):
-    """0 where input is below zero, 1 above, other at zero."""
+@public(spellings={"values": "other"})
+def heaviside(input, other, *, out=None):
+    """0 where input is below zero, 1 above, other at zero.
+
+    Args:
+        out: tensor to write the result into.
+
+    Raises:
+        RuntimeError: complex numbers, or two dtypes.
+    """
+    if input.dtype.is_complex or other.dtype.is_complex or (out is not None and out.dtype.is_complex):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if input.dtype is not other.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    found = _heaviside(input, other)
+    return found if out is None else write_out(found, out, "heaviside")
+
+
+@op(name="heaviside")
+def _heaviside(xp, input, other):
     return xp.where(input == 0, other, (input > 0).astype(input.dtype))
 
 
@@ -228,8 +245,19 @@ _Frexp = namedtuple("frexp", "mantissa exponent")
 
 @public(inplace=False)
 @on_input_device
-def frexp(input):
-    """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1)."""
+def frexp(input, *, out=None):
+    """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1).
+
+    Args:
+        out: two tensors to write them into, of input's dtype and int32.
+
+    Raises:
+        RuntimeError: no floats, or an `out` of other dtypes.
+    """
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
+    if out is not None:
+        return write_out(frexp(input), out, "frexp", exact=True)
     raw = raw_of(input)
     xp = xp_of(raw)
     exponent = xp.asarray(xp.frexp(raw.astype(np.float64))[1])
@@ -257,15 +285,24 @@ def signbit(input):
 
 
 @public(inplace=False)
-def isposinf(input):
-    """True where input is +infinity."""
-    return input == math.inf
+def isposinf(input, *, out=None):
+    """True where input is +infinity; `out` is a bool tensor to write the result into."""
+    return _signed_infinity("isposinf", input, math.inf, out)
 
 
 @public(inplace=False)
-def isneginf(input):
-    """True where input is -infinity."""
-    return input == -math.inf
+def isneginf(input, *, out=None):
+    """True where input is -infinity; `out` is a bool tensor to write the result into."""
+    return _signed_infinity("isneginf", input, -math.inf, out)
+
+
+def _signed_infinity(name, input, infinity, out):
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{name} does not support complex inputs.")
+    if out is not None and out.dtype is not dtypes.bool_:
+        raise RuntimeError(f"{name} does not support non-boolean outputs.")
+    found = input == infinity
+    return found if out is None else write_out(found, out, name)
 
 
 @public(inplace=False)
