@@ -472,8 +472,8 @@ def count_nonzero(input, dim=None):
 @op(dtype="float", name="logsumexp", autocast="float32")
 def _logsumexp(xp, input, *, dim=None, keepdim=False):
     axis = axes_of(dim, input.ndim)
-    peak = xp.max(input, axis=axis, keepdims=True)
-    peak = xp.where(xp.isfinite(peak), peak, input.dtype.type(0))
+    peak = xp.max(xp.real(input) if xp.is_complex(input) else input, axis=axis, keepdims=True)
+    peak = xp.where(xp.isfinite(peak), peak, peak.dtype.type(0))
     total = xp.log(xp.sum(xp.exp(input - peak), axis=axis, keepdims=True)) + peak
     return total if keepdim or (dim is None and input.ndim == 0) else xp.squeeze(total, axis)
 
