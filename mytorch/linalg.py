@@ -15,6 +15,7 @@ from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
 from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
+from .ops.elementwise import where
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.out import takes_out
@@ -496,20 +497,21 @@ def matrix_power(A, n):
 
 @in_precision(None)
 def matrix_exp(A):
-    """e to the power of square matrices, by scaling and squaring of its series.
+    """e to the power of square matrices: 18 terms of its series for A / 2^s of norm below 1, squared s times, each matrix as often as it needs.
 
     Source: C. Moler, C. Van Loan, "Nineteen dubious ways to compute the exponential of a matrix" (2003).
     """
     square(A, "matrix_exp")
-    size = float(A.detach().abs().sum(-1).max()) if A.numel() else 0.0
-    squarings = max(0, math.ceil(math.log2(size)) + 4) if 0 < size < math.inf else 0
-    x = A * (0.5**squarings)
-    term = out = _eye_like(A, A.shape[-1]).expand(*A.shape)
-    for k in range(1, 13):
+    norms = to_cpu(A.detach().abs().sum(-1).amax(-1)[..., None, None]) if A.numel() else np.zeros((1, 1), np.float32)
+    squarings = np.frexp(np.where(np.isfinite(norms), norms, 0.0).astype(np.float64))[1].clip(0)  # norm <= 2^squarings
+    x = A * on_device_of(np.ldexp(1.0, -squarings).astype(norms.dtype), A)
+    term = out = one = _eye_like(A, A.shape[-1]).expand(*A.shape)
+    for k in range(1, 19):
         term = term @ x * (1.0 / k)
         out = out + term
-    for _ in range(squarings):
-        out = out @ out
+    for done in range(squarings.max(initial=0)):
+        active = squarings > done
+        out = out @ (out if active.all() else where(on_device_of(active, A), out, one))
     return out
 
 

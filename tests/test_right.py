@@ -337,3 +337,93 @@ def test_gradients_of_threads_onto_one_leaf_all_arrive():
     for t in threads:
         t.join()
     assert np.unique(np.asarray(leaf.grad)).tolist() == [240.0]
+
+
+# -- single numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_where_functions_end(torch):
+    points = [-0.5, 0.0, 0.1, 0.3, 0.9, 1.0, 1.5, NAN, INF]
+    for name, options in (("logit", {}), ("logit", {"eps": 0.1}), ("entr", {})):
+
+        def call(lib, name=name, options=options):
+            x = lib.tensor(points, dtype=lib.float64, requires_grad=True)
+            y = getattr(lib.special, name)(x, **options)
+            y.backward(lib.arange(1.0, 10.0, dtype=lib.float64))
+            return y, x.grad
+
+        assert_same(torch, call)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (70, 301), (4,)], ids=str)
+def test_median_along_an_axis_is_nan_where_a_nan_is(shape, torch, rng):
+    values = rng.permutation(np.prod(shape)).reshape(shape).astype("float32")
+    values[rng.random(shape) < 1.5 / shape[-1]] = NAN
+    for dim in range(len(shape)):
+        assert_same(torch, lambda lib, dim=dim: [*lib.median(lib.tensor(values), dim)])
+        assert_same(torch, lambda lib, dim=dim: [*lib.tensor(values).median(dim, keepdim=True)])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
+def test_matrix_exp_keeps_the_digits_of_its_dtype(scale, torch, rng):
+    A = np.stack([rng.standard_normal((5, 5)) * scale * s for s in (1.0, 1e-2, 0.0, 3.0)])
+    exact = torch.linalg.matrix_exp(torch.tensor(A)).numpy()
+    found = linalg.matrix_exp(mytorch.tensor(A, dtype=mytorch.float32)).numpy()
+    size = np.abs(exact).max((1, 2), keepdims=True)
+    assert (np.abs(found - exact) / size).max() < 3e-6 * max(scale, 1)
+    np.testing.assert_allclose(
+        linalg.matrix_exp(mytorch.tensor(A)).numpy() / size, exact / size, atol=3e-14 * max(scale, 1)
+    )
+
+    def call(lib):
+        x = lib.tensor(A / scale, requires_grad=True)
+        lib.linalg.matrix_exp(x).backward(lib.tensor(A))
+        return x.grad
+
+    assert_same(torch, call)
+    assert linalg.matrix_exp(mytorch.zeros(0, 3, 3)).shape == (0, 3, 3)
+
+
+def test_singular_values_that_are_equal_or_zero_have_gradients(torch):
+    for A in (np.zeros((5, 3)), np.eye(4), np.ones((2, 3, 4)), np.eye(3) * (1 + 2j)):
+
+        def call(lib, A=A):
+            x = lib.tensor(A, requires_grad=True)
+            lib.linalg.svdvals(x).sum().backward()
+            return x.grad
+
+        mine, theirs = both(torch, call)
+        assert np.isfinite(mine[0]).all()
+        if A.ndim == 2 and A.any():  # of zeros and equal rows, any subgradient
+            np.testing.assert_allclose(mine[0], theirs[0], atol=1e-12)
+
+
+def test_complex_log_sum_exp_is_the_principal_one(torch, rng):
+    z = rng.standard_normal((5, 7)) * 9 + 9j * rng.standard_normal((5, 7))
+
+    def call(lib):
+        x = lib.tensor(z, requires_grad=True)
+        y = lib.logsumexp(x, 1)
+        y.backward(lib.tensor(z[:, 0]))
+        return y, x.grad
+
+    assert_same(torch, call)
+
+
+def test_results_by_shape_and_option(torch, rng):
+    a, b, z = (
+        rng.standard_normal(5),
+        rng.random((2, 5)),
+        rng.standard_normal((10, 4)) + 1j * rng.standard_normal((10, 4)),
+    )
+    assert_same(torch, lambda lib: lib.nn.functional.multilabel_soft_margin_loss(lib.tensor(a), lib.tensor(b)))
+    window = np.hanning(12)[1:-1]
+    assert_same(torch, lambda lib: lib.istft(lib.tensor(z), 10, window=lib.tensor(window)))
+    assert_same(torch, lambda lib: lib.istft(lib.tensor(z), 10, window=lib.tensor(window + 0j), return_complex=True))
+    for call in (
+        lambda lib: lib.where(lib.tensor([True, False]), 1.0, 2.0), lambda lib: lib.where(lib.tensor([True, False]), 1, 2),
+        lambda lib: lib.tensor([1, 2, 3]).cumprod(0, dtype=lib.int16), lambda lib: lib.tensor([1, 2, 3]).cumsum(0, dtype=lib.int16),
+    ):  # fmt: skip
+        mine, theirs = both(torch, call)
+        assert mine[0].dtype == theirs[0].dtype
+        np.testing.assert_array_equal(mine[0], theirs[0])

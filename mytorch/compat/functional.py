@@ -271,8 +271,9 @@ def istft(
             f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}"
         )
     norm = "ortho" if normalized else None
-    frames = fft.irfft(x, n_fft, norm=norm) if onesided else fft.ifft(x, norm=norm)
-    frames = frames if return_complex or onesided else frames.real
+    frames = (
+        fft.ifft(x, norm=norm) if return_complex else fft.irfft(x[..., : n_fft // 2 + 1], n_fft, norm=norm)
+    )  # of what is not conjugate-symmetric, too
     real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
     window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
     total = n_fft + hop_length * (count - 1)

@@ -212,6 +212,9 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
         align_corners: as in `grid_sample`.
     """
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    for mode, known, what in ((interpolation_mode, modes, "interpolation"), (padding_mode, paddings, "padding")):
+        if mode not in (0, 1, 2):
+            raise ValueError(f"grid_sampler: {what}_mode must be 0, 1 or 2 (of {known}), got {mode!r}.")
     return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
 
 

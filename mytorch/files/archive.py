@@ -420,6 +420,13 @@ class _Unpickler(pickle._Unpickler):
         self.budget = budget
         self.file_name = budget.name
 
+    def load(self):
+        """The object. The memo holds functions that hold this, which would keep the file's bytes until the next collection."""
+        try:
+            return super().load()
+        finally:
+            vars(self).clear()
+
     def find_class(self, module, name):
         """What a global of the pickle stands for. Functions are rebuilt, so a pickle can't alter ours."""
         module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did

@@ -64,6 +64,7 @@ _sigmoid = unary(
     "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
 )
 tanh, sigmoid = _tanh.caller, _sigmoid.caller
+_sigmoid.fuse(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.further = _sigmoid.further = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
     _function.__module__ = __name__  # where pickle finds them

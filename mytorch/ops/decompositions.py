@@ -322,6 +322,11 @@ def _svd(xp, input):
     return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
 
+def _quotient(xp, a, b):
+    """a / b, and 0 where both are 0: what nothing depends on has no gradient, however close two singular values are."""
+    return a / xp.where((a == 0) & (b == 0), 1.0, b)
+
+
 def _svd_grad(g, U, S, Vh, xp):
     gu, gs, gv = g
     V, gv = _H(xp, Vh), _H(xp, gv)
@@ -331,16 +336,16 @@ def _svd_grad(g, U, S, Vh, xp):
     gaps = xp.where(eye, 1.0, (row - column) * (row + column))
     ug, vg = xp.matmul(_H(xp, U), gu), xp.matmul(_H(xp, V), gv)
     skew_u = ug - _H(xp, ug)
-    middle = (skew_u / gaps) * row + column * ((vg - _H(xp, vg)) / gaps)
+    middle = _quotient(xp, skew_u, gaps) * row + column * _quotient(xp, vg - _H(xp, vg), gaps)
     diagonal = xp.expand_dims(gs, -2)
     if xp.is_complex(U):
-        diagonal = diagonal + skew_u / (row * 2)
+        diagonal = diagonal + _quotient(xp, skew_u, row * 2)
     middle = xp.where(eye, diagonal, middle)
     out = xp.matmul(xp.matmul(U, middle), Vh)
     if m > k:
-        out = out + xp.matmul((gu - xp.matmul(U, ug)) / row, Vh)
+        out = out + xp.matmul(_quotient(xp, gu - xp.matmul(U, ug), row), Vh)
     if n > k:
-        out = out + xp.matmul(U, _H(xp, (gv - xp.matmul(V, vg)) / row))
+        out = out + xp.matmul(U, _H(xp, _quotient(xp, gv - xp.matmul(V, vg), row)))
     return out
 
 

@@ -764,7 +764,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
         reduction: "mean", "sum", or "none" for a loss for each element.
     """
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
-    losses = (losses if weight is None else losses * weight).mean(-1)
+    losses = (losses if weight is None else losses * weight).sum(input.ndim - 1) / input.shape[-1]
     return _reduce(losses, reduction, size_average, reduce)
 
 

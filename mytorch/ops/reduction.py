@@ -479,8 +479,8 @@ def _logsumexp(xp, input, *, dim=None, keepdim=False):
     axis = axes_of(dim, input.ndim)
     if not input.size:
         return xp.log(xp.sum(input, axis=axis, keepdims=keepdim))
-    peak = xp.max(input, axis=axis, keepdims=True)
-    peak = xp.where(xp.isfinite(peak), peak, input.dtype.type(0))
+    peak = xp.max(xp.real(input) if xp.is_complex(input) else input, axis=axis, keepdims=True)
+    peak = xp.where(xp.isfinite(peak), peak, peak.dtype.type(0))
     total = xp.log(xp.sum(xp.exp(input - peak), axis=axis, keepdims=True)) + peak
     return total if keepdim or (dim is None and input.ndim == 0) else xp.squeeze(total, axis)
 

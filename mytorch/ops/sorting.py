@@ -208,6 +208,9 @@ def _kth(name, input, dim, keepdim, place):
     raw, place = raw_of(x), place(x.shape[d])
     found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
+    if name == "median" and x.dtype.is_floating_point:  # the first NaN, if there is one
+        lost = isnan.caller(x)
+        found = where(lost.any(d, keepdim=True), lost.long().argmax(d, keepdim=True), found)
     return _picked(name, input, d, keepdim, found)
 
 

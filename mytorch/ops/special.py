@@ -125,12 +125,24 @@ def _over(xp, out, x):
     return out / xp.where(x == 0, 1.0, x)
 
 
+@op(dtype="float", name="logit")
+def _logit(xp, input, *, eps=None):
+    x = input if eps is None else xp.clip(input, input.dtype.type(eps), input.dtype.type(1 - eps))
+    return xp.log(x / (1.0 - x))
+
+
+def _logit_grad(g, input, eps, xp):
+    low, beyond = (0.0, math.nan) if eps is None else (eps, 0.0)
+    return xp.where((input < low) | (input > 1 - low), beyond, g / (input * (1.0 - input)))
+
+
+_logit.grad(input=_logit_grad)
+
+
 @public()
-@in_precision(None)
 def logit(input, eps=None):
     """log(input / (1 - input)), of input limited to [eps, 1 - eps] if eps is given."""
-    x = input if eps is None else input.clamp(eps, 1 - eps)
-    return log.caller(x / (1 - x))
+    return _logit.caller(input, eps)
 
 
 @public()
@@ -352,8 +364,16 @@ def _ndtri(p):
     return erfinv.caller(p * 2 - 1) * math.sqrt(2)
 
 
-@in_precision(None)
+@op(dtype="float", name="entr")
+def _entropy(xp, input):
+    inside = input > 0
+    below = xp.where(input < 0, -math.inf, input)  # 0 and NaN stay
+    return xp.where(inside, -input * xp.log(xp.where(inside, input, 1.0)), below)
+
+
+_entropy.grad(input=lambda g, input, xp: g * (-1.0 - xp.log(input)))
+
+
 def _entr(input):
     """-input * log(input), 0 at 0, -infinity below."""
-    input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
-    return where(input == 0, 0.0, where(input < 0, -math.inf, -input * log.caller(where(input > 0, input, 1.0))))
+    return _entropy.caller(input)

@@ -1,6 +1,7 @@
 """Faults around a loader: threads in BLAS while workers are forked, other numbers of workers in resuming, cycles."""
 
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -115,6 +116,13 @@ def test_loading_a_state_makes_no_cycles():
     state = model.state_dict()
     assert cycles(lambda: model.load_state_dict(state)) == []
     assert cycles(lambda: model.load_state_dict(state, assign=True)) == []
+
+
+def test_a_file_is_let_go_of_when_it_is_read_or_written():
+    file = io.BytesIO()
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    assert cycles(lambda: mytorch.save([model.state_dict(), {"shape": model[0].weight.shape}], file)) == []
+    assert cycles(lambda: mytorch.load(io.BytesIO(file.getvalue()))) == []
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -221,9 +221,9 @@ def test_products_of_bfloat16_with_infinity_and_nan(rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_activations_beside_pytorch(torch, rng, dtype):
-    x, g = rng.standard_normal((37, 129)) * 20, rng.standard_normal((37, 129))
+    x, g = rng.standard_normal((77, 129)) * 20, rng.standard_normal((77, 129))
     runs = {
-        "silu": lambda L, x: L.nn.functional.silu(x), "log_softmax": lambda L, x: L.log_softmax(x, -1),
+        "sigmoid": lambda L, x: x.sigmoid(), "silu": lambda L, x: L.nn.functional.silu(x), "log_softmax": lambda L, x: L.log_softmax(x, -1),
         "softmax": lambda L, x: L.softmax(x, -1), "clamp": lambda L, x: x.clamp(-3.0, 2.0),
         "smooth_l1": lambda L, x: L.nn.functional.smooth_l1_loss(x, x * 0 + 1, reduction="none", beta=3.0),
         "huber": lambda L, x: L.nn.functional.huber_loss(x, x * 0 + 1, reduction="none", delta=3.0),
@@ -242,9 +242,15 @@ def test_activations_beside_pytorch(torch, rng, dtype):
 
 
 def test_infinity_and_nan_pass_through_activations(torch):
-    x = np.zeros((64, 64), np.float32)
+    x = np.zeros((128, 65), np.float32)
     x[0, :3] = np.inf, -np.inf, np.nan
-    for run in (lambda L, x: L.nn.functional.silu(x), lambda L, x: x.log_softmax(1), lambda L, x: x.clamp(-1.0, 1.0)):
+    x[-1, -1] = np.nan
+    for run in (
+        lambda L, x: L.nn.functional.silu(x),
+        lambda L, x: L.sigmoid(x),
+        lambda L, x: x.log_softmax(1),
+        lambda L, x: x.clamp(-1.0, 1.0),
+    ):
         np.testing.assert_allclose(
             run(mytorch, mytorch.tensor(x)).numpy(), run(torch, torch.tensor(x)).numpy(), atol=1e-6
         )

@@ -2,25 +2,42 @@
 
 import numpy as np
 
-from ...backend import numpy_ns
 from ..kernel import Kernel
 from ..threads import split
-from .common import exp, flat, is_float32, kernel
+from .common import exp, flat, is_float32, with_nan
 
 _ONE = np.float32(1.0)
 
 
-@kernel
+@with_nan
+def _sigmoid(x, out):
+    for i in range(x.size):
+        v = x[i]
+        s = _ONE / (_ONE + exp(-v))
+        out[i] = v if v != v else s  # exp's integers know no NaN
+
+
+@with_nan
+def _sigmoid_bwd(g, s, out):
+    for i in range(s.size):
+        out[i] = g[i] * (s[i] * (_ONE - s[i]))
+
+
+@with_nan
 def _silu(x, out):
     for i in range(x.size):
-        out[i] = x[i] / (_ONE + exp(-x[i]))
+        v = x[i]
+        y = v / (_ONE + exp(-v))
+        out[i] = v if v != v else y
 
 
-@kernel
+@with_nan
 def _silu_bwd(g, x, out):
     for i in range(x.size):
-        s = _ONE / (_ONE + exp(-x[i]))
-        out[i] = g[i] * (s * (_ONE + x[i] * (_ONE - s)))
+        v = x[i]
+        s = _ONE / (_ONE + exp(-v))
+        slope = s * (_ONE + v * (_ONE - s))
+        out[i] = v if v != v else g[i] * slope
 
 
 def _accepts(input):
@@ -29,8 +46,8 @@ def _accepts(input):
 
 
 def _pays(input):
-    """From 2048 elements on, if no infinity or NaN is about: those take the reference."""
-    return input.size >= 2048 and bool(np.isfinite(numpy_ns.sum(input)))
+    """From 2048 elements on."""
+    return input.size >= 2048
 
 
 def _run(loop, *arrays):
@@ -40,6 +57,12 @@ def _run(loop, *arrays):
     return out.reshape(shape)
 
 
+sigmoid = Kernel(
+    accepts=_accepts,
+    pays=lambda input: input.size >= 8192,
+    forward=lambda xp, input: _run(_sigmoid, input),
+    vjp=lambda g, out: (_run(_sigmoid_bwd, g, out),),
+)
 silu = Kernel(
     accepts=_accepts,
     pays=_pays,

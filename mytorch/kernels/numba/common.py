@@ -15,6 +15,9 @@ from numba.extending import intrinsic
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
 kernel = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy")
+with_nan = njit(
+    fastmath=_FAST - {"nnan"}, cache=True, nogil=True, error_model="numpy"
+)  # as `kernel`, and NaN may be asked for
 exact = njit(cache=True, nogil=True, error_model="numpy")  # where NaN keeps its meaning
 inlined = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy", inline="always")
 
