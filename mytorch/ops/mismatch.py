@@ -29,10 +29,12 @@ def explained(op, raws, error):
     Any other error is returned as it is.
     """
     text = str(error)
-    if _is_own(error) or type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # CUDA's, Triton's
+    if _is_own(error):
         return error
     if isinstance(error, MemoryError):
         return error if namespace(raws) is numpy_ns else out_of_memory(error)
+    if type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # CUDA's, Triton's
+        return error
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
         leading = -2 if op.name == "matmul" else None
         shapes = [r.shape[:leading] for r in raws if is_raw(r)]
