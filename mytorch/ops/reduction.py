@@ -166,7 +166,7 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
     centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
-    total = xp.sum_of_squares(centred, axis, keepdim)
+    total = xp.sum_of_squares(centred, axis, keepdims=keepdim)
     if not few:  # less what the mean's rounding adds (Chan, Golub and LeVeque, 1983)
         rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
         total = xp.maximum(total - rest * rest / max_(n, 1), 0)
@@ -517,7 +517,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     elif ord == 1:
         out = xp.sum(x, axis=axis, keepdims=keepdim)
     elif ord == 2:
-        out = xp.sqrt(xp.sum_of_squares(x, axis, keepdim))
+        out = xp.sqrt(xp.sum_of_squares(x, axis, keepdims=keepdim))
     else:
         out = xp.sum(x**ord, axis=axis, keepdims=keepdim) ** (1 / ord)
     return xp.asarray(out).astype(

@@ -13,10 +13,15 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from . import progress  # noqa: F401  (it shows what is being compiled)
+
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
-kernel = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy")
-exact = njit(cache=True, nogil=True, error_model="numpy")  # where NaN keeps its meaning
-inlined = njit(fastmath=_FAST, cache=True, nogil=True, error_model="numpy", inline="always")
+_LEAN = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+kernel = njit(fastmath=_FAST, cache=True, **_LEAN)
+exact = njit(cache=True, **_LEAN)  # where NaN keeps its meaning
+# What only kernels call: without the code by which Python would, which takes the compiler as long as a short loop does.
+inlined = njit(fastmath=_FAST, forceinline=True, no_cpython_wrapper=True, **_LEAN)
+exact_inlined = njit(forceinline=True, no_cpython_wrapper=True, **_LEAN)
 
 
 @intrinsic
