@@ -343,7 +343,7 @@ _hardsigmoid = _activation(
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
 _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
-    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)))
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).fuse(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
     "hardshrink", lambda xp, input, *, lambd: xp.where((input > lambd) | (input < -lambd), input, input.dtype.type(0)),
     lambda g, input, lambd, xp: _masked(xp, (input > lambd) | (input < -lambd), g))

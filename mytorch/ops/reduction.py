@@ -82,6 +82,8 @@ def count(shape, dim):
 def _sum(xp, input, *, dim=None, keepdim=False):
     if input.dtype.kind in "fc" and input.dtype.itemsize != 2:
         return xp.sum(input, dim if input.ndim else None, keepdims=keepdim)
+    if input.dtype.kind == "b":
+        return xp.asarray(xp.count_nonzero(input), np.int64)
     x = to_acc_type(xp, input)
     return xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim).astype(input.dtype, copy=False)
 
@@ -109,7 +111,8 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
     elif input.dtype.category < dtypes.FLOAT:
-        input = cast(input, dtypes.int64)
+        counted = input.dtype.category == dtypes.BOOL and dim is None and not keepdim
+        input = input if counted else cast(input, dtypes.int64)
     return _sum.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
 
 
@@ -463,7 +466,7 @@ def count_nonzero(input, dim=None):
         >>> mytorch.count_nonzero(tensor([[0, 1], [2, 3]]), 0).tolist()
         [1, 2]
     """
-    return (input != 0).sum(dim)
+    return (input if input.dtype.category == dtypes.BOOL else input != 0).sum(dim)
 
 
 # -- log-sum-exp and norms -----------------------------------------------------------------------------------
