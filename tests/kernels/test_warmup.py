@@ -2,6 +2,8 @@
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -45,3 +47,19 @@ def test_warmup_says_what_it_did(capsys, monkeypatch):
 def test_warmup_in_a_process_of_its_own(capsys):
     assert cli.main(["warmup", "--processes", "1", "--only", "relu"]) == 0
     assert capsys.readouterr().out.startswith("1/1 relu: ")
+
+
+def test_small_tensors_do_without_numba():
+    code = """if 1:
+        import sys, mytorch
+        from mytorch import nn
+        from mytorch.nn import functional as F
+        model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.LayerNorm(4), nn.SiLU(), nn.GELU(), nn.Linear(4, 2))
+        optimizer = mytorch.optim.Adam(model.parameters())
+        out = model(mytorch.ones(2, 2))
+        F.cross_entropy(out, mytorch.tensor([0, 1])).backward()
+        optimizer.step()
+        out.softmax(-1), out.log_softmax(-1)
+        sys.exit("numba" in sys.modules)
+    """
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -29,8 +29,8 @@ def _accepts(input):
 
 
 def _pays(input):
-    """From 2048 elements on, if no infinity or NaN is about: those take the reference."""
-    return input.size >= 2048 and bool(np.isfinite(numpy_ns.sum(input)))
+    """If no infinity or NaN is about: those take the reference."""
+    return bool(np.isfinite(numpy_ns.sum(input)))
 
 
 def _run(loop, *arrays):
@@ -41,6 +41,7 @@ def _run(loop, *arrays):
 
 
 silu = Kernel(
+    LEAST=2048,
     accepts=_accepts,
     pays=_pays,
     forward=lambda xp, input: _run(_silu, input),

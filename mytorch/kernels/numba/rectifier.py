@@ -56,9 +56,7 @@ def _accepts(input, **options):
     return is_float32(input)
 
 
-def _pays(input, **options):
-    """From 4096 elements on."""
-    return input.size >= 4096
+LEAST = 4096
 
 
 def _run(kernel, *arrays, constants=()):
@@ -85,11 +83,11 @@ def _leaky_relu_vjp(g, input, slope):
     return (_run(_bwd, g, input, constants=(np.float32(slope),)),)
 
 
-relu = Kernel(accepts=_accepts, pays=_pays, forward=_relu, vjp=_relu_vjp)
-leaky_relu = Kernel(accepts=_accepts, pays=_pays, forward=_leaky_relu, vjp=_leaky_relu_vjp)
+relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_relu, vjp=_relu_vjp)
+leaky_relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_leaky_relu, vjp=_leaky_relu_vjp)
 hardswish = Kernel(
     accepts=_accepts,
-    pays=_pays,
+    LEAST=LEAST,
     forward=lambda xp, input: _run(_hardswish_fwd, input),
     vjp=lambda g, input: (_run(_hardswish_bwd, g, input),),
 )
