@@ -1,5 +1,6 @@
 """`mytorchrun warmup`: compile the CPU's kernels now, so that no training waits for it. They stay in Numba's cache on disk."""
 
+import functools
 import importlib
 import importlib.util
 import multiprocessing
@@ -74,6 +75,11 @@ def _draws():
     return ()
 
 
+def _attention():
+    x = _numbers(2, 2, 64, 64)
+    return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -94,7 +100,7 @@ TASKS = {
     "bfloat16": _halves,
     "random numbers": _draws,
     "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
-    "attention": lambda: F.scaled_dot_product_attention(*(_numbers(2, 2, 64, 64) for _ in "qkv"), is_causal=True),
+    "attention": _attention,
     "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
@@ -104,7 +110,7 @@ TASKS = {
     "hardswish": lambda: F.hardswish(_numbers(128, 128)),
     "leaky_relu": lambda: F.leaky_relu(_numbers(128, 128)),
     "where": _choices,
-    **{name: lambda name=name: _steps(name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
+    **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
     "SGD": lambda: _steps("SGD"),
     "momentum": lambda: _steps("SGD", momentum=0.9),

@@ -10,8 +10,9 @@ does without where it gets None. `fused` says what is wanted:
   is the faster one.
 
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in
-words what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as ops/core.py describes them.
+there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words
+what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as
+ops/core.py describes them.
 """
 
 import importlib

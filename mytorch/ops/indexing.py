@@ -410,7 +410,7 @@ def gather(input, dim, index, *, sparse_grad=False):
                 f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
             )
     size = input.shape[d] if input.ndim else 1
-    if raw.size and isinstance(raw, ndarray) and (numpy_ns.min(raw) < 0 or numpy_ns.max(raw) >= size):
+    if raw.size and isinstance(raw, ndarray) and numpy_ns.max(raw.view(f"u{raw.itemsize}")) >= size:  # or below 0
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
     return _gather.caller(input, raw, d)

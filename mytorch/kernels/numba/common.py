@@ -7,6 +7,8 @@ whole arrays, because an index that the compiler can't prove non-negative keeps 
 instructions; a polynomial is. `exp` and `erf` here are good to about two units in the last place of float32.
 """
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -16,12 +18,13 @@ from numba.extending import intrinsic
 from . import progress  # noqa: F401  (it shows what is being compiled)
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
-_LEAN = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_LEAN: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 kernel = njit(fastmath=_FAST, cache=True, **_LEAN)
 exact = njit(cache=True, **_LEAN)  # where NaN keeps its meaning
 # What only kernels call: without the code by which Python would, which takes the compiler as long as a short loop does.
-inlined = njit(fastmath=_FAST, forceinline=True, no_cpython_wrapper=True, **_LEAN)
-exact_inlined = njit(forceinline=True, no_cpython_wrapper=True, **_LEAN)
+_INNER: dict[str, Any] = {**_LEAN, "forceinline": True, "no_cpython_wrapper": True}
+inlined = njit(fastmath=_FAST, **_INNER)
+exact_inlined = njit(**_INNER)
 
 
 @intrinsic
