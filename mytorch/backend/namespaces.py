@@ -190,6 +190,14 @@ def _numpy_prod(x, axis=None, keepdims=False):
     return np.multiply.reduce(x, axis, None, None, keepdims)
 
 
+def _numpy_running_best(x, axis, largest):
+    """Where the largest (or smallest) element so far lies along an axis, of equal ones the last; NaN beats all."""
+    x = np.moveaxis(x, axis, 0)
+    best = (np.maximum if largest else np.minimum).accumulate(x, 0)
+    places = ((x == best) | (x != x)) * np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1))
+    return np.ascontiguousarray(np.moveaxis(np.maximum.accumulate(places, 0), 0, axis))
+
+
 def _numpy_cumsum(x, axis=None):
     return blocks.accumulate(np.add, x, axis)
 
@@ -259,6 +267,7 @@ numpy_ns = Namespace(
     argmin=ndarray.argmin,
     broadcast_to=_numpy_broadcast_to,
     take_along_axis=_numpy_take_along_axis,
+    running_best=_numpy_running_best,
     cumsum=_numpy_cumsum,
     cumprod=_numpy_cumprod,
     max=_numpy_max,

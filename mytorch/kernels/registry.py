@@ -10,8 +10,9 @@ does without where it gets None. `fused` says what is wanted:
   is the faster one.
 
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words what it accepts. What else it has is between it and who calls it; those of ops have
-`forward`, `vjp` and `residuals` as ops/core.py describes them.
+there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words
+what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as
+ops/core.py describes them.
 """
 
 import importlib
@@ -24,6 +25,7 @@ from . import blas
 _warned = set()
 
 
+SMALL = 128  # elements below which no kernel of a CPU pays, so that small things do without Numba's import
 UNFIT = "the kernel does not take these shapes, dtypes or options"
 
 
@@ -43,7 +45,7 @@ class LazyKernel:
         self.path = path
         self.device = device
         self.module = self.problem = None
-        self.least = 0
+        self.least = SMALL if device == "cpu" else 0
 
     def load(self):
         """The module, imported now if it was not; None where that fails."""
@@ -58,7 +60,7 @@ class LazyKernel:
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
                 self.module = getattr(module, name) if name else module
-                self.least = getattr(self.module, "LEAST", 0)
+                self.least = max(self.least, getattr(self.module, "LEAST", 0))
         return self.module
 
 

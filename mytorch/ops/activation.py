@@ -350,7 +350,7 @@ _hardsigmoid = _activation(
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
 _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
-    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5)))
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).fuse(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
     "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))

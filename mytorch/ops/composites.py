@@ -5,6 +5,8 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from .._array import Array
 from ..base import dtypes
 from ..base.errors import kind
@@ -425,4 +427,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError(
                 f"Class values must be smaller than num_classes: {largest} with num_classes={num_classes}."
             )
+    if not tensor.is_cuda:  # where every index is known to be within
+        out = np.zeros((*tensor.shape, num_classes), np.int64)
+        out.reshape(-1)[np.arange(tensor.numel()) * num_classes + raw_of(tensor).reshape(-1)] = 1
+        return Tensor._wrap(out)
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)

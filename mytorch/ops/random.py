@@ -824,11 +824,12 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     xp = source.xp
-    weights = (raw[None] if raw.ndim == 1 else raw).astype(np.float64)
+    weights = raw[None] if raw.ndim == 1 else raw
     if source.device is CPU:
-        if not np.isfinite(weights).all() or (weights < 0).any():
+        totals = weights.sum(-1, dtype=np.float64)
+        if not np.isfinite(totals).all() or weights.min(initial=0) < 0:
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if (weights.sum(-1) <= 0).any():
+        if (totals <= 0).any():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         if not replacement and num_samples > (weights > 0).sum(-1).min():
             raise RuntimeError(
@@ -837,18 +838,19 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     rows, n = weights.shape
     work = np.float64 if raw.dtype == np.float64 else np.float32
     if replacement and num_samples > 1:
-        edges = xp.cumsum(weights.astype(work), axis=-1)
-        edges = (edges / edges[:, -1:]).astype(np.float64)
+        edges = xp.cumsum(weights.astype(work, copy=False), axis=-1)
+        edges /= edges[:, -1:]
         edges[:, -1] = 1.0
         points = source.uniform((rows, num_samples), np.float64)
         if rows * n * num_samples < 1 << 16:
             found = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
-            found = xp.stack([xp.searchsorted(e, p) for e, p in zip(edges, points, strict=True)])
+            search = np.ndarray.searchsorted if source.device is CPU else xp.searchsorted
+            found = xp.stack([search(e, p) for e, p in zip(edges, points, strict=True)])
         found = xp.minimum(found, n - 1)
     else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
         kind = raw.dtype
-        races = weights.astype(kind) / source.exponential((rows, n)).astype(kind)
+        races = weights / source.exponential((rows, n)).astype(kind)
         found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
     found = found.astype(np.int64)
     return Tensor._wrap(found[0] if raw.ndim == 1 else found)

@@ -82,6 +82,8 @@ def count(shape, dim):
 def _sum(xp, input, *, dim=None, keepdim=False):
     if input.dtype.kind in "fc" and input.dtype.itemsize != 2:
         return xp.sum(input, dim if input.ndim else None, keepdims=keepdim)
+    if input.dtype.kind == "b":
+        return xp.asarray(xp.count_nonzero(input), np.int64)
     x = to_acc_type(xp, input)
     return xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim).astype(input.dtype, copy=False)
 
@@ -109,7 +111,8 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
     elif input.dtype.category < dtypes.FLOAT:
-        input = cast(input, dtypes.int64)
+        counted = input.dtype.category == dtypes.BOOL and dim is None and not keepdim
+        input = input if counted else cast(input, dtypes.int64)
     return _sum.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
 
 
@@ -166,7 +169,7 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
     centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
-    total = xp.sum_of_squares(centred, axis, keepdim)
+    total = xp.sum_of_squares(centred, axis, keepdims=keepdim)
     if not few:  # less what the mean's rounding adds (Chan, Golub and LeVeque, 1983)
         rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
         total = xp.maximum(total - rest * rest / max_(n, 1), 0)
@@ -468,7 +471,7 @@ def count_nonzero(input, dim=None):
         >>> mytorch.count_nonzero(tensor([[0, 1], [2, 3]]), 0).tolist()
         [1, 2]
     """
-    return (input != 0).sum(dim)
+    return (input if input.dtype.category == dtypes.BOOL else input != 0).sum(dim)
 
 
 # -- log-sum-exp and norms -----------------------------------------------------------------------------------
@@ -524,7 +527,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     elif ord == 1:
         out = xp.sum(x, axis=axis, keepdims=keepdim)
     elif ord == 2:
-        out = xp.sqrt(xp.sum_of_squares(x, axis, keepdim))
+        out = xp.sqrt(xp.sum_of_squares(x, axis, keepdims=keepdim))
     else:
         out = xp.sum(x**ord, axis=axis, keepdims=keepdim) ** (1 / ord)
     return xp.asarray(out).astype(

@@ -126,14 +126,11 @@ def _running(name, better):
         if input.ndim == 0:
             return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
         xp = xp_of(raw_of(input))
+        if xp is numpy_ns:
+            indices = Tensor._wrap(xp.running_best(raw_of(input), d, better == "maximum"))
+            return _pairs[name](input.gather(d, indices), indices)
         raw = xp.moveaxis(raw_of(input), d, 0)
         place = xp.zeros(raw.shape, np.int64)
-        if xp is numpy_ns:
-            best = getattr(np, better).accumulate(raw, 0)
-            beats = (raw == best) | (raw != raw)
-            place = np.maximum.accumulate(beats * np.arange(len(raw)).reshape(-1, *(1,) * (raw.ndim - 1)), 0)
-            indices = Tensor._wrap(np.ascontiguousarray(np.moveaxis(place, 0, d)))
-            return _pairs[name](input.gather(d, indices), indices)
         best = raw[:1].copy()
         for i in range(1, raw.shape[0]):
             beats = (raw[i] == getattr(xp, better)(raw[i], best[0])) | (raw[i] != raw[i])
@@ -580,9 +577,27 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     """
     raw = to_cpu(input)
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
-    values, inverse, counts = np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
+    found = _counted(raw, return_inverse) if dim is None else None
+    if found is None and not (return_inverse or return_counts):
+        return on_device_of(np.unique(raw, axis=dim), input)
+    values, inverse, counts = found or np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
-    return _chosen(input, values, inverse.reshape(shape), counts, return_inverse, return_counts)
+    inverse = inverse.reshape(shape) if return_inverse else None
+    return _chosen(input, values, inverse, counts, return_inverse, return_counts)
+
+
+def _counted(raw, return_inverse):
+    """(values, inverse, counts) of integers that lie so close together that they are counted, not sorted; else None."""
+    if raw.dtype.kind not in "iu" or raw.dtype == np.uint64 or raw.size < blocks.LARGE:
+        return None
+    low, high = int(raw.min()), int(raw.max())
+    if high - low >= raw.size:
+        return None
+    places = raw.reshape(-1).astype(np.int64) - low
+    counts = np.bincount(places)
+    there = counts > 0
+    values = (np.flatnonzero(there) + low).astype(raw.dtype)
+    return values, (np.cumsum(there) - 1)[places] if return_inverse else None, counts[there]
 
 
 def _chosen(input, values, inverse, counts, return_inverse, return_counts):

@@ -254,7 +254,7 @@ class Optimizer:
         """The CPU's kernels if they take these arrays of a parameter: itself, its gradient, its state; else None."""
         if group.get("differentiable"):
             return None
-        return UPDATES.find(device_type(arrays[0]), group.get("fused"), (arrays,), {})
+        return UPDATES.find(device_type(arrays[0]), group.get("fused"), arrays, {})
 
     def update(self, p, g, state, group):
         """Change the raw array p in place, given its raw gradient g (not to be changed)."""

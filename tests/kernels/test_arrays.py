@@ -165,11 +165,23 @@ def test_sorting_puts_nan_last_as_pytorch(torch, rng):
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 def test_running_extremes_take_the_last_of_equal_ones(torch, rng, name):
-    x = np.round(values(rng, (67, 41), "float32"))
-    for dim in (0, 1):
+    x = np.round(values(rng, (97, 11, 13), "float32"))
+    x[31, 2:, 5] = np.nan
+    for dim in (0, 1, 2):
         mine, theirs = (getattr(L.tensor(x), name)(dim) for L in (mytorch, torch))
         np.testing.assert_array_equal(mine.values.numpy(), theirs.values.numpy())
         np.testing.assert_array_equal(mine.indices.numpy(), theirs.indices.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+@pytest.mark.parametrize("high", [100, 1 << 40])
+def test_distinct_integers_whether_counted_or_sorted(torch, rng, dtype, high):
+    high = min(high, np.iinfo(dtype).max)
+    x = rng.integers(np.iinfo(dtype).min if dtype == "int8" else high // 2, high, (97, 101)).astype(dtype)
+    mine, theirs = (L.unique(L.tensor(x), return_inverse=True, return_counts=True) for L in (mytorch, torch))
+    for a, b in zip((mytorch.unique(mytorch.tensor(x)), *mine), (theirs[0], *theirs), strict=True):
+        assert a.numpy().dtype == b.numpy().dtype
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])

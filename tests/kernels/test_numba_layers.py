@@ -95,6 +95,7 @@ def test_rectifiers(shape):
     functions = [
         lambda lib, x: lib.nn.functional.relu(x, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.leaky_relu(x, 0.2, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardswish(3 * x, **with_kernel(lib)),
     ]
     for function in functions:
         compare(function, random(*shape))
@@ -103,7 +104,7 @@ def test_rectifiers(shape):
 
 def test_rectifiers_let_nan_through():
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 1.0] * 2000, np.float32)
-    for name in ("relu", "leaky_relu"):
+    for name in ("relu", "leaky_relu", "hardswish"):
         ours, theirs = (getattr(lib.nn.functional, name)(lib.tensor(x)).numpy() for lib in (mytorch, torch))
         np.testing.assert_array_equal(ours, theirs)
 

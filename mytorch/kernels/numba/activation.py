@@ -45,11 +45,6 @@ def _accepts(input):
     return is_float32(input)
 
 
-def _pays(input):
-    """From 2048 elements on."""
-    return input.size >= 2048
-
-
 def _run(loop, *arrays):
     arrays, shape = [flat(a) for a in arrays], arrays[-1].shape
     out = np.empty_like(arrays[-1])
@@ -58,14 +53,14 @@ def _run(loop, *arrays):
 
 
 sigmoid = Kernel(
+    LEAST=8192,
     accepts=_accepts,
-    pays=lambda input: input.size >= 8192,
     forward=lambda xp, input: _run(_sigmoid, input),
     vjp=lambda g, out: (_run(_sigmoid_bwd, g, out),),
 )
 silu = Kernel(
+    LEAST=2048,
     accepts=_accepts,
-    pays=_pays,
     forward=lambda xp, input: _run(_silu, input),
     vjp=lambda g, input: (_run(_silu_bwd, g, input),),
 )

@@ -33,7 +33,7 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import chunks_for, split
-from .common import is_float32, kernel
+from .common import inlined, is_float32, kernel
 from .tiles import LANES, REGISTERS, copy, shifted_dots, shifted_sums
 
 # rows by vectors of a tile
@@ -168,7 +168,7 @@ def _layout(axis, shapes, geometry, samples, channels, channel_step):
 # -- compiled ------------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inlined
 def _fill(buffer, plane, image, reads, x, start, image_step, images, channels, width):
     """Some channels of some images of x into their places in the buffer; the zeros between them stay."""
     rows, parts = reads.shape
@@ -185,7 +185,7 @@ def _fill(buffer, plane, image, reads, x, start, image_step, images, channels, w
                             buffer[to + j] = x[source + part + j * parts]
 
 
-@kernel
+@inlined
 def _store(
     y, start, image_step, images, channel_step, channels, writes, phase, image, step, scratch, spread, begin, end
 ):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from .common import exp, kernel, larger
-from .softmax import accepts, by_rows, pays
+from .softmax import LEAST, accepts, by_rows, pays
 
-__all__ = ["accepts", "forward", "pays", "vjp"]
+__all__ = ["LEAST", "accepts", "forward", "pays", "vjp"]
 
 
 @kernel

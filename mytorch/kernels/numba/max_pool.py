@@ -9,10 +9,10 @@ import math
 import numpy as np
 
 from ..threads import split
-from .common import exact, is_float32
+from .common import exact, exact_inlined, is_float32
 
 
-@exact
+@exact_inlined
 def _row(line, best, chosen, t, stride):
     """One position of the windows of a row: the elements of a line, `stride` apart."""
     for j in range(best.size):
@@ -52,7 +52,7 @@ def _fwd(x, out, chosen, sizes, outs, kernel, stride, padding, dilation):
                         _row(line, of_row, at, np.int16(t), stride[2])
 
 
-@exact
+@exact_inlined
 def _begin(best, best_at, t, width, stride, padding, dilation):
     """Begin each window of a row with -inf at its first position that is in the input."""
     for j in range(len(best)):

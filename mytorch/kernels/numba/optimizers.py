@@ -16,17 +16,12 @@ TAKES = "contiguous float32 arrays on the CPU"
 _FLOAT32 = np.dtype(np.float32)
 
 
-def accepts(arrays):
+def accepts(*arrays):
     """Contiguous float32 arrays in the CPU's memory."""
     for a in arrays:
         if type(a) is not np.ndarray or a.dtype != _FLOAT32 or not a.flags.c_contiguous:
             return False
     return True
-
-
-def pays(arrays):
-    """Unless a call costs more than the passes."""
-    return arrays[0].size >= 128
 
 
 @functools.lru_cache(64)

@@ -1,17 +1,14 @@
 """The loops of `backend/rejection.py`, and of a permutation, compiled; results and order of draws are the same."""
 
 import numpy as np
-from numba import njit
 
 from ...backend import rejection
+from .common import exact
 
-gamma, poisson, binomial = (
-    njit(cache=True, nogil=True, error_model="numpy")(draw)
-    for draw in (rejection.gamma, rejection.poisson, rejection.binomial)
-)
+gamma, poisson, binomial = (exact(draw) for draw in (rejection.gamma, rejection.poisson, rejection.binomial))
 
 
-@njit(cache=True, nogil=True)
+@exact
 def permute(order, words):
     """Swap each element of int64 `order` with one of those from it on, chosen by a word of 32 bits."""
     n = len(order)

@@ -1,4 +1,4 @@
-"""relu and leaky_relu, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
+"""relu, leaky_relu and hardswish, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
 
 import numpy as np
 
@@ -33,14 +33,30 @@ def _relu_bwd(g, x, out):
         out[i] = np.float32(0.0) if x[i] <= np.float32(0.0) else g[i]
 
 
+@exact
+def _hardswish_fwd(x, out):
+    for i in range(x.size):
+        v = x[i]
+        share = v * np.float32(1 / 6) + np.float32(0.5)
+        share = np.float32(0.0) if share < np.float32(0.0) else share
+        out[i] = v * (np.float32(1.0) if share > np.float32(1.0) else share)
+
+
+@exact
+def _hardswish_bwd(g, x, out):
+    for i in range(x.size):
+        v = x[i]
+        slope = v * np.float32(1 / 3) + np.float32(0.5)
+        slope = np.float32(1.0) if v >= np.float32(3.0) else slope
+        out[i] = g[i] * (np.float32(0.0) if v <= np.float32(-3.0) else slope)
+
+
 def _accepts(input, **options):
     """float32 only."""
     return is_float32(input)
 
 
-def _pays(input, **options):
-    """From 4096 elements on."""
-    return input.size >= 4096
+LEAST = 4096
 
 
 def _run(kernel, *arrays, constants=()):
@@ -67,5 +83,11 @@ def _leaky_relu_vjp(g, input, slope):
     return (_run(_bwd, g, input, constants=(np.float32(slope),)),)
 
 
-relu = Kernel(accepts=_accepts, pays=_pays, forward=_relu, vjp=_relu_vjp)
-leaky_relu = Kernel(accepts=_accepts, pays=_pays, forward=_leaky_relu, vjp=_leaky_relu_vjp)
+relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_relu, vjp=_relu_vjp)
+leaky_relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_leaky_relu, vjp=_leaky_relu_vjp)
+hardswish = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input: _run(_hardswish_fwd, input),
+    vjp=lambda g, input: (_run(_hardswish_bwd, g, input),),
+)

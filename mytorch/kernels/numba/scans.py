@@ -1,4 +1,7 @@
-"""Running sums and products of float32 along any axis, in float64, four rows at a time: an addition waits for the one before."""
+"""Running sums and products of float32 along any axis, in float64, four rows at a time: an addition waits for the one before.
+
+And where the largest and smallest elements so far lie, of any real numbers; of equal ones the last, and NaN beats all.
+"""
 
 import math
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import kernel
+from .common import exact, kernel
 
 
 @kernel
@@ -61,6 +64,41 @@ def _products(x, out):
                 out[o, j, i] = total[i]
 
 
+@exact
+def _best(x, out, largest):
+    outer, count, inner = x.shape
+    best = np.empty(inner, x.dtype)
+    for o in range(outer):
+        best[:] = x[o, 0]
+        for j in range(count):
+            row, to, before = x[o, j], out[o, j], out[o, max(j - 1, 0)]
+            for i in range(inner):
+                better = (row[i] >= best[i] if largest else row[i] <= best[i]) | (row[i] != row[i])
+                best[i] = row[i] if better else best[i]
+                to[i] = j if better else before[i]
+
+
+@exact
+def _best_of_rows(x, out, largest):
+    for r in range(len(x)):
+        row, to = x[r], out[r]
+        best, at = row[0], 0
+        for j in range(row.size):
+            v = row[j]
+            if not (v < best if largest else v > best) and (best == best or v != v):  # seldom, so a branch is quickest
+                best, at = v, j
+            to[j] = at
+
+
+def _running_best(xp, x, axis, largest):
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    shape = (outer, x.shape[axis]) if inner == 1 else (outer, x.shape[axis], inner)
+    out = np.empty(x.shape, np.int64)
+    arrays = np.ascontiguousarray(x).reshape(shape), out.reshape(shape)
+    split(_best_of_rows if inner == 1 else _best, x.size, arrays, largest)
+    return out
+
+
 def _accepts(x, axis=None):
     return x.dtype == np.float32
 
@@ -82,4 +120,7 @@ def _scan(of_rows, along):
 
 
 cumsum = Kernel(accepts=_accepts, forward=_scan(_sums_of_rows, _sums))
+running_best = Kernel(
+    accepts=lambda x, axis, largest: x.dtype in (np.float32, np.float64, np.int64), forward=_running_best
+)
 cumprod = Kernel(accepts=_accepts, forward=_scan(_products_of_rows, _products))

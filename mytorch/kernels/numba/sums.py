@@ -44,12 +44,8 @@ def _products(x, out):
     rows, width = x.shape
     for r in range(rows):
         row, total = x[r], 1.0
-        for start in range(0, width, 16):
-            block = row[start : min(start + 16, width)]
-            part = 1.0
-            for i in range(len(block)):
-                part *= block[i]
-            total *= part
+        for i in range(width):
+            total *= row[i]
         out[r] = total
 
 

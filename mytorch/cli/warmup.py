@@ -1,0 +1,164 @@
+"""`mytorchrun warmup`: compile the CPU's kernels now, so that no training waits for it. They stay in Numba's cache on disk."""
+
+import functools
+import importlib
+import importlib.util
+import multiprocessing
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+import mytorch
+from mytorch import nn
+from mytorch.nn import functional as F
+
+from .arguments import ArgumentParser, count
+
+
+def _numbers(*shape):
+    return mytorch.randn(*shape, requires_grad=True)
+
+
+def _places(*shape):
+    return mytorch.zeros(*shape, dtype=mytorch.int64)
+
+
+def _layer(layer, *shape):
+    """A layer's output in training, and in evaluation."""
+    x = _numbers(*shape)
+    return layer(x), layer.eval()(x)
+
+
+def _convolutions():
+    """With as many channels as each tile takes."""
+    return [F.conv2d(_numbers(2, n, 9, 9), _numbers(n, n, 3, 3)) for n in (1, 4, 8)]
+
+
+def _indices():
+    x, index, rows = _numbers(128, 128), _places(128, 128), _places(128)
+    changed = [x.scatter_reduce(1, index, x.detach(), how) for how in ("amax", "amin")]
+    also = [x.gather(0, index), x.scatter_add(0, index, x), x.scatter_add(1, index, x), x.scatter(1, index, x)]
+    return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
+
+
+def _choices():
+    x, y = _numbers(128, 128), _numbers(128, 128)
+    return mytorch.where(x > 0, x, y), x.masked_fill(y > 0, 0.0), mytorch.where(x > 0, mytorch.zeros(()), y)
+
+
+def _sums():
+    x = _numbers(128, 128)
+    scans = [f(dim) for f in (x.cumsum, x.cumprod, x.cummax) for dim in (0, 1)]
+    return (
+        x.sum(),
+        x.sum(1),
+        x.var(1),
+        x.prod(1),
+        x.topk(3)[0],
+        *(s if isinstance(s, mytorch.Tensor) else s[0] for s in scans),
+    )
+
+
+def _halves():
+    x = _numbers(128, 128)
+    half = x.bfloat16()
+    return x, half @ half, half @ half.T, half.float()
+
+
+def _draws():
+    x = mytorch.full((1 << 15,), 20.0)
+    mytorch.randperm(len(x))
+    mytorch.poisson(x)
+    mytorch.binomial(x * 10, x / 40)
+    mytorch.distributions.Gamma(x, x).sample()
+    return ()
+
+
+def _attention():
+    x = _numbers(2, 2, 64, 64)
+    return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def _steps(name, **options):
+    p = nn.Parameter(mytorch.ones(128, 128))
+    p.grad = mytorch.ones(128, 128)
+    optimizer = getattr(mytorch.optim, name)([p], **options)
+    optimizer.step(), optimizer.step()  # rules with a running sum begin it in the first
+    return ()
+
+
+# What has kernels, in the order in which a pool of processes takes it: what takes the compiler longest comes first.
+TASKS = {
+    "convolution": _convolutions,
+    "max_pool": lambda: F.max_pool2d(_numbers(8, 8, 20, 20), 2),
+    "lstm": lambda: nn.LSTM(16, 16)(_numbers(4, 4, 16))[0],
+    "gru": lambda: nn.GRU(16, 16)(_numbers(4, 4, 16))[0],
+    "batch_norm": lambda: _layer(nn.BatchNorm2d(16), 4, 16, 16, 16),
+    "indexing": _indices,
+    "sums": _sums,
+    "bfloat16": _halves,
+    "random numbers": _draws,
+    "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
+    "attention": _attention,
+    "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
+    "softmax": lambda: F.softmax(_numbers(128, 128), -1),
+    "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
+    "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
+    "silu": lambda: F.silu(_numbers(128, 128)),
+    "relu": lambda: F.relu(_numbers(128, 128)),
+    "hardswish": lambda: F.hardswish(_numbers(128, 128)),
+    "leaky_relu": lambda: F.leaky_relu(_numbers(128, 128)),
+    "where": _choices,
+    **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
+    "AMSGrad": lambda: _steps("Adam", amsgrad=True),
+    "SGD": lambda: _steps("SGD"),
+    "momentum": lambda: _steps("SGD", momentum=0.9),
+}
+
+
+def perform(task):
+    """Run a task forward and backward with every kernel that can run; the names of those that had to be compiled."""
+    compiled = importlib.import_module("mytorch.kernels.numba.progress").compiled
+    before = len(compiled)
+    with mytorch.fused(True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what has no kernel
+        made = TASKS[task]()
+        for out in made if isinstance(made, (tuple, list)) else (made,):
+            if out.requires_grad:
+                out.backward(mytorch.ones_like(out))
+    return compiled[before:]
+
+
+def _run(tasks, processes):
+    """(task, kernels compiled) of each task, as they end."""
+    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+    with pool:
+        running = {pool.submit(perform, task): task for task in tasks}
+        for done in as_completed(running):
+            yield running[done], done.result()
+
+
+def main(argv):
+    """Run the command; 0 if there is something to compile with."""
+    parser = ArgumentParser(prog="mytorchrun warmup", description="Compile the CPU's kernels into Numba's cache.")
+    parser.add_argument("--processes", type=count, default=mytorch.get_num_threads(), help="that compile at a time")
+    parser.add_argument("--only", choices=list(TASKS), nargs="+", metavar="NAME", help="of " + ", ".join(TASKS))
+    args = parser.parse_args(argv)
+    if importlib.util.find_spec("numba") is None:
+        print('mytorchrun warmup: Numba is not installed: pip install "mytorch[numba]".', file=sys.stderr)
+        return 1
+    start, tasks, kernels = time.perf_counter(), args.only or list(TASKS), []
+    for n, (task, compiled) in enumerate(_run(tasks, min(args.processes, len(tasks))), 1):
+        kernels += compiled
+        end = "\r" if sys.stdout.isatty() else "\n"
+        print(f"{n}/{len(tasks)} {task}: {len(compiled)} compiled".ljust(60), end=end, flush=True)
+    folder = importlib.import_module("mytorch.kernels.numba.optimizers").adam.stats.cache_path
+    made, seconds = len(set(kernels)), time.perf_counter() - start
+    what = (
+        f"{made} kernel{'s' * (made > 1)} compiled in {seconds:.1f} s, now"
+        if made
+        else "all kernels were there already,"
+    )
+    print(f"{what} in {folder}".ljust(60))
+    return 0
