@@ -40,7 +40,7 @@ class TreeSpec:
 LeafSpec = TreeSpec(None, None, [])
 
 
-def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None):
+def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, flatten_with_keys_fn=None):
     """Let trees be nested in a class too.
 
     Args:
@@ -162,3 +162,19 @@ def tree_all(pred, tree, is_leaf=None):
 def tree_any(pred, tree, is_leaf=None):
     """Whether pred holds for some leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+# PyTorch's inner names, which packages that register containers use.
+_register_pytree_node = register_pytree_node
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d):
+    return list(d.items()), list(d)
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values, strict=True))
