@@ -6,6 +6,8 @@ number again afterwards. Another BLAS (Accelerate, MKL) is left alone: it takes 
 
 import contextlib
 import ctypes
+import os
+import threading
 
 import numpy as np
 
@@ -34,17 +36,37 @@ def _openblas():
 
 
 class one_thread:
-    """A context in which a product of NumPy's takes one thread of BLAS."""
+    """A context in which NumPy's products take one thread of BLAS; the last one that ends gives BLAS its own number back."""
+
+    inside, before, lock = 0, 1, threading.Lock()
 
     def __enter__(self):
-        self.get, self.put = _counts or _openblas() or (lambda: 1, None)
-        self.before = self.get()
-        if self.before > 1:
-            self.put(1)
+        get, put = _counts or _openblas() or (lambda: 1, None)
+        with one_thread.lock:
+            if not one_thread.inside:
+                one_thread.before = get()
+                if one_thread.before > 1:
+                    put(1)
+            one_thread.inside += 1
 
     def __exit__(self, *_):
-        if self.before > 1:
-            self.put(self.before)
+        with one_thread.lock:
+            one_thread.inside -= 1
+            if not one_thread.inside and one_thread.before > 1:
+                _counts[1](one_thread.before)
+
+
+def _in_child():
+    """The threads whose products were under way are not in a forked child."""
+    one_thread.lock = threading.Lock()
+    if one_thread.inside:
+        one_thread.inside = 0
+        if one_thread.before > 1:
+            _counts[1](one_thread.before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def run(function, calls):
