@@ -7,7 +7,6 @@ from . import gpu
 from .gpu import cupy_ns
 from .namespaces import ndarray, numpy_ns
 
-
 _KINDS = ("cpu", "cuda", "meta", "mps", "xpu")  # that can be named; arrays lie on the first two
 _before = []  # default devices to go back to
 
@@ -89,7 +88,11 @@ def as_device(like):
     if where.type == "cpu":
         return CPU
     if where.type != "cuda":
-        hint = "there is no meta device, make the module on the CPU" if where.type == "meta" else "arrays lie on a CPU or CUDA"
+        hint = (
+            "there is no meta device, make the module on the CPU"
+            if where.type == "meta"
+            else "arrays lie on a CPU or CUDA"
+        )
         raise DeviceError(f"device '{where}' can't be used: {hint}.")
     xp = cupy_ns()
     index = xp.cuda.runtime.getDevice() if where.index is None else where.index

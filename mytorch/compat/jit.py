@@ -1,10 +1,11 @@
 """`torch.jit` and `torch.compile`, which change nothing here: everything stays eager. Each says so once."""
 
 import warnings
-from typing import Final  # noqa: F401
+from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401, UP035 (`jit.annotations` has them)
 
 from ..nn.module import Module
 
+__path__: list[str] = []  # PyTorch has `jit.annotations`
 _said = set()
 
 

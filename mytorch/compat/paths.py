@@ -40,6 +40,7 @@ PATHS = {
     "functional": "compat.functional",
     "hub": "compat.hub",
     "jit": "compat.jit",
+    "jit.annotations": "compat.jit",
     "library": "compat.library",
     "lr_scheduler": "optim.lr_scheduler",
     "multiprocessing": "compat.multiprocessing",
@@ -84,6 +85,8 @@ PATHS = {
     "utils._pytree": "base.pytree",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.hooks": "tensor: RemovableHandle",
+    "vision.ops.boxes": "vision.ops",
+    "vision.ops.misc": "vision.ops",
 }
 # The public MyTorch's Accelerator was `miniddp.accelerate.Accelerator` at first.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}

@@ -82,6 +82,10 @@ class _Symbolic:
 SymInt, SymFloat, SymBool = (type(name, (_Symbolic,), {}) for name in ("SymInt", "SymFloat", "SymBool"))
 
 
+class PyTorchFileReader:
+    """PyTorch's reader of its own files, which `load` reads here."""
+
+
 def is_autocast_cpu_enabled():
     """Whether autocast is on for the CPU."""
     return amp.is_autocast_enabled("cpu")

@@ -8,6 +8,7 @@ from ..base.config import fused
 
 __all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 
+__path__: list[str] = []  # PyTorch has `nn.attention.bias`, which is compat/attention_bias.py
 WARN_FOR_UNFUSED_KERNELS = False
 
 
