@@ -1,7 +1,8 @@
 """The version of this library, with `torch.version`'s names."""
 
 __version__ = "0.1.0"
-cuda = None
+cuda = hip = xpu = rocm = git_version = None
+debug = False
 
 
 banner = rf"""

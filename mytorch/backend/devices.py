@@ -7,6 +7,9 @@ from . import gpu
 from .gpu import cupy_ns
 from .namespaces import ndarray, numpy_ns
 
+_KINDS = ("cpu", "cuda", "meta", "mps", "xpu")  # that can be named; arrays lie on the first two
+_before = []  # default devices to go back to
+
 
 class device:
     """Where a tensor's memory is: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
@@ -32,9 +35,8 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
             index = int(number)
-        if name not in ("cpu", "cuda"):
-            hint = "; there is no meta device, make the module on the CPU" if name == "meta" else ""
-            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}{hint}")
+        if name not in _KINDS:
+            raise RuntimeError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {name}")
         self.type = name
         self.index = index
 
@@ -55,6 +57,16 @@ class device:
 
     def __reduce__(self):
         return device, (self.type, self.index)
+
+    def __enter__(self):
+        """Make this the default device for a block; within `device("meta")` tensors are made as usual."""
+        _before.append(_default_device)
+        if self.type != "meta":
+            set_default_device(self)
+        return self
+
+    def __exit__(self, *_):
+        set_default_device(_before.pop())
 
 
 CPU = device("cpu")
@@ -77,6 +89,13 @@ def as_device(like):
     where = like if isinstance(like, device) else device(like)
     if where.type == "cpu":
         return CPU
+    if where.type != "cuda":
+        hint = (
+            "there is no meta device, make the module on the CPU"
+            if where.type == "meta"
+            else "arrays lie on a CPU or CUDA"
+        )
+        raise DeviceError(f"device '{where}' can't be used: {hint}.")
     xp = cupy_ns()
     index = xp.cuda.runtime.getDevice() if where.index is None else where.index
     count = xp.cuda.runtime.getDeviceCount()

@@ -229,7 +229,7 @@ def _numpy_any(x, axis=None, keepdims=False):
 
 
 def _numpy_broadcast_to(x, shape):
-    """NumPy's read-only view; made at once where x is contiguous, which gradients of sums mostly are."""
+    """NumPy's view, read-only where it repeats elements; made at once where x is contiguous, which gradients of sums mostly are."""
     lead = len(shape) - x.ndim
     if type(x) is ndarray and x.flags.c_contiguous and x.size and x.dtype.kind != "V" and lead >= 0:
         strides = [0] * lead
@@ -241,9 +241,11 @@ def _numpy_broadcast_to(x, shape):
             else:
                 return np.broadcast_to(x, shape)  # which says what does not fit
         out = ndarray(shape, x.dtype, x, 0, strides)
-        out.flags.writeable = False
+        if out.size != x.size:
+            out.flags.writeable = False
         return out
-    return np.broadcast_to(x, shape)
+    out = np.broadcast_to(x, shape)
+    return x.reshape(shape) if out.size == x.size and out.size else out
 
 
 def _numpy_stack(arrays, axis=0):

@@ -128,6 +128,10 @@ for _name, _value in {
 
 half, double, long, short, cfloat, cdouble = float16, float64, int64, int16, complex64, complex128
 ALL = tuple(_BY_NUMPY.values())
+FLOAT8 = tuple(  # to keep numbers in, and to cast from
+    dtype._make(name, getattr(ml_dtypes, name), FLOAT)
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+)
 
 _BY_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}  # as PyTorch reads `dtype=float`
 _default = float32

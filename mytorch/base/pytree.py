@@ -1,8 +1,9 @@
 """Nested dicts, lists and tuples as trees: flatten one to its leaves, put it together again, map a function over it."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import Any
 
-_Kind = namedtuple("_Kind", "flatten unflatten")
+_Kind = namedtuple("NodeDef", "flatten_fn unflatten_fn")
 _kinds = {}
 
 
@@ -40,7 +41,7 @@ class TreeSpec:
 LeafSpec = TreeSpec(None, None, [])
 
 
-def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None):
+def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, flatten_with_keys_fn=None):
     """Let trees be nested in a class too.
 
     Args:
@@ -85,7 +86,7 @@ def _spec_of(x, leaves, is_leaf):  # no function within the other one: calling i
     if kind is None:
         leaves.append(x)
         return LeafSpec
-    children, context = kind.flatten(x)
+    children, context = kind.flatten_fn(x)
     specs = [_spec_of(c, leaves, is_leaf) for c in children]
     return TreeSpec(namedtuple if kind is _NAMED else type(x), context, specs)
 
@@ -109,7 +110,7 @@ def _build(spec, rest):
     if spec.is_leaf():
         return next(rest)
     kind = _NAMED if spec.type is namedtuple else _kinds[spec.type]
-    return kind.unflatten([_build(c, rest) for c in spec.children_specs], spec.context)
+    return kind.unflatten_fn([_build(c, rest) for c in spec.children_specs], spec.context)
 
 
 def tree_leaves(tree, is_leaf=None):
@@ -162,3 +163,23 @@ def tree_all(pred, tree, is_leaf=None):
 def tree_any(pred, tree, is_leaf=None):
     """Whether pred holds for some leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+# PyTorch's inner names, which packages that register containers use.
+_register_pytree_node, SUPPORTED_NODES, PyTree = register_pytree_node, _kinds, Any
+
+
+def _get_node_type(tree):
+    return type(tree) if type(tree) in _kinds or _kind_of(tree) is None else namedtuple
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d):
+    return list(d.items()), list(d)
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values, strict=True))

@@ -2,11 +2,14 @@
 
 import importlib.util
 import os
+import re
 import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlparse  # noqa: F401 (PyTorch's module has it)
 
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # the sum in a file's name
 _chosen = []
 
 

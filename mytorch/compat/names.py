@@ -410,22 +410,25 @@ def kaiser_window(
     return _sampled(lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad)
 
 
-class _Typed:
-    """A constructor such as FloatTensor: sizes, or data, as one dtype; `isinstance` looks at the dtype."""
+class _Typed(type):
+    """The kind of constructors such as FloatTensor: sizes, or data, as one dtype; `isinstance` looks at the dtype."""
 
-    def __init__(self, name, own_dtype):
-        self.name, self.own_dtype = name, own_dtype
+    def __new__(mcs, name, own_dtype):
+        return super().__new__(mcs, name, (), {"own_dtype": own_dtype, "dtype": own_dtype, "__module__": "torch"})
 
-    def __call__(self, *args):
+    def __init__(cls, name, own_dtype):
+        super().__init__(name, (), {})
+
+    def __call__(cls, *args):
         if args and not isinstance(args[0], int):
-            return as_tensor(args[0], dtype=self.own_dtype, copy=True)
-        return empty(*(args or (0,)), dtype=self.own_dtype)
+            return as_tensor(args[0], dtype=cls.own_dtype, copy=True)
+        return empty(*(args or (0,)), dtype=cls.own_dtype)
 
-    def __repr__(self):
-        return f"<type 'mytorch.{self.name}'>"
+    def __repr__(cls):
+        return f"<type '{config.torch_name()}.{cls.__name__}'>"
 
-    def __instancecheck__(self, obj):
-        return isinstance(obj, Tensor) and obj.dtype is self.own_dtype
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, Tensor) and obj.dtype is cls.own_dtype
 
 
 _TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
@@ -457,6 +460,7 @@ def install(namespace):
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
     names.update(storage.CLASSES, UntypedStorage=storage.UntypedStorage, TypedStorage=storage.TypedStorage)
+    names.update({d.name: d for d in dtypes.FLOAT8})
     names.update(_storage_classes=storage._storage_classes)
     vars(cuda).update(storage.CUDA_CLASSES)
     for k, v in {**functional.METHODS, **storage.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():

@@ -7,10 +7,12 @@ none of it costs anything before a program asks for it.
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import sys
 
 from ..backend.printing import set_printoptions
 from ..base import config
+from . import absent
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -26,6 +28,7 @@ def _lazy(names):
 # where * stands for all of its layers. All are below `mytorch`.
 PATHS = {
     "__config__": "compat.build",
+    "accelerator": "compat.accelerator",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "backends": "compat.backends",
@@ -37,6 +40,8 @@ PATHS = {
     "functional": "compat.functional",
     "hub": "compat.hub",
     "jit": "compat.jit",
+    "jit.annotations": "compat.jit",
+    "library": "compat.library",
     "lr_scheduler": "optim.lr_scheduler",
     "multiprocessing": "compat.multiprocessing",
     "nn.attention.bias": "compat.attention_bias",
@@ -74,13 +79,22 @@ PATHS = {
     "storage": "compat.storage",
     "testing": "compat.testing",
     "types": "compat.types",
+    "_utils": "compat.torch_only: _element_size",
+    "amp.autocast_mode": "amp: autocast custom_fwd custom_bwd",
+    "amp.grad_scaler": "amp: GradScaler",
+    "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
+    "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.hooks": "tensor: RemovableHandle",
+    "vision.ops.boxes": "vision.ops",
+    "vision.ops.misc": "vision.ops",
 }
 # The public MyTorch's Accelerator was `miniddp.accelerate.Accelerator` at first.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
-_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"), ("accelerate", "mytorch.accelerate"))
+VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}  # whose names these are, under install_as_torch
+_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+_OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # where the package itself is not installed
 
 
 def _contents(spec):
@@ -105,16 +119,25 @@ def _home(name):
     return PATHS.get(name[8:]) if name.startswith("mytorch.") else _OLDER.get(name)
 
 
+def _absent_spec(name, loader):
+    """The spec of a module that PyTorch has and mytorch has not, under PyTorch's face; else None."""
+    if not (config.torch_face and name.startswith("mytorch.") and absent.home_of(name[8:])):
+        return None
+    return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=absent.Absent(name[8:]))
+
+
 class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the paths of `PATHS`, and those of `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
         if _home(name) is None:
-            return None
+            return _absent_spec(name, self)
         is_package = name in _OLDER or any(p.startswith(name[8:] + ".") for p in PATHS)
         return importlib.machinery.ModuleSpec(name, self, is_package=is_package)
 
     def create_module(self, spec):
+        if spec.loader_state is not None:
+            return spec.loader_state
         home = _home(spec.name)
         if ":" in home:
             return None  # an empty module, which `exec_module` fills
@@ -124,6 +147,8 @@ class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         home = _home(module.__spec__.name)
+        if home is None:
+            return
         if ":" not in home:
             module.__spec__ = self._own  # which the import system has just replaced
             return
@@ -135,22 +160,30 @@ class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _find_attributes(package):
     """Let a package's attributes be looked for among its paths too, so that `nn.modules.conv` needs no import."""
     before = vars(package).get("__getattr__")
+    if getattr(before, "finds_paths", False):
+        return
 
     def find(name):
         if f"{package.__name__.partition('.')[2]}.{name}".strip(".") in PATHS:
+            return importlib.import_module(f"{package.__name__}.{name}")
+        if config.torch_face and f"{package.__name__}.{name}"[8:] in absent.MODULES:
             return importlib.import_module(f"{package.__name__}.{name}")
         if before is not None:
             return before(name)
         raise AttributeError(f"module '{package.__name__}' has no attribute '{name}'")
 
+    find.finds_paths = True
     package.__getattr__ = find
 
 
 class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
 
+    def __init__(self, aliases):
+        self._aliases = aliases
+
     def find_spec(self, name, path=None, target=None):
-        for alias, home in _TORCH:
+        for alias, home in self._aliases:
             if name == alias or name.startswith(alias + "."):
                 try:
                     module = importlib.import_module(home + name[len(alias) :])
@@ -159,6 +192,8 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                         raise
                     return None
                 is_package = hasattr(module, "__path__")
+                if is_package:
+                    _find_attributes(module)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
         return None
 
@@ -168,6 +203,29 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         module.__spec__ = self._own  # which the import system has just replaced
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What `importlib.metadata` tells of a package that mytorch stands for: the version whose API it has."""
+
+    def __init__(self, name):
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSIONS[name]}\n"
+
+    def read_text(self, filename):
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        return path
+
+
+class _Distributions(importlib.metadata.DistributionFinder):
+    """Finds the distributions of `VERSIONS`; it is among the finders of modules, and finds none of these."""
+
+    def find_spec(self, name, path=None, target=None):
+        return None
+
+    def find_distributions(self, context=importlib.metadata.DistributionFinder.Context()):
+        return [_Distribution(name) for name in VERSIONS if context.name in (None, name)]
 
 
 def install_paths():
@@ -191,7 +249,12 @@ def install_as_torch():
     if sys.modules.get("torch", mine) is not mine:
         raise RuntimeError("install_as_torch: torch was imported already; call this before.")
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Torch())
+        sys.meta_path[:0] = [_Torch(_TORCH), _Distributions()]
+        sys.meta_path.append(_Torch(_OPTIONAL))
+        vars(mine).update(
+            {k: v for k, v in importlib.import_module("mytorch.compat.torch_only").NAMES.items() if k not in vars(mine)}
+        )
+        mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
     sys.modules["torch"] = mine
     config.torch_face = True
     set_printoptions(layout="torch")

@@ -41,6 +41,7 @@ def is_available() -> bool:
 
 
 device_count = backend.device_count
+StreamContext = AbstractContextManager  # what `stream` returns
 
 
 def current_device() -> int:

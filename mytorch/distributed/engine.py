@@ -41,6 +41,9 @@ class ReduceOp(Enum):
             raise ValueError(f"ReduceOp: {op!r} is none of {', '.join(o.value for o in cls)}.") from None
 
 
+ReduceOp.RedOpType = ReduceOp  # PyTorch's name for the kind
+
+
 def reduction_of(dtype, op):
     """The ReduceOp that does `op` on numbers of a dtype: a sum of bools is their maximum, a product their minimum.
 

@@ -1,3 +1,3 @@
-"""Pictures, with torchvision's names: datasets, transforms, grids of images."""
+"""Pictures, with torchvision's names: datasets, transforms, models, operators, grids of images."""
 
-from . import datasets, transforms, utils
+from . import datasets, models, ops, transforms, utils

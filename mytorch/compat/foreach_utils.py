@@ -1,0 +1,29 @@
+"""`torch.utils._foreach_utils`, which packages that clip gradients themselves look into."""
+
+from collections import defaultdict
+
+
+def _get_foreach_kernels_supported_devices():
+    return ["cpu", "cuda"]
+
+
+_get_fused_kernels_supported_devices = _get_foreach_kernels_supported_devices
+
+
+def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
+    """The lists' tensors by the device and dtype of the first list's: {(device, dtype): (lists, indices)}."""
+    groups = defaultdict(lambda: ([[] for _ in tensorlistlist], []))
+    for i, row in enumerate(zip(*tensorlistlist, strict=True)):
+        lists, indices = groups[row[0].device, row[0].dtype]
+        for chosen, tensor in zip(lists, row, strict=True):
+            chosen.append(tensor)
+        indices.append(i)
+    return groups
+
+
+def _device_has_foreach_support(device):
+    return device.type in _get_foreach_kernels_supported_devices()
+
+
+def _has_foreach_support(tensors, device):
+    return _device_has_foreach_support(device)

@@ -1,0 +1,75 @@
+"""VGG networks. Source: Simonyan and Zisserman, 2014."""
+
+from typing import Any
+
+from ... import nn
+from ...nn.module import Module
+from ...tensor import Tensor
+from .common import with_weights
+
+_STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+
+
+class VGG(Module):
+    """Convolutions of 3 x 3 with pooling in between, and three linear layers: (N, 3, H, W) to (N, num_classes).
+
+    Args:
+        features: the convolutions.
+        num_classes: logits.
+        init_weights: draw them as torchvision does.
+        dropout: share that the classifier drops.
+    """
+
+    def __init__(
+        self, features: Module, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.features, self.avgpool = features, nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(512 * 7 * 7, 4096), nn.ReLU(True), nn.Dropout(dropout),
+            nn.Linear(4096, 4096), nn.ReLU(True), nn.Dropout(dropout), nn.Linear(4096, num_classes),
+        )  # fmt: skip
+        for module in self.modules() if init_weights else ():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, 0, 0.01)
+            if isinstance(module, (nn.Conv2d, nn.Linear)):
+                nn.init.constant_(module.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def _features(stages, batch_norm):
+    layers, inside = [], 3
+    for out, count in zip((64, 128, 256, 512, 512), stages, strict=True):
+        for _ in range(count):
+            layers += [
+                nn.Conv2d(inside, out, 3, padding=1),
+                *([nn.BatchNorm2d(out)] if batch_norm else []),
+                nn.ReLU(True),
+            ]
+            inside = out
+        layers.append(nn.MaxPool2d(2, 2))
+    return nn.Sequential(*layers)
+
+
+def _variant(depth, batch_norm):
+    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
+        return with_weights(VGG(_features(_STAGES[depth], batch_norm), **kwargs), weights)
+
+    make.__name__ = make.__qualname__ = f"vgg{depth}" + "_bn" * batch_norm
+    make.__doc__ = f"""A VGG of {depth} layers{", with batch normalisation" * batch_norm}.
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `VGG`.
+    """
+    return make
+
+
+vgg11, vgg13, vgg16, vgg19 = (_variant(depth, False) for depth in _STAGES)
+vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn = (_variant(depth, True) for depth in _STAGES)

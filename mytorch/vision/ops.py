@@ -1,0 +1,365 @@
+"""`torchvision.ops`: boxes, regions of interest, and small blocks of networks.
+
+Boxes are (N, 4) tensors of (x1, y1, x2, y2).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import nn
+from ..nn import functional as F
+from ..nn.module import Module
+from ..ops.creation import as_tensor, zeros
+from ..ops.elementwise import clamp, maximum, minimum
+from ..ops.movement import cat, stack
+from ..ops.raw import raw_of, to_cpu
+from ..tensor import Tensor
+
+__path__: list[str] = []  # torchvision has `ops.boxes` and `ops.misc`
+_FORMS = ("xyxy", "xywh", "cxcywh")
+
+
+def box_area(boxes: Tensor) -> Tensor:
+    """The areas of boxes: (N, 4) to (N,)."""
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+
+
+def _overlaps(boxes1, boxes2):
+    low = maximum(boxes1[:, None, :2], boxes2[:, :2])
+    high = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
+    sides = (high - low).clamp(min=0)
+    inter = sides[..., 0] * sides[..., 1]
+    return inter, box_area(boxes1)[:, None] + box_area(boxes2) - inter
+
+
+def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """Intersection over union of every pair: (N, 4) and (M, 4) to (N, M)."""
+    inter, union = _overlaps(boxes1, boxes2)
+    return inter / union
+
+
+def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """box_iou less the share of the enclosing box that neither fills. Source: Rezatofighi et al., 2019."""
+    inter, union = _overlaps(boxes1, boxes2)
+    low = minimum(boxes1[:, None, :2], boxes2[:, :2])
+    high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
+    sides = (high - low).clamp(min=0)
+    around = sides[..., 0] * sides[..., 1]
+    return inter / union - (around - union) / around
+
+
+def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
+    """Boxes in another form.
+
+    Args:
+        boxes: (N, 4).
+        in_fmt: "xyxy", "xywh" (corner and size) or "cxcywh" (centre and size).
+        out_fmt: likewise.
+
+    Raises:
+        ValueError: another form.
+    """
+    if in_fmt not in _FORMS or out_fmt not in _FORMS:
+        raise ValueError(f"box_convert: the forms are {', '.join(_FORMS)}; got {in_fmt!r} and {out_fmt!r}.")
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if in_fmt == "cxcywh":
+        first = first - second / 2
+    low, high = (first, second) if in_fmt == "xyxy" else (first, first + second)
+    if out_fmt == "xyxy":
+        return cat([low, high], -1)
+    return cat([low if out_fmt == "xywh" else (low + high) / 2, high - low], -1)
+
+
+def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Boxes cut off at the borders of a picture of `size` (height, width)."""
+    height, width = size
+    x, y = clamp(boxes[..., 0::2], 0, width), clamp(boxes[..., 1::2], 0, height)
+    return stack([x, y], -1).reshape(boxes.shape)
+
+
+def remove_small_boxes(boxes: Tensor, min_size: float) -> Tensor:
+    """The numbers of the boxes whose sides are both at least min_size."""
+    width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    return ((width >= min_size) & (height >= min_size)).nonzero(as_tuple=True)[0]
+
+
+def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    """Non-maximum suppression: the numbers of the boxes that are kept, best score first.
+
+    Args:
+        boxes: (N, 4).
+        scores: (N,).
+        iou_threshold: a box that overlaps a better one by more is left out.
+    """
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise RuntimeError(f"boxes should be a 2d tensor of shape (N, 4), got {list(boxes.shape)}")
+    if scores.shape != boxes.shape[:1]:
+        raise RuntimeError(
+            f"boxes and scores should have the same number of elements, got {list(boxes.shape)} and {list(scores.shape)}"
+        )
+    order = np.argsort(-to_cpu(raw_of(scores)), kind="stable")
+    overlap = to_cpu(raw_of(box_iou(boxes, boxes))) > iou_threshold
+    kept, alive = [], np.ones(len(order), bool)
+    for i in order:
+        if alive[i]:
+            kept.append(int(i))
+            alive &= ~overlap[i]
+    return as_tensor(np.array(kept, np.int64), device=boxes.device)
+
+
+def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
+    """`nms` within each category.
+
+    Args:
+        boxes: (N, 4).
+        scores: (N,).
+        idxs: the category of each box, (N,).
+        iou_threshold: as in `nms`.
+    """
+    if boxes.numel() == 0:
+        return zeros(0, dtype=idxs.dtype, device=boxes.device)
+    apart = idxs.to(boxes.dtype) * (boxes.max() + 1)  # boxes of two categories never overlap then
+    return nms(boxes + apart[:, None], scores, iou_threshold)
+
+
+def masks_to_boxes(masks: Tensor) -> Tensor:
+    """The boxes around masks (N, H, W)."""
+    raw = to_cpu(raw_of(masks))
+    boxes = np.zeros((len(raw), 4), np.float32)
+    for box, mask in zip(boxes, raw, strict=True):
+        y, x = np.nonzero(mask)
+        box[:] = x.min(), y.min(), x.max(), y.max()
+    return as_tensor(boxes, device=masks.device)
+
+
+def roi_align(
+    input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: Any, spatial_scale: float = 1.0,
+    sampling_ratio: int = -1, aligned: bool = False,
+) -> Tensor:  # fmt: skip
+    """Regions of pictures, averaged over a grid by bilinear samples: (K, C, *output_size). Source: He et al., 2017.
+
+    Args:
+        input: (N, C, H, W).
+        boxes: (K, 5), the number of the picture first; or for each picture its (L, 4).
+        output_size: (height, width), or one number for both.
+        spatial_scale: size of input relative to the picture that the boxes belong to.
+        sampling_ratio: samples for each bin and axis; as many as the bin has pixels if not positive.
+        aligned: shift the boxes by half a pixel, as is right.
+    """
+    if not isinstance(boxes, Tensor):
+        numbers = [as_tensor(np.full((len(b), 1), i, np.float32), device=b.device) for i, b in enumerate(boxes)]
+        boxes = cat([cat([n.to(b.dtype), b], 1) for n, b in zip(numbers, boxes, strict=True)])
+    height, width = (output_size, output_size) if isinstance(output_size, int) else output_size
+    rows, shift = to_cpu(raw_of(boxes)).astype(np.float64), 0.5 if aligned else 0.0
+    found = [_one_region(input, row, height, width, spatial_scale, sampling_ratio, shift, aligned) for row in rows]
+    return stack(found) if found else zeros(0, input.shape[1], height, width, dtype=input.dtype, device=input.device)
+
+
+def _one_region(input, row, height, width, scale, ratio, shift, aligned):
+    x1, y1, x2, y2 = row[1:] * scale - shift
+    tall, wide = (y2 - y1, x2 - x1) if aligned else (max(y2 - y1, 1.0), max(x2 - x1, 1.0))
+    weights = []
+    for start, length, bins, size in ((y1, tall, height, input.shape[2]), (x1, wide, width, input.shape[3])):
+        samples = ratio if ratio > 0 else max(int(np.ceil(length / bins)), 1)
+        at = start + (np.arange(bins * samples) + 0.5) * (length / bins / samples)
+        weights.append(as_tensor(_bilinear(at, size).reshape(bins, samples, size).mean(1).astype(np.float32)))
+    down, across = (w.to(device=input.device, dtype=input.dtype) for w in weights)
+    return down @ input[int(row[0])] @ across.T
+
+
+def _bilinear(at, size):
+    """Weights (len(at), size) of samples between pixels; those that lie more than one outside count nothing."""
+    weights = np.zeros((len(at), size))
+    inside = (at >= -1) & (at <= size)
+    clipped = np.clip(at, 0, size - 1)
+    low = np.minimum(clipped.astype(int), max(size - 2, 0))
+    part = clipped - low
+    rows = np.arange(len(at))
+    weights[rows, low] += 1 - part
+    weights[rows, np.minimum(low + 1, size - 1)] += part
+    return weights * inside[:, None]
+
+
+def sigmoid_focal_loss(
+    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
+) -> Tensor:
+    """Binary cross-entropy in which easy examples count less. Source: Lin et al., 2017.
+
+    Args:
+        inputs: logits.
+        targets: 0 or 1, of the same shape.
+        alpha: weight of the positives; negative for none.
+        gamma: how much less easy ones count.
+        reduction: "none", "mean" or "sum".
+    """
+    p = inputs.sigmoid()
+    loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
+    loss = loss * (1 - (p * targets + (1 - p) * (1 - targets))) ** gamma
+    if alpha >= 0:
+        loss = loss * (alpha * targets + (1 - alpha) * (1 - targets))
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
+        )
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
+    """input with whole residual branches dropped. Source: Huang et al., 2016.
+
+    Args:
+        input: (N, …).
+        p: probability of dropping.
+        mode: "batch" drops all at once, "row" each example by itself.
+        training: False returns input.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"drop probability has to be between 0 and 1, but got {p}")
+    if mode not in ("batch", "row"):
+        raise ValueError(f"mode has to be either 'batch' or 'row', but got {mode}")
+    if not training or p == 0:
+        return input
+    shape = (input.shape[0] if mode == "row" else 1,) + (1,) * (input.ndim - 1)
+    noise = zeros(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    return input * (noise / (1 - p) if p < 1 else noise)
+
+
+class StochasticDepth(Module):
+    """See `stochastic_depth`."""
+
+    def __init__(self, p: float, mode: str) -> None:
+        super().__init__()
+        self.p, self.mode = p, mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        """input with whole residual branches dropped while training."""
+        return stochastic_depth(input, self.p, self.mode, self.training)
+
+    def extra_repr(self) -> str:
+        """p and mode."""
+        return f"p={self.p}, mode={self.mode}"
+
+
+class FrozenBatchNorm2d(Module):
+    """Batch normalisation whose statistics, weight and bias are fixed."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        for name, value in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+            self.register_buffer(name, zeros(num_features).fill_(value))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(x - running_mean) / sqrt(running_var + eps) * weight + bias."""
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+
+    def __repr__(self) -> str:
+        return f"FrozenBatchNorm2d({self.weight.shape[0]}, eps={self.eps})"
+
+
+class Conv2dNormActivation(nn.Sequential):
+    """A convolution, a normalisation and an activation.
+
+    Args:
+        in_channels: C of the input.
+        out_channels: C of the output.
+        kernel_size: of the window.
+        stride: distance of windows.
+        padding: zeros around; such that the size stays, if not given.
+        groups: groups of channels.
+        norm_layer: made with out_channels; None for none.
+        activation_layer: None for none.
+        dilation: distance of the window's elements.
+        inplace: of the activation.
+        bias: only without a norm by default.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int = 3, stride: int = 1, padding: int | None = None,
+        groups: int = 1, norm_layer: Callable[..., Module] | None = nn.BatchNorm2d,
+        activation_layer: Callable[..., Module] | None = nn.ReLU, dilation: int = 1, inplace: bool | None = True,
+        bias: bool | None = None,
+    ) -> None:  # fmt: skip
+        padding = (kernel_size - 1) // 2 * dilation if padding is None else padding
+        bias = norm_layer is None if bias is None else bias
+        layers: list[Module] = [
+            nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        ]
+        if norm_layer is not None:
+            layers.append(norm_layer(out_channels))
+        if activation_layer is not None:
+            layers.append(activation_layer() if inplace is None else activation_layer(inplace=inplace))
+        super().__init__(*layers)
+        self.out_channels = out_channels
+
+
+ConvNormActivation = Conv2dNormActivation
+
+
+class SqueezeExcitation(Module):
+    """Channels scaled by what their means say. Source: Hu et al., 2018.
+
+    Args:
+        input_channels: C.
+        squeeze_channels: channels in between.
+        activation: between both convolutions.
+        scale_activation: after them.
+    """
+
+    def __init__(
+        self, input_channels: int, squeeze_channels: int, activation: Callable[..., Module] = nn.ReLU,
+        scale_activation: Callable[..., Module] = nn.Sigmoid,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc1 = nn.Conv2d(input_channels, squeeze_channels, 1)
+        self.fc2 = nn.Conv2d(squeeze_channels, input_channels, 1)
+        self.activation, self.scale_activation = activation(), scale_activation()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, H, W) to the same shape."""
+        return self.scale_activation(self.fc2(self.activation(self.fc1(self.avgpool(input))))) * input
+
+
+class Permute(Module):
+    """The axes in another order."""
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with its axes in the order `dims`."""
+        return x.permute(*self.dims)
+
+
+class MLP(nn.Sequential):
+    """Linear layers with a normalisation, an activation and dropout after each but the last.
+
+    Args:
+        in_channels: C of the input.
+        hidden_channels: C after each layer.
+        norm_layer: made with C; None for none.
+        activation_layer: between the layers.
+        inplace: of the activation and the dropouts.
+        bias: of the linear layers.
+        dropout: share that is dropped.
+    """
+
+    def __init__(
+        self, in_channels: int, hidden_channels: Sequence[int], norm_layer: Callable[..., Module] | None = None,
+        activation_layer: Callable[..., Module] = nn.ReLU, inplace: bool | None = None, bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        options = {} if inplace is None else {"inplace": inplace}
+        layers: list[Module] = []
+        for width in hidden_channels[:-1]:
+            layers.append(nn.Linear(in_channels, width, bias=bias))
+            if norm_layer is not None:
+                layers.append(norm_layer(width))
+            layers += [activation_layer(**options), nn.Dropout(dropout, **options)]
+            in_channels = width
+        layers += [nn.Linear(in_channels, hidden_channels[-1], bias=bias), nn.Dropout(dropout, **options)]
+        super().__init__(*layers)

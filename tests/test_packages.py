@@ -1,0 +1,130 @@
+"""`install_as_torch()` for packages that were written for PyTorch: versions, absent parts, names at the top of `torch`."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch.compat import absent
+
+
+def run(program):
+    program = "import mytorch; mytorch.install_as_torch()\n" + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_versions_and_specs_answer_as_packages_expect():
+    out = run("""
+        import importlib.metadata, importlib.util, torch, torchvision
+        print(importlib.metadata.version("torch"), torch.__version__, torch.version.hip)
+        print(importlib.util.find_spec("torch") is not None, importlib.util.find_spec("torchvision") is not None)
+        print(any(d.metadata["Name"] == "torch" for d in importlib.metadata.distributions()))
+        try:
+            importlib.metadata.version("no-such-package")
+        except importlib.metadata.PackageNotFoundError:
+            print("none")
+    """)
+    assert out == ["2.13.0", "2.13.0", "None", "True", "True", "True", "none"]
+
+
+def test_parts_that_are_absent_can_be_mentioned_and_not_used():
+    out = run("""
+        import torch
+        from torch.fx import GraphModule, wrap
+        from torch.distributed.tensor import DTensor, Replicate
+        import torch.distributed.tensor.parallel as parallel
+        def f(x: "GraphModule | None"): return x
+        assert wrap(f) is f and not isinstance(torch.ones(1), DTensor)
+        class Tracer(torch.fx.Tracer): pass
+        plan = [Replicate()]
+        for use in (lambda: torch.fx.symbolic_trace(f), lambda: Tracer().trace(f), lambda: plan[0].dim,
+                    lambda: parallel.parallelize_module(None)):
+            try:
+                use()
+            except NotImplementedError as error:
+                assert "eager throughout" in str(error), error
+            else:
+                raise AssertionError(use)
+        print("done", hasattr(torch, "no_such_name"))
+    """)
+    assert out == ["done", "False"]
+
+
+def test_absent_parts_are_not_in_the_librarys_own_face():
+    assert absent.home_of("fx.passes.tools") == "fx"
+    assert absent.home_of("optim") is None
+    assert not hasattr(mytorch, "fx")
+    with pytest.raises(ModuleNotFoundError):
+        __import__("mytorch.fx")
+
+
+def test_names_of_the_compiler_are_plain_python():
+    out = run("""
+        import torch
+        assert torch.sym_max(2, 3) == 3 and torch.sym_float(2) == 2.0 and not isinstance(3, torch.SymInt)
+        torch._check(True)
+        for error, check in ((RuntimeError, torch._check), (ValueError, torch._check_value), (TypeError, torch._check_type)):
+            try:
+                check(False, lambda: "words")
+            except error as e:
+                assert str(e) == "words"
+            else:
+                raise AssertionError(check)
+        assert torch.get_device_module("cpu").device_count() == 1 and torch.accelerator.device_count() == torch.cuda.device_count()
+        hint: torch.LongTensor | None = None
+        assert isinstance(torch.ones(2).long(), torch.LongTensor) and torch.FloatTensor(2, 3).shape == (2, 3)
+        with torch.device("meta"):
+            assert torch.nn.Linear(2, 3).weight.device.type == "cpu"
+        print("done")
+    """)
+    assert out == ["done"]
+
+
+def test_operators_of_packages_are_their_functions():
+    out = run("""
+        import torch
+        @torch.library.custom_op("mine::double", mutates_args=())
+        def double(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+        @double.register_fake
+        def _(x):
+            return x
+        double.register_autograd(lambda ctx, g: g * 10, setup_context=lambda ctx, inputs, output: None)
+        x = torch.ones(2, requires_grad=True)
+        double(x).sum().backward()
+        print(double(x).tolist()[0], x.grad.tolist()[0])
+    """)
+    assert out == ["2.0", "10.0"]
+
+
+def test_float8_holds_and_casts():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    for name in ("float8_e4m3fn", "float8_e5m2"):
+        ours = mytorch.tensor(x).to(getattr(mytorch, name)).float()
+        assert ours.tolist() == torch.tensor(x).to(getattr(torch, name)).float().tolist()
+
+
+def test_views_that_repeat_nothing_may_be_written():
+    x = mytorch.arange(3.0)
+    x.expand(1, 3).add_(1)
+    x.T.reshape(3, 1).expand(-1, 1).mul_(2)
+    assert x.tolist() == [2.0, 4.0, 6.0]
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.expand(2, 3).add_(1)
+
+
+def test_groups_of_tensors_by_device_and_dtype():
+    from mytorch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+
+    a, b, c = mytorch.ones(1), mytorch.ones(2).double(), mytorch.ones(3)
+    groups = _group_tensors_by_device_and_dtype([[a, b, c], [1, 2, 3]])
+    (lists, indices) = groups[a.device, mytorch.float32]
+    assert indices == [0, 2]
+    assert lists[0][1] is c
+    assert lists[1] == [1, 3]
