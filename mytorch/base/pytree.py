@@ -3,7 +3,7 @@
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
-_Kind = namedtuple("NodeDef", "flatten_fn unflatten_fn")
+_Kind = namedtuple("_Kind", "flatten_fn unflatten_fn")
 _kinds = {}
 
 

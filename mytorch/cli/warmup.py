@@ -80,6 +80,13 @@ def _attention():
     return F.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+def _int8():
+    layer = nn.Sequential(nn.Linear(64, 64))
+    importlib.import_module("mytorch.models.int8").quantize(layer)
+    layer(_numbers(1, 64).detach())
+    return ()
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -105,6 +112,8 @@ TASKS = {
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
+    "int8": _int8,
+    "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),
     "silu": lambda: F.silu(_numbers(128, 128)),
     "relu": lambda: F.relu(_numbers(128, 128)),
     "hardswish": lambda: F.hardswish(_numbers(128, 128)),

@@ -41,7 +41,7 @@ class ReduceOp(Enum):
             raise ValueError(f"ReduceOp: {op!r} is none of {', '.join(o.value for o in cls)}.") from None
 
 
-ReduceOp.RedOpType = ReduceOp  # PyTorch's name for the kind
+setattr(ReduceOp, "RedOpType", ReduceOp)  # noqa: B010 (PyTorch's name for the kind)
 
 
 def reduction_of(dtype, op):

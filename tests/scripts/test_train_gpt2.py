@@ -338,9 +338,12 @@ def test_a_second_interrupt_ends_the_run_with_a_line(data):
 
 
 def test_what_a_user_can_mend_is_one_sentence(data, capsys):
-    wrong = {"--devise cuda": "unrecognized arguments: --devise cuda; see --help", "--device tpu": "--device tpu: "}
+    wrong = {
+        "--devise cuda": "unrecognized arguments: --devise cuda; see --help",
+        "--device tpu": "tpu: Expected one of cpu, cuda",
+    }
     if not mytorch.cuda.is_available():
-        wrong["--device cuda"] = "--device cuda: device 'cuda' can't be used"
+        wrong["--device cuda"] = "cuda: device 'cuda' can't be used"
     for script, first in ((train_gpt2, flags(data)), (inference_gpt2, [str(data)])):
         for words, sentence in wrong.items():
             with pytest.raises(SystemExit) as stop:

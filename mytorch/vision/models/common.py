@@ -1,13 +1,15 @@
 """What the models share."""
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from ...nn.module import Module
 from ...serialization import load
 
+Model = TypeVar("Model", bound=Module)
 
-def with_weights(model: Module, weights: Any) -> Module:
+
+def with_weights(model: Model, weights: Any) -> Model:
     """The model, with the state dict of a file if a path is given.
 
     Raises:
