@@ -1,5 +1,7 @@
 """Flash attention in Triton's interpreter against float64."""
 
+import tempfile
+
 import numpy as np
 import pytest
 
@@ -145,7 +147,7 @@ def test_only_some_gradients():
 
 
 @pytest.mark.parametrize("far", ["heads", "rows"])
-def test_strides_that_need_64_bits(far, tmp_path):
+def test_strides_that_need_64_bits(far):
     """A head's, or a row's, number times its stride may be more than 2^31 elements."""
     if COMPILE_ONLY or ON_GPU:
         return
@@ -154,7 +156,8 @@ def test_strides_that_need_64_bits(far, tmp_path):
     size = 3 * step + 5 * 16
     near_ones = [rand(*shape, dtype="fp16") for _ in range(4)]
     for place in range(4):  # of q, k, v and g one at a time, in a file that is nearly all hole
-        memory = np.memmap(tmp_path / "array", np.float16, "w+", shape=(size,))
+        with tempfile.TemporaryFile() as file:
+            memory = np.memmap(file, np.float16, "w+", shape=(size,))
         spread = np.lib.stride_tricks.as_strided(np.asarray(memory), shape, [2 * s for s in strides])
         spread[...] = near_ones[place][0]
         q, k, v, g = (spread if i == place else x for i, (x, _) in enumerate(near_ones))
