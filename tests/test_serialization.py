@@ -697,3 +697,13 @@ def test_strings_of_python_2_are_read_in_an_encoding(tmp_path):
     assert mytorch.load(tmp_path / "y.pt") == "é"
     assert mytorch.load(tmp_path / "y.pt", encoding="latin1") == "Ã©"
     assert mytorch.load(tmp_path / "y.pt", encoding="bytes") == "é".encode()
+
+
+def test_tensors_of_python_2_are_read_whatever_the_encoding(torch):
+    file = io.BytesIO()
+    torch.save([torch.tensor([1.0, 2.0])], file, _use_new_zipfile_serialization=False)
+    content = file.getvalue()
+    for word in (b"storage", b"cpu"):  # as Python 2 wrote its strings
+        content = content.replace(b"X" + len(word).to_bytes(4, "little") + word, b"U" + bytes([len(word)]) + word)
+    for encoding in ("utf-8", "bytes"):
+        assert mytorch.load(io.BytesIO(content), encoding=encoding)[0].tolist() == [1, 2]

@@ -588,6 +588,8 @@ class _Unpickler(pickle._Unpickler):
     def persistent_load(self, key):
         """A storage: (“storage”, class, key, location, number of elements), and before PyTorch 1.6 perhaps (key, offset, size) of the
         part of it that is meant."""
+        if isinstance(key, tuple):  # Python 2's strings may have been asked for as bytes
+            key = tuple(part.decode("ascii") if isinstance(part, bytes) else part for part in key)
         good = (
             isinstance(key, tuple) and len(key) in (5, 6) and key[0] == "storage" and isinstance(key[1], _StorageClass)
         )
