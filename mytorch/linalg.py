@@ -92,6 +92,12 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
 
+def _two_axes(dim, ndim):
+    if not isinstance(dim, (tuple, list)) or len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    return normalize_dims(tuple(dim), ndim, "linalg.matrix_norm")
+
+
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
 
@@ -110,7 +116,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     if dim is None or isinstance(dim, int) or len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     A = A if dtype is None else A.to(dtype)
-    rows, columns = (d % A.ndim for d in dim)
+    rows, columns = _two_axes(dim, A.ndim)
     if rows == columns:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord == "fro":
@@ -255,6 +261,9 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     """
     rtol = rcond if rtol is None else rtol
 
+    if hermitian:
+        square(A, "pinv")
+
     def cut(largest):
         return _cut(largest, A.shape, atol, rtol, _real_dtype(A))
 
@@ -270,8 +279,13 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
         hermitian: A is Hermitian.
         atol: absolute cut.
         rtol: cut by the largest singular value; max(M, N) * eps by default.
+
+    Raises:
+        RuntimeError: fewer than two axes.
     """
     raw = to_cpu(A)
+    if raw.ndim < 2:
+        raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     if 0 in raw.shape[-2:]:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
     _d.finite(raw, "matrix_rank")
@@ -285,6 +299,9 @@ def lstsq(A, B, rcond=None, *, driver=None):
 
     Args:
         driver: "gelsy" (default), "gels", "gelsd" or "gelss": which of rank and singular values are returned.
+
+    Raises:
+        RuntimeError: another driver, or axes that do not fit.
 
     Returns:
         A named tuple (solution, residuals, rank, singular_values); `solution` and `residuals` are differentiable.
@@ -419,9 +436,16 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         LU_pivots: (…, min(M, N)).
         unpack_data: False leaves L and U empty.
         unpack_pivots: False leaves P empty.
+
+    Raises:
+        RuntimeError: pivots of another shape, or outside of the rows.
     """
-    rows, columns = LU_data.shape[-2:]
+    rows, columns = LU_data.shape[-2:] if LU_data.ndim > 1 else (0, 0)
     k = min(rows, columns)
+    if LU_data.ndim < 2 or tuple(LU_pivots.shape) != (*LU_data.shape[:-2], k):
+        raise RuntimeError(
+            f"lu_unpack: a factorization of shape {list(LU_data.shape)} does not have pivots of shape {list(LU_pivots.shape)}"
+        )
     P = L = U = _empty(LU_data)
     if unpack_pivots:
         _check_pivots(LU_pivots, rows, "torch.lu_unpack")
@@ -651,12 +675,16 @@ def vecdot(x, y, *, dim=-1):
 
 
 def vander(x, N=None):
-    """The powers 0 to N - 1 of each element, along a new last axis."""
+    """The powers 0 to N - 1 of each element, along a new last axis.
+
+    Raises:
+        RuntimeError: fewer than two columns.
+    """
     x = x.reshape(1) if x.ndim == 0 else x
     n = x.shape[-1] if N is None else N
-    ones = (x * 0 + 1).unsqueeze(-1)
     if n <= 1:
-        return ones[..., :n]
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, got {n}.")
+    ones = (x * 0 + 1).unsqueeze(-1)
     return cat([ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)], -1)
 
 
@@ -679,6 +707,8 @@ def tensorsolve(A, B, dims=None):
         dims: axes of A to move to its end first.
     """
     if dims is not None:
+        if not isinstance(dims, (tuple, list)):
+            raise TypeError(f"linalg.tensorsolve: dims must be a tuple of ints, not {type(dims).__name__}")
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)

@@ -6,7 +6,6 @@ outlives hangs and writes down what it found. What is known to differ, with the 
 
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
 from tests import fuzzing
 
-COUNT = int(os.environ.get("MYTORCH_FUZZ", "200"))
-SECONDS = 25 if "MYTORCH_FUZZ" not in os.environ else 1e9
+COUNT = int(os.environ.get("MYTORCH_FUZZ", "150"))
 FAMILIES = {
     "windows": "conv|pool|unfold|fold|pixel|channel_shuffle",
     "indices": "^(index_|gather|where|masked_|cross|inner|addm|baddbmm|cdist|atan2|sigmoid|svd|linalg.svd|linalg.eigh)",
@@ -35,10 +33,8 @@ def known():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_random_calls_are_right_or_refused(family):
-    allowed, failed, begin = known(), [], time.monotonic()
+    allowed, failed = known(), []
     for number in range(COUNT):
-        if time.monotonic() - begin > SECONDS:
-            break
         case = fuzzing.case(5, number, FAMILIES[family])
         kind, told = ("ok", "") if case is None else fuzzing.outcome(case)
         if kind not in ("different", "accepted", "words"):

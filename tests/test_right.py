@@ -427,3 +427,43 @@ def test_results_by_shape_and_option(torch, rng):
         mine, theirs = both(torch, call)
         assert mine[0].dtype == theirs[0].dtype
         np.testing.assert_array_equal(mine[0], theirs[0])
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------------
+
+REFUSED = """
+t(2, 3, 4).H; t(3).median(7); lib.tensordot(t(2, 2), t(2, 2), -2); lib.tensordot(t(2, 2), t(2, 2), ((0, 1), (0,)))
+lib.movedim(t(2, 3), (0, 1), (1, -1)); lib.rot90(t(2, 3), 1, (0, -2)); lib.rot90(t(2, 3), 1, (0, 1, 1)); t().split(2)
+lib.unravel_index(i(3), (-1, 2)); lib.searchsorted(t(), t(2)); lib.searchsorted(t(3), t(2), sorter=i(2))
+lib.searchsorted(t(3), t(2), side="nothing"); lib.unique_consecutive(t(), dim=0); lib.unique(t(), dim=0); lib.mode(t(0), 0)
+lib.histc(t(3), 3, 3, 0); lib.histc(t(3), -1, 0, 3); lib.cov(t(2), aweights=True); lib.bincount(i(3), minlength=-1)
+lib.nanquantile(t(3), float("nan")); lib.combinations(t(2, 2)); lib.cartesian_prod(t(2), t()); lib.meshgrid(t(2, 2), indexing="ij")
+lib.isclose(t(2), t(2), rtol=-1.0); lib.put(t(3), lib.zeros(1, dtype=lib.uint8), t(1)); lib.cross(t(2, 2), t(2, 2))
+lib.diagonal_scatter(t(3, 3), t()); t(3).scatter(0, i(3), t(3), reduce="nothing"); lib.randn(5, -1); lib.randint(3, (-1,))
+lib.norm(t(2, 2), "mean"); lib.norm(t(2, 2, 2), "nuc", [1]); lib.linalg.qr(t(3)); lib.linalg.lu(t(3)); lib.linalg.vander(t(3), N=1)
+lib.linalg.matrix_norm(t(2, 2), "fro", [-1]); lib.linalg.pinv(t(3, 2), hermitian=True); lib.linalg.lstsq(t(3, 2), t(2, 3, 2))
+lib.linalg.lu_solve(t(3, 3), i(1).int() + 3, t(3, 1)); lib.lu_unpack(t(3, 3), i(3).int() + 7); lib.linalg.householder_product(t(3, 3), t(3, 3))
+lib.linalg.householder_product(t(2, 3), t(2)); lib.linalg.tensorsolve(t(2, 3, 6), t(2, 3), dims=2); lib.linalg.matrix_rank(t(3))
+F.bilinear(t(2, 3), t(1, 3), t(4, 3, 3)); F.linear(t(), t(2, 2)); F.margin_ranking_loss(t(5), t(5), t(2, 5)); F.interpolate(t(1, 1, 3), scale_factor=INF)
+F.cosine_embedding_loss(t(5), t(5), t(5)); F.multi_margin_loss(t(3, 5), i(1, 3)); F.multilabel_margin_loss(t(2, 5), i(5))
+F.triplet_margin_loss(t(2, 3), t(2, 3), t(2, 3), margin=-1.0); F.triplet_margin_loss(t(2, 3), t(2, 3), t(3)); F.feature_alpha_dropout(t(3), training=True)
+F.fractional_max_pool2d(t(1, 4, 4), 2, output_ratio=(float("nan"), 0.5)); F.ctc_loss(t(4, 2, 3), i(2, 2), i(1) + 2, i(2) + 1)
+x[::0].fill_(1); x.__setitem__(slice(None, None, 0), 1.0); lib.empty_permuted((1, 2), (0, 5)); lib.nn.GroupNorm(0, 4)
+lib.histogramdd(t(5, 2), [3])
+"""
+
+
+@pytest.mark.parametrize("call", [c for c in REFUSED.replace("\n", "; ").split("; ") if c])
+@pytest.mark.filterwarnings("ignore")
+def test_what_does_not_fit_is_refused_in_words(call, torch):
+    def run(lib):
+        names = {"t": lib.ones, "i": lambda *n: lib.zeros(n, dtype=lib.int64), "x": lib.ones(4)}
+        return eval(call, {"lib": lib, "F": lib.nn.functional, "INF": INF, **names})
+
+    with pytest.raises(Exception, match=".") as theirs:
+        run(torch)
+    with pytest.raises((RuntimeError, ValueError, TypeError, IndexError)) as mine:
+        run(mytorch)
+    own_words = pytest.importorskip("tests.fuzzing").own_words
+
+    assert own_words(mine.value) or theirs.type is mine.type, mine.value

@@ -300,10 +300,19 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
 
     Args:
         bins: cells along every axis, or a list of counts or of edges, one for each.
+
+    Raises:
+        RuntimeError: not as many bins as axes, or edges that fall.
     """
     raw = raw_of(input).reshape(-1, input.shape[-1])
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     bins = [raw_of(b) if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
+    if isinstance(bins, list) and len(bins) != raw.shape[1]:
+        raise RuntimeError(
+            f"histogramdd: expected {raw.shape[1]} sequences of bin edges for a {raw.shape[1]}-dimensional histogram but got {len(bins)}"
+        )
+    if isinstance(bins, list) and any(np.ndim(b) and np.any(np.diff(b) < 0) for b in bins):
+        raise RuntimeError("histogramdd: the edges of bins must not fall.")
     weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
     return _Histogram(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))

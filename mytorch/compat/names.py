@@ -155,6 +155,8 @@ def empty_permuted(size, physical_layout, *, dtype=None, device=None, requires_g
         physical_layout: the axes, outermost in memory first.
         dtype, device, requires_grad: as for `mytorch.tensor`.
     """
+    if sorted(physical_layout) != list(builtins.range(len(size))):
+        raise RuntimeError(f"empty_permuted: {physical_layout} is no order of the {len(size)} axes of {size}.")
     inner = empty([size[d] for d in physical_layout], dtype=dtype, device=device)
     back = sorted(builtins.range(len(size)), key=lambda d: physical_layout[d])
     return inner.permute(back).requires_grad_(requires_grad)

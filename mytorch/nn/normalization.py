@@ -275,7 +275,7 @@ class GroupNorm(_Affine):
         dtype: DType = None, *, bias: bool = True, auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if num_channels % num_groups:
+        if num_groups < 1 or num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups
         self.num_channels = num_channels

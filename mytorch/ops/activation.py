@@ -356,7 +356,7 @@ _hardshrink = _activation(
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: xp.where(
-        input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input.dtype.type(0))),
+        input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input * input.dtype.type(0))),
     lambda g, input, lambd, xp: _masked(xp, (input > lambd) | (input < -lambd), g))
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),

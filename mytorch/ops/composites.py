@@ -63,7 +63,9 @@ def linear(
     if w.ndim == 1:
         out = (input * weight).sum(-1)
         return out if bias is None else out + bias
-    if x.shape[-1] != w.shape[1]:
+    if not x.ndim or x.shape[-1] != w.shape[1]:
+        if not x.ndim:
+            raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are 0D and {w.ndim}D")
         sizes = f"{math.prod(x.shape[:-1])}x{x.shape[-1]} and {w.shape[1]}x{w.shape[0]}"
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     if act_func in ACTIVATIONS and input.device.type != "cpu":
@@ -94,7 +96,15 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         input2: (…, in2).
         weight: (out, in1, in2).
         bias: (out,).
+
+    Raises:
+        RuntimeError: shapes that do not fit.
     """
+    if input1.shape[:-1] != input2.shape[:-1] or weight.ndim != 3:
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match, or the weight is not 3-D: got {list(input1.shape)}, "
+            f"{list(input2.shape)} and weight {list(weight.shape)}"
+        )
     left = (input1.unsqueeze(-2).unsqueeze(-2) @ weight).squeeze(-2)  # (…, out, in2)
     out = (left @ input2.unsqueeze(-1)).squeeze(-1)
     return out if bias is None else out + bias
@@ -206,7 +216,12 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
         p: share of channels that are dropped.
         training: False returns input.
         inplace: write the result into input.
+
+    Raises:
+        RuntimeError: fewer than two axes.
     """
+    if input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
 
 

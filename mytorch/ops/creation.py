@@ -140,6 +140,13 @@ def finish(raw, requires_grad, out=None, pin=False):
     return result.requires_grad_() if requires_grad else result
 
 
+def check_sizes(shape):
+    """Refuse a negative one."""
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+
+
 def size_and_pin(name, size, named):
     """The shape that `*size` or `size=` gives, and whether `pin_memory` is set; refuses any other keyword.
 
@@ -151,6 +158,7 @@ def size_and_pin(name, size, named):
     pin = named.pop("pin_memory", False)
     if named:
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    check_sizes(shape)
     return shape, pin
 
 
@@ -179,9 +187,7 @@ def elements(shape, itemsize):
 
 def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
     """A tensor of `make(xp, shape, dtype)`, on a device."""
-    for n in shape:
-        if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    check_sizes(shape)
     xp, there = on(as_device(device))
     try:
         with there:

@@ -354,7 +354,10 @@ _svd.grad(input=_svd_grad)
 
 def _nuclear_norm(input, dim, keepdim):
     """The sum of the singular values of matrices over two axes."""
-    rows, columns = normalize_dims((-2, -1) if dim is None else dim, input.ndim, "norm")
+    dims = normalize_dims((-2, -1) if dim is None else dim, input.ndim, "norm")
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    rows, columns = dims
     total = _svd(input.movedim((rows, columns), (-2, -1)))[1].sum(-1)
     if keepdim:
         for d in sorted((rows, columns)):
@@ -378,6 +381,8 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         input = cast(input, dtypes.as_dtype(dtype))
     if p == "nuc":
         return _nuclear_norm(input, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: the order is a number, 'fro' or 'nuc', got {p!r}.")
     order = 2.0 if p in ("fro", None) else float(p)
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
 
@@ -434,6 +439,8 @@ _qr.grad(input=_qr_grad)
 
 def qr_reduced(A):
     """(Q, R) with Q of min(rows, columns) columns; differentiable for any shape."""
+    if A.ndim < 2:
+        raise RuntimeError(f"linalg.qr: The input tensor A must have at least 2 dimensions, got {list(A.shape)}.")
     rows, columns = A.shape[-2:]
     if rows >= columns:
         return _qr(A)
@@ -508,6 +515,8 @@ def lu_parts(A, pivot=True):
 
     Only the leading square block goes through `_lu`; what is below it or right of it follows by a solve.
     """
+    if A.ndim < 2:
+        raise RuntimeError(f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead")
     rows, columns = A.shape[-2:]
     k = min(rows, columns)
     raw = to_cpu(A)

@@ -607,10 +607,15 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         atol: absolute tolerance.
         equal_nan: count NaN as equal to NaN.
 
+    Raises:
+        RuntimeError: a negative tolerance.
+
     Example:
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
         [True, False]
     """
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     if input.dtype is dtypes.bool_:
         return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()

@@ -339,7 +339,9 @@ def setitem(self, index, value):
         raw[found] = value
     except IndexError:
         raise IndexError(_misfit(raw.shape, found)) from None
-    except ValueError:
+    except (TypeError, ValueError):
+        if any(isinstance(i, slice) and i.step == 0 for i in (found if isinstance(found, tuple) else (found,))):
+            raise ValueError("slice step cannot be zero") from None
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
             f"{list(raw[found].shape)}"

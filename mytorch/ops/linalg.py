@@ -348,6 +348,9 @@ def tensordot(a, b, dims=2):
 
     Args:
         dims: a number of axes, or two lists of axes, of a and of b, that are multiplied and summed.
+
+    Raises:
+        RuntimeError: axes that do not pair.
     """
     if isinstance(dims, int):
         if dims < 0:
@@ -358,6 +361,8 @@ def tensordot(a, b, dims=2):
             [d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])]
             for ds, t in zip(dims, (a, b), strict=True)
         )
+    if len(left) != len(right):
+        raise RuntimeError(f"tensordot: both dimension lists should have same length, got {dims}")
     keep_a = [d for d in range(a.ndim) if d not in left]
     keep_b = [d for d in range(b.ndim) if d not in right]
     for i, j in zip(left, right, strict=True):  # an axis of length 1 on one side only is summed on the other
@@ -447,6 +452,8 @@ def cross(input, other, dim=None):
     shape = broadcast(input.shape, other.shape)
     d = next((i for i, n in enumerate(shape) if n == 3), -1) if dim is None else dim
     d = normalize_dim(d, len(shape))
+    if dim is None and 3 not in shape:
+        raise RuntimeError(f"no dimension of size 3 in input: {list(shape)}")
     if not shape or shape[d] != 3 or input.ndim != other.ndim:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got shapes {list(input.shape)} and {list(other.shape)}"

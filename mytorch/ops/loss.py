@@ -595,7 +595,15 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
         size_average: deprecated; use `reduction`.
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
     """
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss: All input tensors should have same dimension but got sizes: "
+            f"{list(input1.shape)}, {list(input2.shape)} and target {list(target.shape)}"
+        )
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction, size_average, reduce)
 
 
@@ -629,7 +637,15 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
         size_average: deprecated; use `reduction`.
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
     """
+    if target.ndim + 1 != input1.ndim or input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
     dim = input1.ndim - 1
     dots = (input1 * input2).sum(dim)
     tiny = 1e-12
@@ -706,7 +722,17 @@ def triplet_margin_with_distance_loss(
         margin: distance from which pairs cost nothing.
         swap: take the nearer of anchor and positive to negative.
         reduction: "mean", "sum", or "none" for a loss for each element.
+
+    Raises:
+        RuntimeError: other numbers of axes. ValueError: a margin that is not positive.
     """
+    if not margin > 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+            f"{anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -728,6 +754,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         size_average: deprecated; use `reduction`.
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
     """
     rows = _scores(input, target)
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(rows.shape[0], 1)
@@ -779,6 +808,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         size_average: deprecated; use `reduction`.
         reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", or "none" for a loss for each element.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
     """
     rows = _scores(input, target)
     index = raw_of(target).reshape(rows.shape)
@@ -804,6 +836,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         input_lengths, target_lengths: how much of each is used. blank: the class of "nothing".
         zero_infinity: count impossible alignments as 0.
 
+    Raises:
+        RuntimeError: shapes that do not fit.
+
     Source: Graves et al., 2006. Composed of ops, step by step, so autograd differentiates it.
     """
     single = log_probs.ndim == 2
@@ -811,6 +846,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     steps, batch, _ = logits.shape
     lengths_in = [int(v) for v in np.atleast_1d(to_cpu(input_lengths))]
     lengths_out = [int(v) for v in np.atleast_1d(to_cpu(target_lengths))]
+    for lengths, name in ((lengths_in, "input_lengths"), (lengths_out, "target_lengths")):
+        if len(lengths) != batch:
+            raise RuntimeError(f"ctc_loss: {name} must be of size batch_size, {batch}, but there are {len(lengths)}")
     labels = to_cpu(targets)
     for name, given, most in (("input_lengths", lengths_in, steps), ("target_lengths", lengths_out, labels.shape[-1])):
         if min(given, default=0) < 0 or max(given, default=0) > most:

@@ -214,6 +214,9 @@ def movedim(input, source, destination):
         source: an axis or several.
         destination: their places in the result.
 
+    Raises:
+        RuntimeError: axes named twice, or not as many sources as destinations.
+
     Example:
         >>> mytorch.movedim(mytorch.zeros(2, 3, 4), 0, -1).shape
         mytorch.Size([3, 4, 2])
@@ -226,6 +229,8 @@ def movedim(input, source, destination):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})"
         )
+    if len({*sources}) < len(sources) or len({*targets}) < len(targets):
+        raise RuntimeError(f"movedim: repeated dim in source ({source}) or destination ({destination})")
     order = [d for d in range(input.ndim) if d not in sources]
     for target, d in sorted(zip(targets, sources, strict=True)):
         order.insert(target, d)
@@ -603,6 +608,8 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
         [[0, 1], [2, 3], [4]]
     """
     sections = named.get("split_size", split_size_or_sections)
+    if tensor.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = normalize_dim(dim, tensor.ndim)
     n = shape_of(tensor)[d]
     if isinstance(sections, (list, tuple)):

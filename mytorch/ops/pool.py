@@ -510,6 +510,8 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
     ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * d
     if len(ratios) != d:
         raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+    if not all(0 < r < 1 for r in ratios):
+        raise RuntimeError(f"{name}: output_ratio must lie between 0 and 1, got {output_ratio}.")
     return tuple(int(n * r) for n, r in zip(input.shape[-d:], ratios, strict=True))
 
 

@@ -169,6 +169,8 @@ def interpolate(
         factors = tuple(scale_factor) if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * d
         if len(factors) != d:
             raise ValueError(_WRONG_COUNT.format("scale_factor", spatial, factors))
+        if not all(math.isfinite(f) for f in factors):
+            raise RuntimeError(f"interpolate: scale_factor must be finite, got {scale_factor}")
         out = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
         scales = [
             1 / (f or 1) if not recompute_scale_factor else n / max(o, 1)

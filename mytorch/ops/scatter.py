@@ -378,7 +378,12 @@ def put_(self, index, source, accumulate=False):
         index: int64 positions in the flattened tensor.
         source: of index's shape.
         accumulate: add instead of write.
+
+    Raises:
+        RuntimeError: an index that is not int64, or of another size than the source.
     """
+    if index.dtype is not dtypes.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype}")
     if index.numel() != source.numel():
         raise RuntimeError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
@@ -466,7 +471,12 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
 def _written(input, src, view, *where_):
     """A copy of input in which the view that `view(copy, *where_)` gives is replaced by src."""
     out = input.clone()
-    view(out, *where_).copy_(src)
+    region = view(out, *where_)
+    if region.shape != src.shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(region.shape)}"
+        )
+    region.copy_(src)
     return out
 
 

@@ -329,8 +329,15 @@ def rot90(input, k=1, dims=(0, 1)):
         input: the tensor.
         k: how many times.
         dims: the two axes.
+
+    Raises:
+        RuntimeError: not two different axes.
     """
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     a, b = (normalize_dim(d, input.ndim) for d in dims)
+    if a == b:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     k %= 4
     if k == 0:
         return input.clone()
@@ -386,6 +393,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 def meshgrid(*tensors, indexing=None):
     """Grids of coordinates from vectors; indexing "xy" swaps the first two axes, "ij", the default, does not.
 
+    Raises:
+        RuntimeError: a tensor of more than one axis, or another indexing.
+
     Example:
         >>> rows, columns = mytorch.meshgrid(tensor([1, 2]), tensor([3, 4]), indexing="ij")
         >>> rows.tolist(), columns.tolist()
@@ -415,10 +425,16 @@ def meshgrid(*tensors, indexing=None):
 def cartesian_prod(*tensors):
     """All combinations of elements of several vectors, as rows.
 
+    Raises:
+        RuntimeError: one of them is no vector.
+
     Example:
         >>> mytorch.cartesian_prod(tensor([1, 2]), tensor([3, 4])).tolist()
         [[1, 3], [1, 4], [2, 3], [2, 4]]
     """
+    for x in tensors:
+        if x.ndim != 1:
+            raise RuntimeError(f"cartesian_prod: Expect a 1D vector, but got shape {list(x.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], -1)
@@ -432,6 +448,9 @@ def combinations(input, r=2, with_replacement=False):
         input: a vector.
         r: how many of them.
         with_replacement: an element may come again.
+
+    Raises:
+        RuntimeError: the input is no vector.
 
     Example:
         >>> mytorch.combinations(tensor([1, 2, 3])).tolist()
@@ -628,10 +647,24 @@ def argwhere(input):
 @public(inplace=False)
 @on_input_device
 def unravel_index(indices, shape):
-    """Flat positions as a tuple of indices, one tensor for each axis."""
+    """Flat positions as a tuple of indices, one tensor for each axis.
+
+    Raises:
+        ValueError: a negative size, or indices into nothing.
+    """
+    shape = as_shape((shape,))
+    if any(n < 0 for n in shape):
+        raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {tuple(shape)}")
     raw = raw_of(indices)
-    found = xp_of(raw).unravel_index(raw, as_shape((shape,)))
-    return tuple(Tensor._wrap(xp_of(raw).asarray(f).astype(np.int64)) for f in found)
+    rest, found, xp = raw.astype(np.int64), [], xp_of(raw)
+    if 0 in shape and rest.size:
+        raise ValueError(
+            f"unravel_index(): there are no indices of shape {tuple(shape)}, but {rest.size} are asked for"
+        )
+    for n in reversed(shape):  # as PyTorch counts: without a look at the end, where the first axis begins again
+        found.append(Tensor._wrap(xp.asarray(rest % n)))
+        rest = rest // n
+    return tuple(found[::-1])
 
 
 @public(inplace=False)

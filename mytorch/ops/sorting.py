@@ -277,9 +277,14 @@ def mode(input, dim=-1, keepdim=False):
         input: the tensor.
         dim: the axis.
         keepdim: keep the reduced axes with size 1.
+
+    Raises:
+        IndexError: an axis of length 0.
     """
     d = normalize_dim(dim, input.ndim)
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
+    if not raw.shape[-1]:
+        raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
@@ -442,6 +447,9 @@ def bincount(input, weights=None, minlength=0):
         weights: what each element counts.
         minlength: length of the result at least.
 
+    Raises:
+        RuntimeError: anything but non-negative integers in one axis.
+
     Example:
         >>> mytorch.bincount(tensor([0, 2, 2])).tolist()
         [1, 0, 2]
@@ -466,6 +474,9 @@ def histc(input, bins=100, min=0, max=0):
     Args:
         bins: how many intervals. min, max: their range; elements outside are not counted.
 
+    Raises:
+        RuntimeError: no bins, or a range that is empty or not finite.
+
     Example:
         >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
         [2.0, 1.0]
@@ -474,6 +485,8 @@ def histc(input, bins=100, min=0, max=0):
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
+    if not (bins > 0 and -np.inf < low < high < np.inf):
+        raise RuntimeError(f"histc: needs bins > 0 and finite min < max, got bins={bins}, min={low} and max={high}")
     return on_device_of(np.histogram(raw, bins=bins, range=(low, high))[0].astype(raw.dtype), input)
 
 
@@ -528,12 +541,20 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         right, side: "right" is the place after equal elements, "left" before. sorter: the indices that sort
             sorted_sequence.
 
+    Raises:
+        RuntimeError: no axis to search, a sorter of another shape, or another side.
+
     Example:
         >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
         [0, 1, 3]
     """
     seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
+    if seq.ndim == 0 or (sorter is not None and tuple(sorter.shape) != seq.shape):
+        raise RuntimeError(
+            f"searchsorted: the sorted sequence needs an axis, and a sorter its shape; got {list(seq.shape)}"
+            + ("" if sorter is None else f" and {list(sorter.shape)}")
+        )
     if sorter is not None:
         seq = xp.take_along_axis(seq, raw_of(sorter), -1)
     seq, wanted = (
@@ -541,6 +562,8 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         to_acc_type(xp, raw_of(values) if hasattr(values, "_data") else xp.asarray(values)),
     )
     side = side or ("right" if right else "left")
+    if side not in ("left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if seq.ndim == 1:
         found = xp.asarray(xp.searchsorted(seq, wanted, side))
     else:
@@ -570,12 +593,17 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         sorted: accepted; the result is sorted. return_inverse: also where each element of input stands in the result.
         return_counts: also how often each occurs. dim: compare slices along this axis; None flattens.
 
+    Raises:
+        IndexError: an axis of a number.
+
     Example:
         >>> values, counts = mytorch.unique(tensor([3, 1, 3]), return_counts=True)
         >>> values.tolist(), counts.tolist()
         ([1, 3], [1, 2])
     """
     raw = to_cpu(input)
+    if dim is not None and input.ndim == 0:
+        raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and not (return_inverse or return_counts):
@@ -618,11 +646,16 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
         return_inverse: where each element went.
         return_counts: how many were equal.
         dim: the axis of the slices; elements of the flattened input if None.
+
+    Raises:
+        IndexError: an axis of a number.
     """
     raw = to_cpu(input)
+    if dim is not None and input.ndim == 0:
+        raise IndexError(f"unique_consecutive: dim {dim} was specified, but the tensor has no dimensions.")
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
-    rows = x.reshape(len(x), -1)
+    rows = x.reshape(len(x), math.prod(x.shape[1:]))
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)
     values = x[starts] if dim is None else np.moveaxis(x[starts], 0, dim)
     inverse = np.cumsum(starts) - 1
@@ -762,6 +795,8 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     for w, name in ((fweights, "fweights"), (aweights, "aweights")):
         if w is None:
             continue
+        if not isinstance(w, Tensor):
+            raise TypeError(f"cov(): argument '{name}' must be Tensor, not {type(w).__name__}")
         if w.ndim != 1 or w.shape[0] != x.shape[1]:
             raise RuntimeError(
                 f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got shape {tuple(w.shape)}"

@@ -320,7 +320,7 @@ def _signed_infinity(name, input, infinity, out):
 @public(inplace=False)
 def isreal(input):
     """True where the imaginary part is zero."""
-    return input.imag == 0 if input.dtype.is_complex else input == input
+    return input.imag == 0 if input.dtype.is_complex else (input == input) | (input != input)
 
 
 @public(inplace=False)
@@ -341,6 +341,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 @in_precision(None)
 def _log_ndtr(input):
     """The logarithm of the normal distribution function, also far in its lower tail."""
+    input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     low = input < -1
     z = input * math.sqrt(0.5)
     tail = log.caller(_erfcx.caller(-where(low, z, 0.0)) * 0.5) - where(low, z, 0.0).square()
