@@ -7,6 +7,7 @@ import numpy as np
 
 from .._array import on_input_device
 from ..backend import numpy_ns, xp_of
+from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
