@@ -7,6 +7,7 @@ import numpy as np
 
 from .._array import on_input_device
 from ..backend import numpy_ns, xp_of
+from ..base import dtypes
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
@@ -116,6 +117,8 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         [6.0, 0.0, 5.0]
     """
     src = value if src is None else src
+    if reduce not in (None, "add", "multiply"):
+        raise RuntimeError(f"scatter: reduce argument must be either add or multiply, got {reduce!r}.")
     if reduce is not None:
         src = _source(input, src, _checked(input, dim, index, "scatter")[1], "scatter")
         return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
