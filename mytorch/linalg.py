@@ -480,6 +480,10 @@ def householder_product(A, tau):
     """
     if A.ndim < 2:
         raise RuntimeError("torch.linalg.householder_product: input must have at least 2 dimensions.")
+    if tau.ndim != A.ndim - 1 or tau.shape[:-1] != A.shape[:-2]:
+        raise RuntimeError(
+            f"torch.linalg.householder_product: Expected tau of shape {[*A.shape[:-2], 'K']}, but got {list(tau.shape)}"
+        )
     for larger, smaller, words in (
         (A.shape[-2], A.shape[-1], "input.shape[-2] must be greater than or equal to input.shape[-1]"),
         (A.shape[-1], tau.shape[-1], "input.shape[-1] must be greater than or equal to tau.shape[-1]"),
@@ -497,7 +501,7 @@ def _reflected(A, tau):
     for i in range(tau.shape[-1]):
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * (out @ v) @ v.mH
-    return out.clone() if not tau.shape[-1] else out
+    return out if tau.shape[-1] else out + A[..., :0, :].sum()  # the graph, without a number of A
 
 
 # -- powers, solving, products ------------------------------------------------------------------------------------

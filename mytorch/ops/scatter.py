@@ -117,6 +117,8 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         [6.0, 0.0, 5.0]
     """
     src = value if src is None else src
+    if reduce not in (None, "add", "multiply"):
+        raise RuntimeError(f"scatter: reduce argument must be either add or multiply, got {reduce!r}.")
     if reduce is not None:
         src = _source(input, src, _checked(input, dim, index, "scatter")[1], "scatter")
         return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])

@@ -312,7 +312,7 @@ def _quantiles(q, interpolation):
     raw_q = np.atleast_1d(np.asarray(to_cpu(q), np.float64))
     if raw_q.ndim > 1:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
-    if ((raw_q < 0) | (raw_q > 1)).any():
+    if not ((raw_q >= 0) & (raw_q <= 1)).all():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return _INTERPOLATION[interpolation], raw_q
 
