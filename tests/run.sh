@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Run the tests. Arguments go to pytest: bash tests/run.sh tests/test_ops.py -k softmax
+# Run the tests: all of them, on as many processes as there are cores; or what arguments for pytest say:
+#     bash tests/run.sh tests/test_ops.py -k softmax
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 . "$root/.ci/python.sh"
-find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout || exit 1
+find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout xdist || exit 1
 cd "$root" || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+if [ $# = 0 ]; then
+    set -- -n auto
+fi
 exec "$PYTHON" -m pytest "$@"
