@@ -249,8 +249,8 @@ def install_as_torch():
     if sys.modules.get("torch", mine) is not mine:
         raise RuntimeError("install_as_torch: torch was imported already; call this before.")
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
-        sys.meta_path[:0] = [_Torch(_TORCH), _Distributions()]
-        sys.meta_path.append(_Torch(_OPTIONAL))
+        missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
+        sys.meta_path[:0] = [_Torch((*_TORCH, *missing)), _Distributions()]
         vars(mine).update(
             {k: v for k, v in importlib.import_module("mytorch.compat.torch_only").NAMES.items() if k not in vars(mine)}
         )

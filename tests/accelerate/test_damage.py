@@ -287,11 +287,11 @@ def test_a_kill_in_save_pretrained_leaves_one_model_or_the_other(tmp_path):
         killed(
             f"""
 import os, signal, sys
-from mytorch.models import GPT2, GPT2Config, gpt2
+from mytorch.models import GPT2, GPT2Config, hugging_face
 from mytorch.files import writing
 def die(*args, **options): os.kill(os.getpid(), signal.SIGKILL)
 if {name!r} == "rename": writing.shutil.rmtree = die
-else: gpt2.{name} = die
+else: hugging_face.{name} = die
 GPT2(GPT2Config(**{ {**small, "embed_dim": 8} })).save_pretrained({str(path)!r})
 """,
             tmp_path,
