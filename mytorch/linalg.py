@@ -619,7 +619,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     """
     try:
         return _CholeskyEx(cholesky(A, upper), _no_errors(A))
-    except LinAlgError:
+    except np.linalg.LinAlgError:
         if check_errors:
             raise
     raw = to_cpu(A)
@@ -627,7 +627,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     for i in np.ndindex(*info.shape):
         try:
             np.linalg.cholesky(raw[i])
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             info[i] = 1
     return _CholeskyEx(on_device_of(np.full_like(raw, np.nan), A), on_device_of(info, A))
 

@@ -192,7 +192,7 @@ class Decoding:
 
 def _sampled(run, count, generator, sampling, stop):
     """Yield the next token of each row, raw (B,), until all rows have stopped."""
-    xp, start = run.xp, run.n
+    xp, start, ended = run.xp, run.n, False
     with run.there:
         done = xp.zeros(len(run.tokens), bool)
     for _ in range(count):
@@ -203,8 +203,9 @@ def _sampled(run, count, generator, sampling, stop):
             run.add(new)
             if stop:
                 done |= stop.reached(xp, run.tokens[:, start : run.n])
+                ended = bool(done.all())
         yield new
-        if stop and bool(done.all()):
+        if ended:
             return
 
 
@@ -247,9 +248,11 @@ def _speculated(run, draft, count, ahead, generator, sampling, stop):
                 break
             run.n = base
         for token in fresh:
-            run.add(token)
+            with run.there:
+                run.add(token)
+                ended = bool(stop) and bool(stop.reached(xp, run.tokens[:, start : run.n]).all())
             yield token
-            if stop and bool(stop.reached(xp, run.tokens[:, start : run.n]).all()):
+            if ended:
                 return
         run.cache.rewind(run.n - 1)
         draft.cache.rewind(min(draft.cache.length, run.n - 1))
