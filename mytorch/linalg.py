@@ -95,7 +95,8 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
 def _two_axes(dim, ndim):
     if not isinstance(dim, (tuple, list)) or len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
-    return normalize_dims(tuple(dim), ndim, "linalg.matrix_norm")
+    normalize_dims(tuple(dim), ndim, "linalg.matrix_norm")  # refuses, and sorts
+    return tuple(d % ndim for d in dim)
 
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
@@ -113,8 +114,6 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    if dim is None or isinstance(dim, int) or len(dim) != 2:
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     A = A if dtype is None else A.to(dtype)
     rows, columns = _two_axes(dim, A.ndim)
     if rows == columns:

@@ -31,7 +31,11 @@ UNFIT = "the kernel does not take these shapes, dtypes or options"
 
 def _policy(fused):
     """`fused`, or what holds where it is None."""
-    return config.fused_policy.get() if fused is None else fused
+    if fused is None:
+        return config.fused_policy.get()
+    if fused is True or fused is False:
+        return fused
+    raise TypeError(f"fused must be True, False or None, got {type(fused).__name__}.")
 
 
 class LazyKernel:

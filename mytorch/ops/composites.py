@@ -220,7 +220,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     Raises:
         RuntimeError: fewer than two axes.
     """
-    if input.ndim < 2:
+    if training and input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
 

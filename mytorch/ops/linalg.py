@@ -137,8 +137,6 @@ def _blend(input, product, beta, alpha):
     for word, factor in (("alpha", alpha), ("beta", beta)):
         if type(factor) is bool and product.dtype is not dtypes.bool_:
             raise RuntimeError(f"Boolean {word} only supported for Boolean results.")
-        if type(factor) is float and product.dtype.category < dtypes.FLOAT:
-            raise RuntimeError(f"For integral input tensors, argument {word} must not be a floating point number.")
     if product.dtype.category < dtypes.FLOAT:
         alpha, beta = int(alpha), int(beta)
         if product.dtype is dtypes.bool_:
@@ -408,7 +406,11 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
         beta: factor of input.
         alpha: factor of the product.
     """
-    return _blend(input, outer(vec1, vec2), beta, alpha)
+    product = outer(vec1, vec2)
+    for word, factor in (("alpha", alpha), ("beta", beta)):
+        if type(factor) is float and product.dtype.category < dtypes.FLOAT:
+            raise RuntimeError(f"For integral input tensors, argument {word} must not be a floating point number.")
+    return _blend(input, product, beta, alpha)
 
 
 @public()

@@ -139,7 +139,7 @@ def _inverse(dims):
     return tuple(inverse)
 
 
-_permute.grad(input=lambda g, dims, xp: xp.transpose(g, _inverse(dims)))
+_permute.grad(input=lambda g, dims, xp: xp.transpose(g, _inverse(dims)) if dims else g)
 _transpose = _permute.named("Transpose")
 
 

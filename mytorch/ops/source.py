@@ -30,7 +30,7 @@ _INPUT = """\
         return {general}
 """
 _KERNEL = """\
-    if fused is not False and find("cpu", None, ({raws}), {options}) is not None:
+    if fused is not False and find("cpu", fused, ({raws}), {options}) is not None:
         return {general}
 """
 _RUN = """\

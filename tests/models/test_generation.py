@@ -344,6 +344,7 @@ def test_a_beam_as_wide_as_everything_finds_the_likeliest(rng, stop, penalty):
     assert tuple(found.tolist()[1:]) == max(best, key=best.get)
 
 
+@pytest.mark.cpu_only
 def test_beams_are_those_of_transformers(torch, tmp_path):
     transformers = pytest.importorskip("transformers")
     model = lively(Llama(vocab_size=31, context_length=40, num_layers=2, num_heads=2, embed_dim=16, num_kv_heads=1))
