@@ -100,7 +100,7 @@ RETURNS = _table({
     "None": """backward retain_grad __setitem__ __delitem__ __init__ record_stream set_default_dtype set_default_device set_default_tensor_type
         set_printoptions set_num_threads set_num_interop_threads use_deterministic_algorithms set_float32_matmul_precision
         set_deterministic_debug_mode set_warn_always set_rng_state save""",
-    "tuple[Tensor, ...]": """chunk split split_with_sizes tensor_split unbind hsplit vsplit dsplit unsafe_chunk unsafe_split unsafe_split_with_sizes
+    "tuple[Tensor, ...]": """chunk split split_with_sizes tensor_split unbind hsplit vsplit dsplit unsafe_chunk unsafe_split unsafe_split_with_sizes split_copy split_with_sizes_copy unbind_copy
         meshgrid broadcast_tensors gradient block_diag_parts atleast""",
     "tuple[Tensor, Tensor]": """std_mean var_mean native_dropout max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
         adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices lstm_cell rnn_tanh rnn_relu
@@ -111,8 +111,8 @@ RETURNS = _table({
     "tuple[_int, ...]": "dim_order", "Iterator[Tensor]": "__iter__", "Generator": "manual_seed",
     "Tensor | tuple[Tensor, ...]": "atleast_1d atleast_2d atleast_3d",
     "RemovableHandle": "register_hook register_post_accumulate_grad_hook",
-    "Self": "requires_grad_",
-    "Any": """load new compile typename_ accelerate cond while_loop vmap to_dlpack storage untyped_storage __reduce_ex__ __reduce__ __deepcopy__ __dlpack__ __dlpack_device__ __array_wrap__
+    "Self": "requires_grad_", "Any ": "untyped_storage storage_type",
+    "Any": """load new compile typename_ accelerate cond while_loop vmap to_dlpack storage __reduce_ex__ __reduce__ __deepcopy__ __dlpack__ __dlpack_device__ __array_wrap__
         __cuda_array_interface__ _extra_state histogramdd lu""",
 })  # fmt: skip
 
@@ -121,7 +121,7 @@ FIELDS = _table({
     "values indices": "sort topk kthvalue mode cummax cummin", "min max": "aminmax", "mantissa exponent": "frexp", "hist bin_edges": "histogram",
     "sign logabsdet": "slogdet", "U S V": "svd svd_lowrank pca_lowrank", "Q R": "qr", "P L U": "lu_unpack", "solution cloned_coefficient": "triangular_solve",
     "eigenvalues eigenvectors": "eigh eig", "LU pivots": "lu_factor", "LU pivots info": "lu_factor_ex", "L info": "cholesky_ex",
-    "inverse info": "inv_ex", "result info": "solve_ex", "solution residuals rank singular_values": "lstsq", "LD pivots": "ldl_factor",
+    "inverse info": "inv_ex", "a tau": "geqrf", "result info": "solve_ex", "solution residuals rank singular_values": "lstsq", "LD pivots": "ldl_factor",
     "LD pivots info": "ldl_factor_ex",
 })  # fmt: skip
 FIELDS_OF = {"linalg.svd": "U S Vh", "linalg.lu": "P L U", "linalg.slogdet": "sign logabsdet"}

@@ -238,6 +238,7 @@ def twins():
         seen.add(name)
         if (
             hasattr(torch.Tensor, name)
+            and hasattr(mytorch.Tensor, name)
             and callable(getattr(torch.Tensor, name))
             and torch.float64 in op.supported_dtypes("cpu")
         ):

@@ -61,7 +61,8 @@ def _open(path):
 def clean_up(directory: str | os.PathLike[str]) -> None:
     """Remove what killed writers have left half-written in a directory; what is being written now is locked, and stays."""
     try:
-        entries = [entry for entry in os.scandir(os.fspath(directory)) if _PARTIAL.fullmatch(entry.name)]
+        found = [entry for entry in os.scandir(os.fspath(directory)) if _PARTIAL.fullmatch(entry.name)]
+        entries = [entry for entry in found if f".{os.getpid()}-" not in entry.name]  # other threads lock theirs soon
     except OSError:
         return
     for entry in entries:

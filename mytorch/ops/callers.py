@@ -72,6 +72,8 @@ def _general(op, defaults, operator):
     def general(inputs, attrs, args, kwargs):
         if operator and not is_operand(inputs[1]):
             return NotImplemented
+        if type(attrs.get("auto", False)) is not bool:
+            raise TypeError(f"{op.name}: auto must be True or False, got {type(attrs['auto']).__name__}.")
         if args:  # more than there are places
             return op.run(*inputs, *[attrs[n] for n in op.attrs], *args, **kwargs)
         return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults[n]}, **kwargs)

@@ -103,7 +103,12 @@ def source_of(op):
     """The text of a record's caller."""
     further = ("fused", "auto") if op.fused_on else ()
     own = [*(f"{n}=None" for n in op.inputs[op.required :]), *(f"{n}=default_{n}" for n in op.attrs)]
-    unusual = ["args", "kwargs", "not mode.plain", *(["fused is True or auto"] if further else [])]
+    unusual = [
+        "args",
+        "kwargs",
+        "not mode.plain",
+        *(["fused is not None and fused is not False or auto"] if further else []),
+    ]
     unusual += [f"{n} is missing" for n, value in op.defaults.items() if value is Parameter.empty]
     fields = {
         "name": op.name,
