@@ -597,6 +597,7 @@ def test_damaged_pytorch_files_are_refused(torch, tmp_path):
         mytorch.load(path)
 
 
+@pytest.mark.cpu_only
 def test_files_of_before_pytorch_1_6_go_both_ways(torch, tmp_path):
     obj = {"step": 3, "name": "x"}
     for L, there, path in ((torch, mytorch, tmp_path / "a.pt"), (mytorch, torch, tmp_path / "b.pt")):
@@ -637,6 +638,7 @@ def test_damaged_files_of_before_pytorch_1_6_are_refused(tmp_path):
         mytorch.load(io.BytesIO(code))
 
 
+@pytest.mark.cpu_only
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_attributes_of_tensors_and_storages_go_both_ways(torch, tmp_path):
     for L, there, path in ((torch, mytorch, tmp_path / "a.pt"), (mytorch, torch, tmp_path / "b.pt")):
@@ -673,6 +675,7 @@ def test_files_that_do_not_say_their_byte_order_are_read_in_the_default_one(tmp_
         settings.set_default_load_endianness("big")
 
 
+@pytest.mark.cpu_only
 def test_maps_of_files_are_private_or_shared(tmp_path):
     import mmap
 

@@ -236,6 +236,7 @@ def test_what_is_not_here_raises_attribute_error(name):
         getattr(owner, last)
 
 
+@pytest.mark.cpu_only
 def test_views_are_drawn_with_their_places_in_memory():
     x = mytorch.arange(12).reshape(3, 4)
     found = utils.views.draw(x[1:, ::2])
