@@ -20,7 +20,7 @@ from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
-from .mismatch import explained
+from .mismatch import explained, given
 from .operands import is_operand
 from .source import source_of
 
@@ -72,11 +72,9 @@ def _general(op, defaults, operator):
     def general(inputs, attrs, args, kwargs):
         if operator and not is_operand(inputs[1]):
             return NotImplemented
-        if type(attrs.get("auto", False)) is not bool:
-            raise TypeError(f"{op.name}: auto must be True or False, got {type(attrs['auto']).__name__}.")
         if args:  # more than there are places
             return op.run(*inputs, *[attrs[n] for n in op.attrs], *args, **kwargs)
-        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults[n]}, **kwargs)
+        return op.run(*inputs, **given(op, attrs, defaults), **kwargs)
 
     return general
 
