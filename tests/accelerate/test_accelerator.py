@@ -1,7 +1,9 @@
 import math
+import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -495,9 +497,10 @@ def test_utilities_have_hugging_faces_names(caplog):
         notebook_launcher(print, num_processes=2)
 
 
-def test_import_accelerate_finds_ours_under_install_as_torch():
+def test_import_accelerate_finds_ours_under_install_as_torch(tmp_path):
     program = (
         "import mytorch; mytorch.install_as_torch(); import accelerate; from accelerate.utils import set_seed; "
         "from accelerate.logging import get_logger; assert accelerate.Accelerator is mytorch.Accelerator"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": str(Path(mytorch.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=tmp_path, env=environment)
