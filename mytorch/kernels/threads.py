@@ -1,17 +1,28 @@
-"""The library's own threads, which sleep until there is work: for compiled kernels and for the CPU's matrix products.
+"""The library's own threads, which sleep when there is no work: for compiled kernels and for the CPU's matrix products.
 
 Work is cut into more chunks than there are threads, and whoever is free takes the next one. So a thread whose core another
 program has taken holds nobody up: the others do its share. Threads that spin while they wait (OpenMP's; OpenBLAS's, for 2^26
 cycles after each product) take the core from whatever runs next, and beside another busy program a product of 40
 microseconds then takes 50 milliseconds. Therefore BLAS computes on one thread what comes from here, see blas.py.
+
+To wake a thread takes tens of microseconds, and a step of a small model hands out work a hundred times. So where Numba is
+there, a thread that has run out of work watches for more, for less than a millisecond and without Python's lock, and so does
+the one that handed it out while the others end theirs: see numba/waiting.py.
 """
 
 import os
 import threading
 from collections import deque
 from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
 
 SMALL = 16384  # elements below which handing a chunk to a thread costs more than it saves
+LOOKS = 10_000  # at a counter, of about 40 nanoseconds each, before a thread goes to sleep
+
+watch: Any = None  # both of numba/waiting.py, as soon as a compiled kernel is loaded
+rest: Any = None
 
 
 def _from_environment():
@@ -27,6 +38,10 @@ _count = _from_environment()
 _jobs = SimpleQueue()
 _started = 0
 _starting = threading.Lock()
+_posted, _ended = (
+    np.zeros(1, np.int64),
+    np.zeros(1, np.int64),
+)  # how often work was handed out, and a thread ended its part
 
 
 def get_num_threads():
@@ -71,8 +86,13 @@ class _Job:
 
 
 def _serve(jobs):
+    seen = _posted.item()
     while True:
-        jobs.get().work()
+        if rest is not None:
+            rest(_ended, _posted, seen, LOOKS)
+        job = jobs.get()
+        seen = _posted.item()
+        job.work()
 
 
 def _forget_threads():
@@ -105,7 +125,11 @@ def run(function, calls):
     job = _Job(function, calls)
     for _ in range(helpers):
         _jobs.put(job)
+    ended = _ended.item()
+    _posted[0] += 1
     job.work()
+    while watch is not None and job.done.qsize() < len(calls) and ended != (ended := watch(_ended, ended, LOOKS)):
+        pass
     failed = [error for error in [job.done.get() for _ in calls] if error is not None]
     if failed:
         raise failed[0]

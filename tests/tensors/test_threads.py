@@ -1,5 +1,6 @@
 """The library's own threads: products cut over them, errors, forks, and a core that another program has taken."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -68,6 +69,28 @@ def test_an_error_in_a_chunk_reaches_the_caller_when_all_have_ended(three):
     with pytest.raises(ValueError, match="chunk 3"):
         threads.run(work, [(i,) for i in range(8)])
     assert sorted(ran) == list(range(8))
+
+
+@pytest.mark.parametrize("looks", [0, 1, 10_000])
+def test_every_chunk_is_done_once_however_long_threads_watch(three, looks, monkeypatch):
+    pytest.importorskip("numba")
+    importlib.import_module("mytorch.kernels.numba")
+    monkeypatch.setattr(threads, "LOOKS", looks)
+    failures = []
+
+    def many(seed):
+        for i in range(200):
+            done = np.zeros(2 + (seed + i) % 7, np.int64)
+            threads.run(lambda k, done=done: np.add.at(done, k, 1), [(k,) for k in range(len(done))])
+            if not (done == 1).all():
+                failures.append(done)
+
+    callers = [threading.Thread(target=many, args=(seed,)) for seed in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert not failures
 
 
 def test_set_num_threads_is_how_many_work(three):

@@ -3,3 +3,5 @@
 Each is chosen where Numba is installed and the sizes make it pay. Compiled code is cached on disk beside
 the source, so only the first run ever waits for the compiler.
 """
+
+from . import waiting  # which tells the threads how

@@ -11,6 +11,8 @@ import os
 import threading
 import time
 
+from ....kernels import blas
+
 LONGEST = 3.0  # seconds to wait for what is under way
 _NAMES = ("{}_set_num_threads64_", "{}_set_num_threads")
 
@@ -49,18 +51,18 @@ def _busy():
 @contextlib.contextmanager
 def safe_to_fork():
     """A block in which this process may be forked."""
-    counts = [(setter, getter()) for getter, setter in _libraries()] if threading.active_count() > 1 else []
-    counts = [(setter, n) for setter, n in counts if n > 1]
-    if not counts:
+    if threading.active_count() == 1:
         yield
         return
-    for setter, _ in counts:
-        setter(1)
-    try:
-        until = time.monotonic() + LONGEST
-        while _busy() and time.monotonic() < until:
-            time.sleep(2e-3)
-        yield
-    finally:
-        for setter, n in counts:
-            setter(n)
+    with blas.one_thread():  # no product that ends meanwhile gives NumPy's BLAS its threads back
+        others = [(setter, n) for getter, setter in _libraries() if (n := getter()) > 1]
+        for setter, _ in others:
+            setter(1)
+        try:
+            until = time.monotonic() + LONGEST
+            while (others or blas.one_thread.before > 1) and _busy() and time.monotonic() < until:
+                time.sleep(2e-3)
+            yield
+        finally:
+            for setter, n in others:
+                setter(n)
