@@ -7,6 +7,8 @@ import pytest
 
 import mytorch
 
+pytestmark = pytest.mark.cpu_only  # what PyTorch answers on a CPU
+
 
 def outcome(call, lib):
     """What a call gives: values and dtypes, or that it is refused, and whether it warns."""

@@ -132,6 +132,7 @@ def test_refusals_are_pytorchs(call, error):
             call(library)
 
 
+@pytest.mark.cpu_only  # PyTorch for tests knows no GPU
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "bool", "int8", "complex64"])
 def test_capsules_carry_every_dtype_in_both_directions(torch, name):
     mine = mytorch.tensor([[0.0, 1.0], [2.5, 3.0]]).to(getattr(mytorch, name))[:, 1:]

@@ -12,6 +12,8 @@ import pytest
 import mytorch
 from mytorch.kernels import blas, threads
 
+pytestmark = pytest.mark.cpu_only
+
 
 @pytest.fixture
 def three():
