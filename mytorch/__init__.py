@@ -72,6 +72,7 @@ _LAZY = {
     "distributed": "distributed",
     "models": "models",
     "profiler": "profiler",
+    "quasirandom": "quasirandom",
     "serialization": "serialization",
     "vision": "vision",
     "Accelerator": "accelerate",

@@ -25,7 +25,7 @@ FLOORS = [
     ("ops", "every operation with its gradient, and its names"),
     ("autograd", "what users call: Function, checkpoint, gradcheck, hooks on the graph"),
     (
-        "amp cuda fft files linalg profiler random special",
+        "amp cuda fft files linalg profiler quasirandom random special",
         "PyTorch's modules of functions; precision, devices, archives",
     ),
     ("serialization", "save and load"),
