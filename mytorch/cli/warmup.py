@@ -80,10 +80,10 @@ def _attention():
     return F.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
-def _int8():
-    layer = nn.Sequential(nn.Linear(64, 64))
-    importlib.import_module("mytorch.models.int8").quantize(layer)
-    layer(_numbers(1, 64).detach())
+def _quantized():
+    quantize_ = importlib.import_module("mytorch.models").quantize_
+    for kind in ("int8", "int4"):
+        quantize_(nn.Sequential(nn.Linear(64, 64)), kind)(_numbers(1, 64).detach())
     return ()
 
 
@@ -112,7 +112,7 @@ TASKS = {
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
-    "int8": _int8,
+    "quantized": _quantized,
     "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),
     "silu": lambda: F.silu(_numbers(128, 128)),
     "relu": lambda: F.relu(_numbers(128, 128)),

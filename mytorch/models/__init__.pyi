@@ -5,7 +5,6 @@ from typing import Any
 
 from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
-from mytorch.models import int8 as int8
 from mytorch.models import llama_files as llama_files
 from mytorch.models import lora as lora
 from mytorch.models.auto import from_pretrained as from_pretrained
@@ -17,6 +16,8 @@ from mytorch.models.gpt2 import GPT2Config as _GPT2Config
 from mytorch.models.llama import Llama as Llama
 from mytorch.models.llama import LlamaConfig as _LlamaConfig
 from mytorch.models.mixture import MixtureOfExperts as MixtureOfExperts
+from mytorch.models.quantization import QuantizedLinear as QuantizedLinear
+from mytorch.models.quantization import quantize_ as quantize_
 
 class GPT2Config(_GPT2Config):
     def __init__(self, vocab_size: _int = 50304, context_length: _int = 1024, num_layers: _int = 12, num_heads: _int = 12, embed_dim: _int = 768, mlp_ratio: _float = 4, dropout_p: _float = 0.0, use_bias: _bool = False, activation: str = 'gelu', layer_norm_eps: _float = 1e-05, gradient_checkpointing: _bool = False, fused: _bool | None = None) -> None: ...

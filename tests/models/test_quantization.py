@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+from mytorch.models import GPT2, Llama, QuantizedLinear, quantize_
+from mytorch.ops.quantized_linear import dequantize, pack, quantized_linear, unpack
+
+KINDS = {"int8": {"bits": 8}, "int4": {"bits": 4, "group_size": 32}, "odd": {"bits": 4, "group_size": 6},
+         "zero points": {"bits": 4, "group_size": 32, "zero_points": True}}  # fmt: skip
+
+
+def floats_of(layer, inputs):
+    offset = None if layer.offset is None else layer.offset.numpy()
+    return dequantize(np, layer.weight.numpy(), layer.scale.numpy(), offset, layer.group_size, inputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(7,), (1, 70), (3, 7), (2, 3, 33), (0, 7), (9, 70)])
+@pytest.mark.parametrize("fused", [None, False])
+def test_the_layer_is_the_product_with_the_rounded_weight(rng, shape, kind, fused):
+    linear = nn.Linear(shape[-1], 10, bias=len(shape) != 2)
+    layer = QuantizedLinear(linear, **KINDS[kind])
+    w, rounded = linear.weight.detach().numpy(), floats_of(layer, shape[-1])
+    scale = abs(layer.scale.numpy())
+    scale = scale[:, None] if kind == "int8" else scale.repeat(layer.group_size, 1)[:, : shape[-1]]
+    reach = 0.5001 if kind in ("int8", "zero points") else 1.0001  # 7, where 8 would be nearest
+    assert (abs(rounded - w) <= scale * reach).all()
+    assert (abs(rounded - w) <= scale * 0.5001).mean() > 0.8
+    x, g = rng.standard_normal(shape).astype("float32"), rng.standard_normal((*shape[:-1], 10)).astype("float32")
+    given = mytorch.tensor(x, requires_grad=True)
+    with mytorch.fused(fused):
+        out = layer(given)
+        out.backward(mytorch.from_numpy(g))
+    expected = x @ rounded.T + (0 if linear.bias is None else linear.bias.detach().numpy())
+    np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(given.grad.numpy(), g @ rounded, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "odd"])
+def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
+    pytest.importorskip("numba")
+    for out, into, rows in ((1, 1, 1), (5, 33, 2), (130, 257, 1), (66, 300, 4)):
+        layer = QuantizedLinear(nn.Linear(into, out, bias=False), **KINDS[kind])
+        x = mytorch.randn(into, rows).t()
+        options = {name: getattr(layer, name) for name in ("weight", "scale", "offset")}
+        options = {name: t if t is None else t.numpy() for name, t in options.items()}
+        found = [
+            quantized_linear(x, **options, group_size=layer.group_size, fused=fused).numpy() for fused in (True, False)
+        ]
+        np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_four_bits_are_packed_two_a_byte_and_come_back(rng):
+    codes = rng.integers(-8, 8, (5, 24)).astype("int8")
+    packed = pack(codes, 8)
+    assert (packed.dtype, packed.shape) == (np.uint8, (5, 12))
+    assert packed[0, 0] == (int(codes[0, 0]) & 15) + 16 * (int(codes[0, 4]) & 15)
+    assert (unpack(np, packed, 8) == codes).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "error"), [(GPT2, "int8", 0.03), (Llama, "int8", 0.03), (Llama, "int4", 0.4)]
+)
+def test_a_rounded_model_says_nearly_the_same_and_survives_its_state_dict(model, kind, error):
+    shape = {"vocab_size": 31, "context_length": 32, "num_layers": 2, "num_heads": 2, "embed_dim": 16}
+    build, model, x = model, model(**shape).eval(), mytorch.randint(0, 31, (2, 9))
+    expected = model(x).detach().numpy()
+    count = sum(p.numel() * p.element_size() for p in model.state_dict().values())
+    quantize_(model, kind, group_size=16)
+    assert sum(p.numel() * p.element_size() for p in model.state_dict().values()) < count
+    np.testing.assert_allclose(model(x).detach().numpy(), expected, rtol=0, atol=error * abs(expected).max())
+    again = quantize_(build(**shape), kind, group_size=16)
+    again.load_state_dict(model.state_dict())
+    assert (again.eval().generate(x, 9, temperature=0) == model.generate(x, 9, temperature=0)).all()
+    assert model(x, x).item() == pytest.approx(model.loss(model(x), x).item())
+
+
+def test_layers_that_are_skipped_stay_and_what_is_not_known_is_refused():
+    model = quantize_(GPT2(vocab_size=31, num_layers=1, num_heads=1, embed_dim=8), skip=["lm_head", "attn.c_proj"])
+    assert type(model.lm_head) is type(model.transformer.h[0].attn.c_proj) is nn.Linear
+    assert type(model.transformer.h[0].mlp.c_proj) is QuantizedLinear
+    with pytest.raises(ValueError, match="kind is 'int3'"):
+        quantize_(model, "int3")
+    with pytest.raises(ValueError, match="group_size is 5"):
+        quantize_(model, "int4", group_size=5)
