@@ -27,6 +27,7 @@ from mytorch import nn as nn
 from mytorch import ops as ops
 from mytorch import optim as optim
 from mytorch import profiler as profiler
+from mytorch import quasirandom as quasirandom
 from mytorch import random as random
 from mytorch import serialization as serialization
 from mytorch import special as special

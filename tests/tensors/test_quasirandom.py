@@ -18,7 +18,8 @@ def test_points_are_pytorchs(torch, dimension, scramble):
     assert repr(mine) == repr(theirs)
     for n, kind in ((1, "float32"), (7, "float64"), (20, "float32"), (1, "float16")):
         a, b = mine.draw(n, dtype=getattr(mytorch, kind)), theirs.draw(n, dtype=torch.float64)
-        assert a.shape == (n, dimension) and str(a.dtype).endswith(kind)
+        assert a.shape == (n, dimension)
+        assert str(a.dtype).endswith(kind)
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3 if kind == "float16" else 1e-7)
         mine.fast_forward(n), theirs.fast_forward(n)
     for e in (mine, theirs):
