@@ -288,7 +288,8 @@ def _whole(array):
 
 def _caption(nodes):
     leaves = sum(type(node) is Leaf for node in nodes)
-    return f"{len(nodes) - leaves} operations, {leaves} leaves; saved for backward: {_size(_total(nodes))}"
+    ops, ends = len(nodes) - leaves, "leaf" if leaves == 1 else "leaves"
+    return f"{ops} operation{'s' * (ops != 1)}, {leaves} {ends}; saved for backward: {_size(_total(nodes))}"
 
 
 def _size(count):

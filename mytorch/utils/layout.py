@@ -24,6 +24,7 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
     """An SVG of `boxes` (key -> (kind, lines)) and `arrows` ((from, to, label), …); `colours` by kind."""
     sizes = {k: (max(map(len, text)) * CHAR + 2 * PAD, len(text) * LINE + PAD) for k, (_, text) in boxes.items()}
     across = direction in ("LR", "RL")
+    least = len(caption) * CHAR + 2 * PAD
     breadth = {k: size[across] for k, size in sizes.items()}
     length = {k: size[not across] for k, size in sizes.items()}
     layers = _layers(boxes, arrows)
@@ -40,6 +41,8 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
     thick = [max(length.get(k, 0) for k in row) for row in rows]
     left = min(x[k] - breadth.get(k, 0) / 2 for k in x) - PAD
     wide = max(x[k] + breadth.get(k, 0) / 2 for k in x) + PAD - left
+    if wide < least and not across:
+        left, wide = left - (least - wide) / 2, least
 
     def point(along, down):
         """Where a place in the layered plane lies in the picture."""
@@ -57,7 +60,7 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
     for key, (kind, text) in boxes.items():
         parts.append(_box(*point(x[key], middle(key)), *sizes[key], text, colours[kind]))
     width, height = (depth, wide) if across else (wide, depth)
-    width = max(width, len(caption) * CHAR + 2 * PAD)
+    width = max(width, least)
     if caption:
         parts.append(f'<text x="{PAD}" y="{height + LINE:.0f}" fill="#555">{escape(caption)}</text>')
         height += 2 * LINE

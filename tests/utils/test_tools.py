@@ -248,14 +248,49 @@ def test_views_are_drawn_with_their_places_in_memory():
         utils.views.draw(mytorch.ones(2, 2, 2))
 
 
+def test_pictures_in_documents_are_up_to_date(monkeypatch):
+    """`python docs/make_pictures.py` would change none of them."""
+    folder = Path(__file__).parents[2] / "docs"
+    monkeypatch.syspath_prepend(str(folder))
+    import make_pictures
+
+    made = make_pictures.pictures()
+    assert {p.stem for p in (folder / "pictures").glob("*.svg")} - {"icon"} == set(made)
+    assert [n for n, svg in made.items() if (folder / "pictures" / f"{n}.svg").read_text(encoding="utf-8") != svg] == []
+
+
+def test_every_document_is_in_the_navigation_of_the_site():
+    root = Path(__file__).parents[2]
+    listed = set(re.findall(r": (\w+\.md)$", (root / "mkdocs.yml").read_text(), re.M))
+    assert {p.name for p in (root / "docs").glob("*.md")} - listed <= {"gallery.md"}  # make_site.py adds that
+
+
 def test_the_reference_is_made_of_the_docstrings(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
     import make_reference
 
     text, count = make_reference.page("nn.functional")
     assert count > 100
-    assert "## `relu`\n\n```python\nrelu(input" in text
+    assert "## `relu`\n\n```python\nrelu(\n    input: Tensor,\n" in text
     assert mytorch.nn.functional.gelu.__doc__.splitlines()[0] in text
     text, _ = make_reference.page("optim")
+    assert "## `Tensor`" not in make_reference.page("utils.graph")[0]
+    given = "Sum of x_i * y_i, `a_b` as it is.\n\n    x * y\n\nArgs:\n    x, y: a\n        pair.\n    *more: others.\n\nExample:\n    >>> 1 < 2\n    True"
+    wanted = r"""Sum of x\_i \* y\_i, `a_b` as it is.
+
+```text
+x * y
+```
+
+**Args**
+
+* `x, y`: a pair.
+* `*more`: others.
+
+```pycon
+>>> 1 < 2
+True
+```"""
+    assert make_reference.markdown(given) == wanted
     assert "### `SGD.step`" in text or "### `SGD.update`" in text
     assert "Special type indicating" not in make_reference.page("nn.init")[0]
