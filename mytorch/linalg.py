@@ -18,7 +18,7 @@ from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, ro
 from .ops.elementwise import where
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
-from .ops.out import takes_out
+from .ops.out import takes_out, write_out
 from .ops.padding import pad
 from .ops.precision import in_precision
 from .ops.raw import on_device_of, raw_of, to_cpu
@@ -34,6 +34,7 @@ _Svd, _Qr = namedtuple("svd", "U S Vh"), namedtuple("qr", "Q R")
 _Lstsq = namedtuple("lstsq", "solution residuals rank singular_values")
 _Lu, _LuFactor = namedtuple("lu", "P L U"), namedtuple("lu_factor", "LU pivots")
 _LuFactorEx, _InvEx = namedtuple("lu_factor_ex", "LU pivots info"), namedtuple("inv_ex", "inverse info")
+_LdlFactor, _LdlFactorEx = namedtuple("ldl_factor", "LD pivots"), namedtuple("ldl_factor_ex", "LD pivots info")
 _CholeskyEx, _SolveEx = namedtuple("cholesky_ex", "L info"), namedtuple("solve_ex", "result info")
 
 
@@ -471,6 +472,68 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     return solve(A.mH if adjoint else A, B, left=left)
 
 
+def ldl_factor(A, *, hermitian=False):
+    """(LD, pivots): L below the diagonal and D on it of A = P L D Lᵀ Pᵀ, D of blocks of one or two columns; not differentiable.
+
+    Args:
+        A: (…, N, N), symmetric or Hermitian; the lower triangles are read.
+        hermitian: complex matrices are Hermitian, not symmetric.
+
+    Raises:
+        LinAlgError: a block of D is 0.
+    """
+    LD, pivots, _ = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    return _LdlFactor(LD, pivots)
+
+
+def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
+    """ldl_factor with `info`: for each matrix the first column (from 1) in which D is 0, or 0.
+
+    Args:
+        A: (…, N, N), symmetric or Hermitian; the lower triangles are read.
+        hermitian: complex matrices are Hermitian, not symmetric.
+        check_errors: raise where D is 0.
+    """
+    raw = to_cpu(_d.square(A, "ldl_factor_ex"))
+    if raw.dtype.kind not in "fc":
+        raise RuntimeError(f"linalg.ldl_factor_ex: Expected a floating point or complex tensor as input. Got {A.dtype}")
+    LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian and raw.dtype.kind == "c"))
+    if check_errors and info.any():
+        raise LinAlgError(f"linalg.ldl_factor: D[{int(info.max())},{int(info.max())}] is zero.")
+    return _LdlFactorEx(LD, pivots, info)
+
+
+def ldl_solve(LD, pivots, B, *, hermitian=False):
+    """X with A X = B, given ldl_factor's result for A; batches broadcast.
+
+    Args:
+        LD: (…, N, N), and
+        pivots: (…, N), of ldl_factor.
+        B: (…, N, K).
+        hermitian: as it was given to ldl_factor.
+
+    Raises:
+        RuntimeError: shapes or dtypes that do not fit.
+    """
+    _d.square(LD, "ldl_solve")
+    if B.ndim < 2 or B.shape[-2] != LD.shape[-1] or B.dtype is not LD.dtype:
+        raise RuntimeError(
+            f"linalg.ldl_solve: matrices of shape {list(LD.shape)} and {LD.dtype} don't fit B of {list(B.shape)}, {B.dtype}"
+        )
+    if pivots.shape != LD.shape[:-1] or raw_of(pivots).dtype.kind not in "iu":
+        raise RuntimeError(
+            f"linalg.ldl_solve: Expected pivots to be integers of shape {list(LD.shape[:-1])}, got {pivots.dtype} of {list(pivots.shape)}"
+        )
+    A, order, right = (to_cpu(x) for x in (LD, pivots, B))
+    batch = np.broadcast_shapes(A.shape[:-2], right.shape[:-2])
+    X = np.empty((*batch, *right.shape[-2:]), right.dtype)
+    A, order = np.broadcast_to(A, (*batch, *A.shape[-2:])), np.broadcast_to(order, (*batch, order.shape[-1]))
+    right = np.broadcast_to(right, X.shape)
+    for i in np.ndindex(batch):
+        X[i] = _d.ldl_solved(A[i], order[i], right[i], hermitian and X.dtype.kind == "c")
+    return on_device_of(X, LD)
+
+
 def householder_product(A, tau):
     """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal.
 
@@ -483,6 +546,8 @@ def householder_product(A, tau):
         raise RuntimeError(
             f"torch.linalg.householder_product: Expected tau of shape {[*A.shape[:-2], 'K']}, but got {list(tau.shape)}"
         )
+    if tau.dtype is not A.dtype:
+        raise RuntimeError(f"torch.linalg.householder_product: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
     for larger, smaller, words in (
         (A.shape[-2], A.shape[-1], "input.shape[-2] must be greater than or equal to input.shape[-1]"),
         (A.shape[-1], tau.shape[-1], "input.shape[-1] must be greater than or equal to tau.shape[-1]"),
@@ -631,9 +696,14 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     return _CholeskyEx(on_device_of(np.full_like(raw, np.nan), A), on_device_of(info, A))
 
 
-def multi_dot(tensors):
+def multi_dot(tensors, *, out=None):
     """The product of several matrices (the first and last may be vectors), in the cheapest order of multiplication."""
     tensors = list(tensors)
+    if out is not None:
+        result = multi_dot(tensors)
+        if out.dtype is not result.dtype:
+            raise RuntimeError(f"multi_dot(): expected out tensor to have dtype {result.dtype} but got {out.dtype}")
+        return write_out(result, out, "multi_dot")
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     for i, x in enumerate(tensors):
@@ -727,7 +797,8 @@ for _name, _function in list(globals().items()):
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
-    "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex",
+    "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
     "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip

@@ -187,7 +187,8 @@ def vander(x, N=None, increasing=False):
         raise RuntimeError("x must be a one-dimensional tensor.")
     if N is not None and N < 0:
         raise RuntimeError("N must be non-negative.")
-    out = linalg.vander(x, N=len(x) if N is None else N)
+    columns = len(x) if N is None else N
+    out = linalg.vander(x, N=max(columns, 2))[:, :columns]
     return out if increasing else out.flip(-1)
 
 

@@ -354,8 +354,10 @@ _svd.grad(input=_svd_grad)
 
 def _nuclear_norm(input, dim, keepdim):
     """The sum of the singular values of matrices over two axes."""
+    if input.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     dims = normalize_dims((-2, -1) if dim is None else dim, input.ndim, "norm")
-    if len(dims) != 2:
+    if dims is None or len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     rows, columns = dims
     total = _svd(input.movedim((rows, columns), (-2, -1)))[1].sum(-1)
@@ -465,6 +467,76 @@ def _eliminate(xp, A, pivots=None):
         A[:, k + 1 :, k + 1 :] -= A[:, k + 1 :, k, None] * A[:, k, None, k + 1 :]
 
 
+def ldl_parts(A, hermitian):
+    """(LD, pivots, info) of symmetric or Hermitian NumPy matrices, of which the lower triangles are read, as LAPACK's sytrf has them.
+
+    Source: Bunch and Kaufman, 1977, Some stable methods for calculating inertia and solving symmetric linear systems.
+    """
+    LD = np.tril(_matrices(A))
+    pivots, info = np.zeros(LD.shape[:2], np.int32), np.zeros(len(LD), np.int32)
+    for i, lower in enumerate(LD):
+        lower[:], pivots[i], info[i] = _bunch_kaufman(lower, hermitian)
+    return LD.reshape(A.shape), pivots.reshape(A.shape[:-1]), info.reshape(A.shape[:-2])
+
+
+def _bunch_kaufman(lower, hermitian):
+    flip = np.conj if hermitian else np.asarray
+    S = lower + flip(np.tril(lower, -1).T)
+    n, k, info = len(S), 0, 0
+    pivots = np.zeros(n, np.int32)
+    while k < n:
+        size = abs(S[k:, k:].real) + (0 if hermitian else abs(S[k:, k:].imag))  # as LAPACK
+        if hermitian:
+            size = np.where(np.eye(n - k, dtype=bool), size, size + abs(S[k:, k:].imag))
+        step, up = _bunch_kaufman_step(size)
+        if not size[:, 0].any():
+            info, step, up = info or k + 1, 1, 0
+        last, up = k + step - 1, k + up
+        S[[last, up], k:] = S[[up, last], k:]
+        S[k:, [last, up]] = S[k:, [up, last]]
+        end = k + step
+        if size[:, 0].any():
+            below = S[end:, k:end]
+            L = np.linalg.solve(S[k:end, k:end].T, below.T).T
+            S[end:, end:] -= L @ flip(below.T)
+            below[:] = L
+        pivots[k:end] = up + 1 if step == 1 else -up - 1
+        k = end
+    return np.tril(S), pivots, info
+
+
+def _bunch_kaufman_step(size):
+    """How many columns the next step takes, and which row comes up into the last of them, by the elements' sizes."""
+    alpha = (1 + math.sqrt(17)) / 8
+    if len(size) == 1:
+        return 1, 0
+    best = 1 + size[1:, 0].argmax()
+    column = size[best, 0]
+    row = np.delete(size[best], best).max()
+    if size[0, 0] >= alpha * column or size[0, 0] * row >= alpha * column * column:
+        return 1, 0
+    return (1, best) if size[best, best] >= alpha * row else (2, best)
+
+
+def ldl_solved(LD, pivots, B, hermitian):
+    """X with A X = B for one matrix's `ldl_parts`."""
+    flip = np.conj if hermitian else np.asarray
+    X, n, k, steps = B.copy(), len(LD), 0, []
+    while k < n:
+        end = k + 1 + (pivots[k] < 0)
+        steps.append((k, end, abs(pivots[k]) - 1))
+        k = end
+    for k, end, up in steps:
+        X[[end - 1, up]] = X[[up, end - 1]]
+        X[end:] -= LD[end:, k:end] @ X[k:end]
+        D = LD[k:end, k:end]
+        X[k:end] = np.linalg.solve(D + flip(np.tril(D, -1).T), X[k:end])
+    for k, end, up in reversed(steps):
+        X[k:end] -= flip(LD[end:, k:end].T) @ X[end:]
+        X[[end - 1, up]] = X[[up, end - 1]]
+    return X
+
+
 def _matrices(A):
     """A copy with all of its batch in one axis."""
     return A.copy().reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
@@ -526,7 +598,8 @@ def lu_parts(A, pivot=True):
     moved = A.gather(-2, index) if pivot else A
     L, U = _lu(moved[..., :k, :k])
     if rows > k:
-        L = cat([L, solve(U, moved[..., k:, :], left=False)], -2)
+        singular = U.diagonal(dim1=-2, dim2=-1) == 0  # below a pivot of 0 there are only zeros
+        L = cat([L, solve(U + singular.to(U.dtype).diag_embed(), moved[..., k:, :], left=False)], -2)
     elif columns > k:
         U = cat([U, solve(L, moved[..., k:])], -1)
     return pivots, order, L, U

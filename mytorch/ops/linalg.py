@@ -1,9 +1,12 @@
 """Products of vectors and matrices."""
 
+import functools
 import math
 
 from ..backend import is_raw, ndarray
 from ..base import dtypes
+from ..base.errors import warn
+from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
@@ -149,8 +152,26 @@ def _blend(input, product, beta, alpha):
     return (input if beta == 1 else input * beta) + product
 
 
+def _blends(function):
+    """Decorate the likes of addmm: half precision under a GPU's autocast; and the old order of arguments, f(beta, input, alpha, …)."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        if len(args) > 3:
+            factors = [a for a in args if not hasattr(a, "ndim")]
+            args = [a for a in args if hasattr(a, "ndim")]
+            if len(factors) <= 2 and not kwargs.keys() & {"beta", "alpha"}:
+                name = function.__name__
+                warn(f"This overload of {name} is deprecated: use {name}(input, …, *, beta, alpha) instead.")
+                kwargs.update(zip(("beta", "alpha"), factors, strict=False))
+        policy = get_mode().autocast
+        return function(*args, **kwargs) if policy is None else policy.run(function, "half", False, args, kwargs)
+
+    return run
+
+
 @public()
-@in_precision("half")
+@_blends
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2).
 
@@ -161,7 +182,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 @public()
-@in_precision("half")
+@_blends
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec).
 
@@ -176,7 +197,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 
 @public()
-@in_precision("half")
+@_blends
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch.
 
@@ -187,6 +208,8 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
         beta: factor of input.
         alpha: factor of the product.
     """
+    if input.dtype is not batch1.dtype:
+        raise RuntimeError(f"Input dtypes must be the same, got: input {input.dtype}, batch1: {batch1.dtype}")
     return _blend(input, bmm(batch1, batch2), beta, alpha)
 
 
@@ -395,7 +418,7 @@ def vdot(input, other):
 
 
 @public()
-@in_precision("half")
+@_blends
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2).
 
@@ -414,7 +437,7 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 
 
 @public()
-@in_precision("half")
+@_blends
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
 

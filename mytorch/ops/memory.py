@@ -278,11 +278,11 @@ def _removed(name, instead):
             f"This function was deprecated since version 1.9 and is now removed. `{name}`: use {instead} instead."
         )
 
-    public(name=name, function=False, inplace=False)(method)
+    public(name=name, inplace=False)(method)
     method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-for _name, _instead in {"lstsq": "lstsq", "eig": "eig", "solve": "solve", "symeig": "eigh"}.items():
+for _name, _instead in {"lstsq": "lstsq", "eig": "eig", "solve": "solve", "symeig": "eigh", "matrix_rank": "matrix_rank"}.items():
     _removed(_name, f"linalg.{_instead}")
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)

@@ -53,6 +53,19 @@ def index(L):
 
 
 CALLS = {
+    # products: numbers first, as older programs have them; dtypes
+    "addmm_beta_first": lambda L: L.addmm(2, L.ones(2, 2), L.full((2, 3), 2.0), L.ones(3, 2)),
+    "addbmm_factors_around": lambda L: L.addbmm(2, L.ones(2, 2), 0.5, L.ones(3, 2, 2), L.ones(3, 2, 2)),
+    "addbmm_factors_first": lambda L: L.ones(2, 2).addbmm_(0.5, 3, L.ones(3, 2, 2), L.ones(3, 2, 2)),
+    "baddbmm_mixed": lambda L: L.baddbmm(L.ones(1, 2, 2).double(), L.ones(1, 2, 2), L.ones(1, 2, 2)),
+    "multi_dot_out": lambda L: L.linalg.multi_dot([L.ones(2), L.ones(2)], out=L.empty(0).double()),
+    "householder_mixed": lambda L: L.linalg.householder_product(L.ones(3, 2), L.ones(2).double()),
+    "nuclear_norm_of_a_vector": lambda L: L.norm(L.ones(2), "nuc", (0, 1)),
+    "nuclear_norm_over_nothing": lambda L: L.norm(L.ones(2), "nuc", ()),
+    "vander_0": lambda L: L.vander(L.tensor([1, 2]), 0),
+    "vander_1_bool": lambda L: L.vander(L.tensor([True, False]), 1),
+    "matrix_rank_is_gone": lambda L: L.matrix_rank(L.ones(2, 2)),
+    "lu_of_tall_singular": lambda L: L.linalg.lu(L.ones(4, 2)),
     # 0-d and empty indices
     "scatter_empty_index": lambda L: L.ones(2, 2).scatter_(0, L.tensor([], dtype=L.int64), L.zeros(2, 2)),
     "scatter_number_empty_index": lambda L: L.ones(2, 2).scatter(0, L.tensor([], dtype=L.int64), 3.0),

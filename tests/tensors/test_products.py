@@ -72,3 +72,24 @@ def test_large_pictures_are_resized_by_few_taps(torch, rng, mode, size):
             rtol=1e-9,
             atol=1e-9,
         )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 70])
+def test_ldl_is_pytorchs(torch, rng, n, hermitian, dtype):
+    """Factors and pivots of indefinite matrices, so with blocks of two; the upper triangle is not read."""
+    A = rng.standard_normal((2, n, n)) + (1j * rng.standard_normal((2, n, n)) if dtype == "complex128" else 0)
+    A[..., range(n), range(n)] = A[..., range(n), range(n)].real
+    A[0, 0, 0] = 0
+    A, B = A.astype(dtype), rng.standard_normal((2, n, 3)).astype(dtype)
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == "float32" else {"rtol": 1e-7, "atol": 1e-9}
+    found, wanted = (L.linalg.ldl_factor_ex(L.tensor(A), hermitian=hermitian) for L in (mytorch, torch))
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), **tolerance)
+    if n > 1:
+        X = mytorch.linalg.ldl_solve(found.LD, found.pivots, mytorch.tensor(B), hermitian=hermitian).numpy()
+        full = np.tril(A) + (np.tril(A, -1).conj() if hermitian else np.tril(A, -1)).swapaxes(1, 2)
+        np.testing.assert_allclose(full @ X, B, rtol=1e-2, atol=1e-2 if dtype == "float32" else 1e-9)
+    with pytest.raises(mytorch.linalg.LinAlgError, match="is zero"):
+        mytorch.linalg.ldl_factor(mytorch.zeros(2, 2))
