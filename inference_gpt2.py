@@ -102,7 +102,9 @@ def load(args):
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
     if (path / "config.json").is_file():
-        model, tokenizer, source = from_pretrained(path, fused=fused), GPT2Tokenizer(), path
+        model, source = from_pretrained(path, fused=fused), path
+        has_own = (path / "tokenizer.json").is_file()
+        tokenizer = load_tokenizer(path / "tokenizer.json") if has_own else GPT2Tokenizer()
     else:
         project, checkpoint = find_project(path)
         checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
@@ -149,14 +151,17 @@ class Printer:
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
-        self.pending = []
+        self.before, self.pending = (
+            [],
+            [],
+        )  # what was printed last tells how the next tokens begin: with a space, or not
 
     def __call__(self, token, last=False):
         self.pending.append(token)
-        text = self.tokenizer.decode(self.pending)
+        text = self.tokenizer.decode(self.before + self.pending)[len(self.tokenizer.decode(self.before)) :]
         if text.endswith("\ufffd") and self.tokenizer.kind != "char" and not last and len(self.pending) < 4:
             return
-        self.pending.clear()
+        self.before, self.pending = self.pending, []
         sys.stdout.write(text)
         sys.stdout.flush()
 

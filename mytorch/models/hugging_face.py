@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..files.writing import replace_directory
 from ..serialization import load_safetensors, save_safetensors, write_json
+from ..utils.tokenizer import save_tokenizer
 
 
 def read_json(path, who):
@@ -78,7 +79,7 @@ def _shards(weights, limit):
     return shards
 
 
-def write(path, weights, config, max_shard_size):
+def write(path, weights, config, max_shard_size, tokenizer=None):
     """Make or replace a model's directory, in one step; files of other names in it stay."""
     size, shards = sum(x.numel() * x.element_size() for x in weights.values()), _shards(weights, max_shard_size)
     place = {}
@@ -94,5 +95,7 @@ def write(path, weights, config, max_shard_size):
             index = {"metadata": {"total_size": size}, "weight_map": place}
             write_json(directory / "model.safetensors.index.json", index)
         write_json(directory / "config.json", config)
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, directory / "tokenizer.json")
 
     replace_directory(path, write_files, size, is_weights)

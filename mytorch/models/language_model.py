@@ -139,12 +139,14 @@ class LanguageModel(nn.Module):
         model = cls(cls.config_class(**cls.files.fields(values, file, who)), **changes)
         model.load_state_dict(cls.files.to_ours(hugging_face.read_weights(path, who), model.config))
         if (path / "tokenizer.json").is_file():
-            with contextlib.suppress(ValueError, ImportError):  # of another kind than ours, or its package is missing
+            with contextlib.suppress(
+                ValueError, ImportError
+            ):  # damaged, or its package is missing: there are still tokens
                 model.tokenizer = load_tokenizer(path / "tokenizer.json")
         return model.eval()
 
     def save_pretrained(self, path: str | Path, max_shard_size: int = 5 * 10**9) -> None:
-        """Write `config.json` and `model.safetensors` such that `transformers` and `from_pretrained` read them.
+        """Write `config.json` and `model.safetensors` such that `transformers` and `from_pretrained` read them; and the tokenizer.
 
         Both take their place in one step, also over another model; the directory's other files stay.
 
@@ -153,4 +155,4 @@ class LanguageModel(nn.Module):
             max_shard_size: more bytes of weights are divided over several files, with an index.
         """
         weights = self.files.to_theirs(self.state_dict(), self.config)
-        hugging_face.write(path, weights, self.files.describe(self.config), max_shard_size)
+        hugging_face.write(path, weights, self.files.describe(self.config), max_shard_size, self.tokenizer)
