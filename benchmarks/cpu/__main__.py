@@ -1,10 +1,10 @@
 """Common work on a CPU beside PyTorch eager, section by section.
 
-    python -m benchmarks.cpu [--sections convolutions] [--only conv3x3_fb,resnet_cifar] [--threads 1,2] [--numpy] [--output cpu.json]
+    python -m benchmarks.cpu [--sections convolutions] [--only conv3x3_fb,resnet_cifar] [--threads 1,2] [--numpy] [--memory] [--json cpu.json]
 
 A section is a module of this folder: `WORKLOADS` is a table of name -> function that is handed a library (mytorch or torch) and
 returns a step, a function of no arguments. Each library has a process of its own and they take turns (`timing.py`). `--numpy`
-does without Numba's kernels.
+does without Numba's kernels; `--memory` measures the peak of each workload, in two more processes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from benchmarks.cpu.timing import compared, sections  # noqa: E402
+from benchmarks.cpu.timing import compared, memory, sections  # noqa: E402
 from benchmarks.gpt2 import machine  # noqa: E402
 
 
@@ -28,7 +28,10 @@ def main():
     parser.add_argument("--threads", default="1", help="numbers of threads, each measured: 1,2")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each library")
     parser.add_argument("--numpy", action="store_true", help="mytorch without its compiled kernels")
-    parser.add_argument("--output", help="also write the JSON to this file")
+    parser.add_argument("--memory", action="store_true", help="peak memory, too")
+    parser.add_argument(
+        "--json", help="also write the rows to this file; those of other sections and threads in it stay"
+    )
     args = parser.parse_args()
     only, rows = args.only and args.only.split(","), []
     for section in args.sections.split(","):
@@ -42,24 +45,40 @@ def main():
             )
             of_section = []
             for row in compared(section, names, threads, args.rounds, args.numpy):
+                row |= memory(section, row["name"], threads) if args.memory else {}
                 of_section.append({"section": section, "threads": threads, **row})
-                print(
-                    "  {name:24} mytorch {mytorch:9.3f}  torch {torch:9.3f}  ratio {ratio:6.2f}".format(**row),
-                    flush=True,
-                )
+                print(line(row), flush=True)
             print(
                 f"  geometric mean {math.exp(sum(math.log(row['ratio']) for row in of_section) / len(of_section)):.2f}"
             )
             rows += of_section
-    if args.output:
-        result = {
-            "benchmark": "cpu",
-            "unit": "milliseconds",
-            "machine": machine(),
-            "numpy_alone": args.numpy,
-            "rows": rows,
-        }
-        Path(args.output).write_text(json.dumps(result, indent=1) + "\n")
+            if args.json:
+                write(args.json, rows, args.numpy)
+
+
+def line(row):
+    """A row as it is printed."""
+    text = "  {name:24} mytorch {mytorch:9.3f}  torch {torch:9.3f}  ratio {ratio:6.2f}".format(**row)
+    if "torch_MB" in row:
+        text += "  memory {mytorch_MB:7.1f} {torch_MB:7.1f} MB, with all imported {mytorch_all_MB:7.1f} {torch_all_MB:7.1f}".format(
+            **row
+        )
+    return text
+
+
+def write(path, rows, numpy_alone):
+    """Write rows to a file, in place of those of the same name, section and number of threads."""
+    path = Path(path)
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    merged = {(row["section"], row["threads"], row["name"]): row for row in [*old, *rows]}
+    result = {
+        "benchmark": "cpu",
+        "unit": "milliseconds",
+        "machine": machine(),
+        "numpy_alone": numpy_alone,
+        "rows": list(merged.values()),
+    }
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

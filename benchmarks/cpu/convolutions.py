@@ -1,4 +1,4 @@
-"""Convolutions, pooling, batch norm and the networks made of them."""
+"""Convolutions, pooling and batch norm; and the networks made of them, which steps.py measures."""
 
 
 def _fb(make, *shape):
@@ -171,6 +171,15 @@ def _dcgan(lib):
     return step
 
 
+NETWORKS = {
+    "cnn_mnist": _training(_cnn_mnist, 64, 1, 28, 28),
+    "resnet_cifar": _training(_resnet_cifar, 32, 3, 32, 32),
+    "unet_small": _training(_unet, 4, 3, 64, 64, classes=None),
+    "convnext_block": _training(_convnext, 8, 64, 28, 28, classes=None),
+    "dcgan": _dcgan,
+    "resnet18_224": _training(_resnet18, 4, 3, 224, 224, classes=1000),
+}
+
 WORKLOADS = {
     "conv3x3_fb": _fb(lambda lib: lib.nn.Conv2d(64, 64, 3, padding=1), 16, 64, 28, 28),
     "conv3x3_narrow_fb": _fb(lambda lib: lib.nn.Conv2d(16, 16, 3, padding=1), 32, 16, 32, 32),
@@ -191,10 +200,4 @@ WORKLOADS = {
     "batch_norm_eval_fb": _fb(lambda lib: lib.nn.BatchNorm2d(64).eval(), 32, 64, 28, 28),
     "relu": lambda lib: (lambda x: lambda: x.relu())(lib.randn(1024, 1024)),
     "relu_fb": _fb(lambda lib: lib.relu, 1024, 1024),
-    "cnn_mnist": _training(_cnn_mnist, 64, 1, 28, 28),
-    "resnet_cifar": _training(_resnet_cifar, 32, 3, 32, 32),
-    "unet_small": _training(_unet, 4, 3, 64, 64, classes=None),
-    "convnext_block": _training(_convnext, 8, 64, 28, 28, classes=None),
-    "dcgan": _dcgan,
-    "resnet18_224": _training(_resnet18, 4, 3, 224, 224, classes=1000),
 }

@@ -7,6 +7,8 @@ turns there is a pause, since the threads of a matrix product go on spinning for
 import importlib
 import multiprocessing
 import os
+import resource
+import sys
 import time
 from pathlib import Path
 
@@ -29,12 +31,17 @@ def timed(step):
     return fastest
 
 
+def peak():
+    """The most memory that this process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+
+
 def serve(library, section, threads, pipe):
-    """Answer the name of a workload by making it, and None by its fastest step of a turn."""
+    """Answer the name of a workload by making it, with the memory before and after; and None by its fastest step of a turn."""
     lib = importlib.import_module(library)
     lib.set_num_threads(threads)
     workloads = importlib.import_module(f"benchmarks.cpu.{section}").WORKLOADS
-    step = None
+    step, imported = None, peak()
     while (name := pipe.recv()) != "end":
         if name is None:
             pipe.send(timed(step))
@@ -43,7 +50,7 @@ def serve(library, section, threads, pipe):
             step = workloads[name](lib)
             for _ in range(3):  # kernels are compiled, memory is found
                 step()
-            pipe.send(None)
+            pipe.send((imported, peak()))
 
 
 def started(library, section, threads, numpy):
@@ -63,6 +70,20 @@ def started(library, section, threads, numpy):
     os.environ.clear()
     os.environ.update(kept)
     return process, ours
+
+
+def memory(section, name, threads):
+    """MB that each library takes at most for three steps beyond what its import took, in a process of its own."""
+    found = {}
+    for library in ("mytorch", "torch"):
+        process, pipe = started(library, section, threads, False)
+        pipe.send(name)
+        imported, most = pipe.recv()
+        found[library + "_MB"] = round(most - imported, 1)
+        found[library + "_all_MB"] = round(most, 1)
+        pipe.send("end")
+        process.join()
+    return found
 
 
 def compared(section, names, threads, rounds, numpy=False):

@@ -5,6 +5,7 @@ arrays on a GPU, and a third one over Tensors (`ops/tensor_ns.py`) when an op's 
 the two libraries do not share is evened out here and in gpu.py, so that no op asks where it runs.
 """
 
+import functools
 import warnings
 
 import numpy as np
@@ -254,6 +255,19 @@ def _numpy_stack(arrays, axis=0):
     return np.concatenate([x[(*place, None)] for x in arrays], len(place))
 
 
+@functools.lru_cache(64)
+def _own_places(shape, dim):
+    """For each axis but `dim` its positions, to be broadcast to `shape`."""
+    return [np.arange(n).reshape(n, *(1,) * (len(shape) - d - 1)) if d != dim else None for d, n in enumerate(shape)]
+
+
+def _numpy_grid(index, dim):
+    """`Namespace.grid`, of which the same shapes ask again and again."""
+    places = list(_own_places(index.shape, dim))
+    places[dim] = index
+    return tuple(places)
+
+
 def _numpy_take_along_axis(x, index, axis):
     """NumPy's, in one step for one element of each row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
@@ -283,6 +297,7 @@ numpy_ns = Namespace(
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
     where=_numpy_where,
+    grid=_numpy_grid,
     large_where=blocks.where,  # and kernels/arrays.py its own here
     stack=_numpy_stack,
     top=blocks.top,

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._array import Array
 from ..backend import is_raw, memory_owner, ndarray, numpy_ns
+from ..base import config
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
@@ -37,8 +38,8 @@ def caller_of(op, operator=False):
     Args:
         operator: for the method behind an operator such as `+`, which answers NotImplemented to what is no operand.
     """
-    if op.variadic or op.outputs:
-        return _looping(op) if op.variadic else op.run
+    if op.outputs:
+        return op.run
     names = {**_NAMES, "op": op, "operator": operator, "write": _write}
     caller = names["caller"] = FunctionType(_first.__code__, names, op.name)
     caller.__qualname__, caller.__doc__, caller.__module__ = op.name, op.__doc__, op.__module__
@@ -57,12 +58,18 @@ def _write(caller, op, operator):
     defaults = {**op.defaults, "fused": None, "auto": False}
     names.update({f"default_{n}": value for n, value in defaults.items()})
     names.update(forward=op.forward, find=op.kernels.find, cast_from_float32=op.cast_from_float32, plans={})
-    names.update(plan_of=op.reference.plan, plan=op.reference.plan(1), general=_general(op, defaults, operator))
+    names.update(apply=op.apply, by_kernel=op.by_kernel, policy=config.fused_policy.get, record=op.record)
+    names.update(
+        plan_of=op.reference.plan,
+        plan=op.reference.plan(1),
+        reference=op.reference,
+        general=_general(op, defaults, operator),
+    )
     source, file = source_of(op), f"<caller of {op.name}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     written = {}
     exec(compile(source, file, "exec"), names, written)
-    caller.__defaults__ = written[op.name].__defaults__
+    caller.__defaults__, caller.__kwdefaults__ = written[op.name].__defaults__, written[op.name].__kwdefaults__
     caller.__code__ = written[op.name].__code__  # at last, and at once: another thread may be calling
 
 
@@ -77,33 +84,3 @@ def _general(op, defaults, operator):
         return op.run(*inputs, **given(op, attrs, defaults), **kwargs)
 
     return general
-
-
-def _looping(op):
-    """The caller of an op of any number of inputs, such as cat."""
-
-    def caller(*tensors, **attrs):
-        mode = get_mode()
-        if not mode.plain or not attrs.keys() <= op.attr_names:
-            return op.run(*tensors, **attrs)
-        raws, edges, mask = [], [], 0
-        for t in tensors:
-            raw = t._data._array if isinstance(t, Tensor) else None
-            if type(raw) is not ndarray or raw.dtype.kind == "V" or (raws and raw.dtype is not raws[0].dtype):
-                return op.run(*tensors, **attrs)
-            edge = t.edge
-            if edge is not None:
-                mask |= 1 << len(raws)
-            raws.append(raw)
-            edges.append(edge)
-        try:
-            out = np.asarray(op.forward(numpy_ns, *raws, **attrs))
-        except Exception as error:
-            raise explained(op, raws, error) from None
-        result = Tensor._wrap(out)
-        if mask and mode.grad:
-            operands = raws, edges, [t._data for t in tensors], mask, numpy_ns
-            op.record((result,), (out,), op.reference, (), operands, attrs, mode)
-        return result
-
-    return caller

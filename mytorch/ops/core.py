@@ -84,6 +84,12 @@ class Op(Record):
             module = self.kernels.find(device, fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
+        operands = raws, edges, arrays, mask, xp
+        return self.apply(implementation, operands, attrs, mode, inputs, as_tensor, bfloat16)
+
+    def apply(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
+        """Run an implementation on the raw arrays, wrap what it gives, and record it."""
+        raws, _, arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
         except Exception as error:
@@ -105,7 +111,7 @@ class Op(Record):
         if self.view:
             self._share_memory(outs, results, raws[0], arrays[0], inputs[0], attrs)
         if mask and as_tensor and mode.grad:
-            self.record(outs, results, implementation, extra, (raws, edges, arrays, mask, xp), attrs, mode)
+            self.record(outs, results, implementation, extra, operands, attrs, mode)
         return outs if self.outputs else outs[0]
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from ..backend import is_raw, ndarray
+from ..backend.blocks import LARGE
 from ..base import dtypes
 from ..base.errors import kind
 from ..tensor import Tensor
@@ -432,7 +433,10 @@ minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. 
 @op(name="clamp")
 def _clamp(xp, input, min=None, max=None):
     if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
-        return xp.clip(input, input.dtype.type(min), input.dtype.type(max))
+        low, high = input.dtype.type(min), input.dtype.type(max)
+        return (
+            xp.clip(input, low, high) if math.prod(input.shape) >= LARGE else xp.minimum(xp.maximum(input, low), high)
+        )
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)

@@ -17,7 +17,7 @@ from .elementwise import cast, minimum, where, xlogy
 from .mismatch import broadcast
 from .movement import cat, stack
 from .precision import in_precision
-from .raw import looks_at_indices, on_device_of, raw_of, shape_of, to_cpu
+from .raw import on_device_of, outside, raw_of, shape_of, to_cpu
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32", autocast_cpu="float32")
@@ -101,7 +101,7 @@ def class_indices(target, name):
 
 def _check_classes(raw, classes, ignore_index, name):
     """Refuse class indices outside [0, classes), where indices are looked at."""
-    if raw.size and looks_at_indices(raw):
+    if outside(raw, classes):
         bad = (raw != ignore_index) & ((raw < 0) | (raw >= classes))
         if bad.any():
             raise IndexError(f"{name}: Target {int(raw[bad][0])} is out of bounds for {classes} classes.")

@@ -350,6 +350,11 @@ def expand(input, *sizes, **named):
         [[1, 1, 1], [2, 2, 2]]
     """
     sizes, own = as_shape(named.get("size", sizes)), shape_of(input)
+    if -1 not in sizes:
+        try:
+            return _expand.caller(input, sizes)
+        except (RuntimeError, ValueError):
+            pass  # what follows says what does not fit
     lead = len(sizes) - len(own)
     if lead < 0:
         raise RuntimeError(
@@ -491,18 +496,28 @@ def cat(tensors, dim=0, *, axis=None):
     """
     if isinstance(tensors, (Tensor, Array)) or not hasattr(tensors, "__iter__"):
         raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not a single one.")
-    dim = dim if axis is None else axis
-    tensors = list(tensors)
+    dim, tensors = dim if axis is None else axis, list(tensors)
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
-    shapes = [shape_of(t) for t in tensors]
-    if (0,) in shapes:
-        kept = [t for t, shape in zip(tensors, shapes, strict=True) if shape != (0,)] or tensors[:1]
-        if any(t.dtype is not kept[0].dtype for t in tensors):  # what is passed over counts for the dtype
-            common = functools.reduce(dtypes.promote_types, (t.dtype for t in tensors))
-            kept = [t.to(common) for t in kept]
-        tensors = kept
-        shapes = [shape_of(t) for t in tensors]
+    try:
+        return _cat.caller(*tensors, dim=normalize_dim(dim, len(shape_of(tensors[0]))))
+    except (IndexError, RuntimeError, ValueError):
+        pass  # empty vectors to pass over, or sizes that don't agree: looked for only now
+    tensors = _joinable(tensors)
+    return _cat.caller(*tensors, dim=_agreeing([shape_of(t) for t in tensors], dim))
+
+
+def _joinable(tensors):
+    """Tensors without the empty vectors among them, whose dtype counts all the same."""
+    kept = [t for t in tensors if shape_of(t) != (0,)] or tensors[:1]
+    if any(t.dtype is not kept[0].dtype for t in tensors):
+        common = functools.reduce(dtypes.promote_types, (t.dtype for t in tensors))
+        kept = [t.to(common) for t in kept]
+    return kept
+
+
+def _agreeing(shapes, dim):
+    """The axis along which tensors of these shapes can be joined; an error says why there is none."""
     first = shapes[0]
     if not first:
         raise RuntimeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated")
@@ -513,7 +528,7 @@ def cat(tensors, dim=0, *, axis=None):
                 f"cat: Sizes of tensors must match except in dimension {d}. Expected {first} but got {shape} for tensor "
                 f"number {i} in the list."
             )
-    return _cat.caller(*tensors, dim=d)
+    return d
 
 
 @op(name="stack")
@@ -547,12 +562,16 @@ def stack(tensors, dim=0, *, axis=None):
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = shape_of(tensors[0])
-    for i, other in enumerate(tensors):
-        if shape_of(other) != first:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
-            )
-    return _stack.caller(*tensors, dim=normalize_dim(dim if axis is None else axis, len(first) + 1))
+    d = normalize_dim(dim if axis is None else axis, len(first) + 1)
+    try:
+        return _stack.caller(*tensors, dim=d)
+    except (RuntimeError, ValueError):
+        for i, other in enumerate(tensors):
+            if shape_of(other) != first:
+                raise RuntimeError(
+                    f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(other.shape)} at entry {i}"
+                ) from None
+        raise
 
 
 # -- splitting -----------------------------------------------------------------------------------------------

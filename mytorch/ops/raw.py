@@ -44,8 +44,7 @@ def outside(raw, size):
     """Whether indices leave [0, size), as far as they are looked at."""
     if not (raw.size and looks_at_indices(raw)):
         return False
-    xp = xp_of(raw)
-    return bool(xp.min(raw) < 0 or xp.max(raw) >= size)
+    return bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)  # read without a sign, what is negative is large
 
 
 def index_vector(index, name):

@@ -5,6 +5,7 @@
 
 from inspect import Parameter
 
+from ..kernels.registry import SMALL
 from .record import PSEUDO
 
 _BEGIN = """\
@@ -29,9 +30,24 @@ _INPUT = """\
     else:
         return {general}
 """
+_INPUTS = """\
+    raws, edges, mask = [], [], 0
+    for tensor in {first}:
+        raw = tensor._data._array if isinstance(tensor, Tensor) else None
+        if type(raw) is not ndarray or raw.dtype.kind == 'V' or (raws and raw.dtype is not raws[0].dtype):
+            return {general}
+        edge = tensor._edge if tensor._view is None else tensor.edge
+        if edge is not None:
+            mask |= 1 << len(raws)
+        raws.append(raw)
+        edges.append(edge)
+"""
 _KERNEL = """\
-    if fused is not False and find("cpu", fused, ({raws}), {options}) is not None:
-        return {general}
+    if fused is not False and (x0.size >= {small} or policy()):
+        kernel = find("cpu", fused, ({raws}), {options})
+        if kernel is not None:
+            operands = ({raws}), ({edges}), ({arrays}), {wanting}, xp
+            return apply(by_kernel(kernel), operands, {options}, mode, ({first},))
 """
 _RUN = """\
     try:
@@ -97,6 +113,10 @@ _NODE_OF_SEVERAL = """\
             saved = plan.pick(({values})) if plan.names else ()
             result._edge = Node(op, plan, ({edges}), saved, versions, out.shape, out.dtype)
 """
+_RECORD_INPUTS = """\
+    if mask and mode.grad:
+        record((result,), (out,), reference, (), (raws, edges, [t._data for t in {first}], mask, xp), {options}, mode)
+"""
 
 
 def source_of(op):
@@ -117,16 +137,31 @@ def source_of(op):
         "unusual": " or ".join(unusual),
         "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *further))}, args, kwargs)",
         "raws": _each(op, "x{}, "),
+        "edges": _each(op, "edge{}, "),
+        "arrays": _each(op, "array{}, "),
+        "wanting": _wanting(op),
+        "small": SMALL,
         "options": _options(op.attrs),
         "named": ", ".join(f"{n}={n}" for n in op.attrs),
         "results": ", ".join(("out", *op.residuals)),
     }
+    if op.variadic:
+        return _source_of_variadic(op, fields)
     text = _BEGIN.format(**fields)
     for i, name in enumerate(op.inputs):
         unfit, number = _conditions(op, i, name)
         text += _INPUT.format(i=i, input=name, unfit=unfit, number=number, **fields)
     text += ((_KERNEL if "cpu" in op.fused_on else "") + _RUN + (_VIEW if op.view else "")).format(**fields)
     return text + (_recorded(op) if op.is_differentiable else "") + "    return result\n"
+
+
+def _source_of_variadic(op, fields):
+    """The text of the caller of an op of any number of inputs, such as cat."""
+    parameters = [f"*{op.inputs[0]}", *(f"{n}=default_{n}" for n in op.attrs), "**kwargs"]
+    fields |= {"general": f"general({op.inputs[0]}, {_options(op.attrs)}, (), kwargs)", "raws": "*raws, "}
+    fields |= {"unusual": fields["unusual"].removeprefix("args or ")}
+    begin = _BEGIN.replace("{parameters}, *args, **kwargs", ", ".join(parameters))
+    return (begin + _INPUTS + _RUN + _RECORD_INPUTS + "    return result\n").format(**fields)
 
 
 def _options(names):
@@ -136,6 +171,11 @@ def _options(names):
 def _each(op, piece):
     """A piece of text for each input."""
     return "".join(piece.format(i) for i in range(len(op.inputs)))
+
+
+def _wanting(op):
+    """A bit for each input that has an edge."""
+    return " + ".join(f"{1 << i} * (edge{i} is not None)" for i in range(len(op.inputs)))
 
 
 def _conditions(op, i, name):
@@ -184,7 +224,7 @@ def _recorded(op):
         floats=" and out.dtype.kind in 'fcV'" if op.attrs else "",
         values="".join(f"{values[name]}, " for name in places),
         cells=("(cell0, cell0[0]), " if plan.inputs else "") + ("(cell1, cell1[0]), " if plan.out else ""),
-        wanting=" + ".join(f"{1 << i} * (edge{i} is not None)" for i in range(n)),
+        wanting=_wanting(op),
         arrays=_each(op, "array{}, "),
         edges=edges,
     )

@@ -1,4 +1,7 @@
-"""Sequence models and other small networks: a training step of each; generation, attention, distributions."""
+"""What people do on a CPU: training steps of networks of every kind, generation, attention, a policy's draws, an epoch of data."""
+
+from .convolutions import NETWORKS
+from .loader import WORKLOADS as EPOCHS
 
 
 def train(L, model, make, loss, optimizer=None, **options):
@@ -112,6 +115,7 @@ def _gpt_model(L, vocab, width, layers, heads, context):
             self.tok, self.pos = nn.Embedding(vocab, width), nn.Embedding(context, width)
             self.blocks = nn.ModuleList([Block() for _ in range(layers)])
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
+            self.head.weight = self.tok.weight
 
         def forward(self, x):
             x = self.tok(x) + self.pos(L.arange(x.shape[1]))
@@ -122,13 +126,13 @@ def _gpt_model(L, vocab, width, layers, heads, context):
     return GPT()
 
 
-def _gpt(batch, context, width, layers, heads):
+def _gpt(batch, context, width, layers, heads, vocab=65):
     def case(L):
         F = L.nn.functional
         return train(
-            L, _gpt_model(L, 65, width, layers, heads, context),
-            lambda: (L.randint(0, 65, (batch, context)), L.randint(0, 65, (batch, context))),
-            lambda m, x, y: F.cross_entropy(m(x).reshape(-1, 65), y.reshape(-1)), L.optim.AdamW,
+            L, _gpt_model(L, vocab, width, layers, heads, context),
+            lambda: (L.randint(0, vocab, (batch, context)), L.randint(0, vocab, (batch, context))),
+            lambda m, x, y: F.cross_entropy(m(x).reshape(-1, vocab), y.reshape(-1)), L.optim.AdamW,
         )  # fmt: skip
 
     return case
@@ -152,6 +156,17 @@ def attention_T1024(L):
 
     def run():
         L.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+
+    return run
+
+
+def manual_attention(L):
+    q, k, v = (L.randn(8, 4, 128, 32, requires_grad=True) for _ in range(3))
+    future = L.ones(128, 128).triu(1).bool()
+
+    def run():
+        scores = (q @ k.transpose(-2, -1) * 32**-0.5).masked_fill(future, float("-inf"))
+        (L.softmax(scores, -1) @ v).sum().backward()
 
     return run
 
@@ -297,23 +312,27 @@ def normal_act(L):
 
 
 WORKLOADS = {
+    "gpt_0p8m": _gpt(12, 64, 128, 4, 4),
+    "gpt_10p8m": _gpt(8, 256, 384, 6, 6),
+    "gpt_124m": _gpt(4, 256, 768, 12, 12, 50304),
+    "gpt_generate_64tok": gpt_generate,
+    "attention_T1024": attention_T1024,
+    "manual_attention": manual_attention,
+    "encoder_layers": encoder_layers,
+    "vit_tiny": vit_tiny,
     "lstm_char": _recurrent("LSTM"),
     "gru_char": _recurrent("GRU"),
     "rnn_char": _recurrent("RNN"),
     "text_cnn": text_cnn,
     "seq2seq": seq2seq,
-    "gpt_0p8m": _gpt(12, 64, 128, 4, 4),
-    "gpt_10p8m": _gpt(8, 256, 384, 6, 6),
-    "gpt_generate_64tok": gpt_generate,
-    "attention_T1024": attention_T1024,
-    "encoder_layers": encoder_layers,
-    "mlp_mnist": mlp_mnist,
     "mlp_tiny": mlp_tiny,
-    "vit_tiny": vit_tiny,
+    "mlp_mnist": mlp_mnist,
     "vae_mlp": vae_mlp,
-    "recommender": recommender,
+    **NETWORKS,
     "graph_conv": graph_conv,
+    "recommender": recommender,
     "policy_act": policy_act,
     "policy_log_prob": policy_log_prob,
     "normal_act": normal_act,
+    "loader_epoch": EPOCHS["loader_epoch"],
 }
