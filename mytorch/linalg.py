@@ -547,7 +547,9 @@ def householder_product(A, tau):
             f"torch.linalg.householder_product: Expected tau of shape {[*A.shape[:-2], 'K']}, but got {list(tau.shape)}"
         )
     if tau.dtype is not A.dtype:
-        raise RuntimeError(f"torch.linalg.householder_product: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
+        raise RuntimeError(
+            f"torch.linalg.householder_product: tau dtype {tau.dtype} does not match input dtype {A.dtype}"
+        )
     for larger, smaller, words in (
         (A.shape[-2], A.shape[-1], "input.shape[-2] must be greater than or equal to input.shape[-1]"),
         (A.shape[-1], tau.shape[-1], "input.shape[-1] must be greater than or equal to tau.shape[-1]"),

@@ -3,6 +3,7 @@ from builtins import bool as _bool, float as _float, int as _int
 
 from typing import Any
 
+from mytorch.models import gguf_files as gguf_files
 from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
 from mytorch.models import llama_files as llama_files

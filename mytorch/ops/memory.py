@@ -282,7 +282,13 @@ def _removed(name, instead):
     method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-for _name, _instead in {"lstsq": "lstsq", "eig": "eig", "solve": "solve", "symeig": "eigh", "matrix_rank": "matrix_rank"}.items():
+for _name, _instead in {
+    "lstsq": "lstsq",
+    "eig": "eig",
+    "solve": "solve",
+    "symeig": "eigh",
+    "matrix_rank": "matrix_rank",
+}.items():
     _removed(_name, f"linalg.{_instead}")
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
