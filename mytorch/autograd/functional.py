@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..base.arguments import describe
 from ..graph.backward import grad
 from ..graph.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
@@ -131,11 +132,7 @@ def vjp(
     """(func(inputs), vᵀ J): the product of a vector with the Jacobian.
 
     Args:
-        func: a function of tensors, returning tensors.
-        inputs: its argument, or a tuple of several.
         v: the vector, of the shape of func's result; may be left out for one number.
-        create_graph: whether the result can be differentiated again.
-        strict: raise where an input does not influence an output.
     """
     inputs, many = _tensors(inputs, "inputs", "given to vjp")
     with enable_grad():
@@ -152,11 +149,7 @@ def jvp(
     """(func(inputs), J v): the product of the Jacobian with a vector, by differentiating vjp twice.
 
     Args:
-        func: a function of tensors, returning tensors.
-        inputs: its argument, or a tuple of several.
         v: the vector, of the shape of the inputs; may be left out for one number.
-        create_graph: whether the result can be differentiated again.
-        strict: raise where an input does not influence an output.
 
     Example:
         >>> x, v = tensor([1.0, 2.0]), tensor([1.0, 10.0])
@@ -227,10 +220,6 @@ def hessian(
     """The second derivatives of a function with one number as output.
 
     Args:
-        func: a function of tensors, returning tensors.
-        inputs: its argument, or a tuple of several.
-        create_graph: whether the result can be differentiated again.
-        strict: raise where an input does not influence an output.
         vectorize: accepted; there is one way.
         outer_jacobian_strategy: "reverse-mode".
 
@@ -256,11 +245,7 @@ def vhp(
     """(func(inputs), vᵀ H): the product of a vector with the Hessian.
 
     Args:
-        func: a function of tensors, returning tensors.
-        inputs: its argument, or a tuple of several.
         v: the vector, of the shape of the inputs; may be left out for one number.
-        create_graph: whether the result can be differentiated again.
-        strict: raise where an input does not influence an output.
     """
     return _with_hessian(func, inputs, v, create_graph, strict, "vhp")
 
@@ -271,11 +256,7 @@ def hvp(
     """(func(inputs), H v): the Hessian is symmetric, so this is vhp.
 
     Args:
-        func: a function of tensors, returning tensors.
-        inputs: its argument, or a tuple of several.
         v: the vector, of the shape of the inputs; may be left out for one number.
-        create_graph: whether the result can be differentiated again.
-        strict: raise where an input does not influence an output.
     """
     return _with_hessian(func, inputs, v, create_graph, strict, "hvp")
 
@@ -289,3 +270,12 @@ def _with_hessian(func, inputs, v, create_graph, strict, what):
         first = _gradient(out, given, strict)
         found = _or_zeros(_grads(first, given, vector, create_graph), given, strict)
     return (out if create_graph else out.detach()), _one(_done(found, create_graph), many)
+
+
+describe(
+    globals(),
+    func="a function of tensors, returning tensors.",
+    inputs="its argument, or a tuple of several.",
+    create_graph="whether the result can be differentiated again.",
+    strict="raise where an input does not influence an output.",
+)

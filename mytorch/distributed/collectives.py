@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from .._array import Array
 from ..backend import CPU, device_of, to_device, xp_of
+from ..base.arguments import describe
 from ..base.dtypes import as_dtype
 from ..tensor import Tensor
 from .engine import ReduceOp
@@ -100,8 +101,6 @@ def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None)
     """Wait until all processes of the group are here.
 
     Args:
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
         device_ids: accepted; each process has one device.
     """
     return _finish(group, group.engine.barrier(group.enter("barrier")), [], async_op)
@@ -114,7 +113,6 @@ def monitored_barrier(
     """A barrier that names the ranks that did not come in time; as all collectives here do.
 
     Args:
-        group: the processes taking part; all by default.
         timeout: seconds, or a timedelta.
         wait_all_ranks: name every missing rank rather than the first.
     """
@@ -129,10 +127,6 @@ def broadcast(
 
     Args:
         tensor: what `src` gives and the others get.
-        src: rank of the source among all processes.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
-        group_src: the same, as a rank within the group.
     """
     root = _root(group, src, group_src, "broadcast")
     sent = _Sent(tensor, group.engine, "broadcast")
@@ -148,9 +142,6 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None,
 
     Args:
         tensor: the contribution, and the result.
-        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
     """
     op = ReduceOp.of(op)
     sent = _Sent(tensor, group.engine, "all_reduce")
@@ -171,11 +162,6 @@ def reduce(
 
     Args:
         tensor: the contribution, and on `dst` the result.
-        dst: rank of the destination among all processes.
-        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
-        group_dst: the same, as a rank within the group.
     """
     op = ReduceOp.of(op)
     root = _root(group, dst, group_dst, "reduce")
@@ -235,8 +221,6 @@ def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_
     Args:
         tensor_list: where to write, a tensor for each process.
         tensor: the contribution.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
     """
     tensor_list = _same(tensor_list, tensor, group, "all_gather")
     sent = _Sent(tensor, group.engine, "all_gather")
@@ -256,8 +240,6 @@ def all_gather_into_tensor(
     Args:
         output_tensor: where to write.
         input_tensor: the contribution.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: it has not as many elements as they have together, or another dtype.
@@ -289,10 +271,6 @@ def gather(
     Args:
         tensor: the contribution.
         gather_list: where to write, on `dst` only.
-        dst: rank of the destination among all processes.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
-        group_dst: the same, as a rank within the group.
 
     Raises:
         ValueError: dst has no list, or another process has one.
@@ -326,10 +304,6 @@ def scatter(
     Args:
         tensor: where to write.
         scatter_list: a tensor for each process, on `src` only.
-        src: rank of the source among all processes.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
-        group_src: the same, as a rank within the group.
 
     Raises:
         ValueError: src has no list, or another process has one.
@@ -356,9 +330,6 @@ def reduce_scatter(
     Args:
         output: where to write.
         input_list: a tensor for each process.
-        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
     """
     joined = _joined(_same(input_list, output, group, "reduce_scatter"), group.engine, "reduce_scatter")
     return _reduce_scatter(group, output, joined, op, async_op, "reduce_scatter")
@@ -373,9 +344,6 @@ def reduce_scatter_tensor(
     Args:
         output: where to write.
         input: the parts for all processes, joined.
-        op: how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: the input has not as many elements as all outputs together, or another dtype.
@@ -409,8 +377,6 @@ def all_to_all(
     Args:
         output_tensor_list: where to write, a tensor for each process.
         input_tensor_list: a tensor for each process.
-        group: the processes taking part; all by default.
-        async_op: return a Work at once instead of waiting.
 
     Raises:
         ValueError: lists of other lengths than the number of processes.
@@ -480,10 +446,6 @@ def isend(
 
     Args:
         tensor: what to send; not to be changed before the Work is done.
-        dst: rank of the destination among all processes.
-        group: the processes taking part; all by default.
-        tag: what a receive must match, beside the rank.
-        group_dst: the same, as a rank within the group.
     """
     to = _root(group, dst, group_dst, "send")
     sent = _Sent(tensor, group.engine, "send")
@@ -501,10 +463,6 @@ def irecv(
 
     Args:
         tensor: where to write.
-        src: rank of the source among all processes.
-        group: the processes taking part; all by default.
-        tag: what a receive must match, beside the rank.
-        group_src: the same, as a rank within the group.
     """
     source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
     out = _Sent(tensor, group.engine, "recv")
@@ -522,10 +480,6 @@ def send(
 
     Args:
         tensor: what to send.
-        dst: rank of the destination among all processes.
-        group: the processes taking part; all by default.
-        tag: what a receive must match, beside the rank.
-        group_dst: the same, as a rank within the group.
     """
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
@@ -540,9 +494,6 @@ def recv(
     Args:
         tensor: where to write.
         src: rank of the source; any if None.
-        group: the processes taking part; all by default.
-        tag: what a receive must match, beside the rank.
-        group_src: the same, as a rank within the group.
     """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -593,7 +544,6 @@ def all_gather_object(object_list: list, obj: Any, group: Group = None) -> None:
     Args:
         object_list: where to write, an item for each process.
         obj: the contribution.
-        group: the processes taking part; all by default.
 
     Raises:
         TypeError: an object that is neither; nothing is pickled.
@@ -617,9 +567,6 @@ def gather_object(
     Args:
         obj: the contribution.
         object_gather_list: where to write, on `dst` only.
-        dst: rank of the destination among all processes.
-        group: the processes taking part; all by default.
-        group_dst: the same, as a rank within the group.
     """
     root = _root(group, dst, group_dst, "gather_object", default=0)
     if group.rank() == root and object_gather_list is None:
@@ -639,10 +586,7 @@ def broadcast_object_list(
 
     Args:
         object_list: the objects, and where to write them.
-        src: rank of the source among all processes.
-        group: the processes taking part; all by default.
         device: accepted; objects travel through the CPU.
-        group_src: the same, as a rank within the group.
 
     Raises:
         TypeError: an object that is neither; nothing is pickled.
@@ -668,9 +612,6 @@ def scatter_object_list(
     Args:
         scatter_object_output_list: where to write, a list of one or more.
         scatter_object_input_list: an object for each process, on `src` only.
-        src: rank of the source among all processes.
-        group: the processes taking part; all by default.
-        group_src: the same, as a rank within the group.
     """
     root = _root(group, src, group_src, "scatter_object_list", default=0)
     items = list(scatter_object_input_list) if group.rank() == root else [None] * group.size()
@@ -679,6 +620,19 @@ def scatter_object_list(
     content = encode(items) if group.rank() == root else b""
     label = group.enter("scatter_object_list")
     scatter_object_output_list[0] = decode(broadcast_bytes(group.engine, content, root, label))[group.rank()]
+
+
+describe(
+    globals(),
+    op="how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.",
+    src="rank of the source among all processes.",
+    dst="rank of the destination among all processes.",
+    group="the processes taking part; all by default.",
+    tag="what a receive must match, beside the rank.",
+    async_op="return a Work at once instead of waiting.",
+    group_src="the same, as a rank within the group.",
+    group_dst="the same, as a rank within the group.",
+)
 
 
 __all__ = [

@@ -1,6 +1,7 @@
 """The functions behind the layers, by PyTorch's names. They are defined in `ops`; this is where they are found as `F`."""
 
 from .. import ops
+from ..base.arguments import described
 from ..ops.composites import activation_named  # noqa: F401 - for layers with an `act_func`
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
@@ -37,7 +38,9 @@ _NAMES = {  # module of ops -> names
     "resample": """
         affine_grid channel_shuffle fold grid_sample interpolate pixel_shuffle pixel_unshuffle unfold upsample""",
 }
-_FOUND = {name: getattr(getattr(ops, home), name) for home, names in _NAMES.items() for name in names.split()}
+_FOUND = {
+    name: described(getattr(getattr(ops, home), name)) for home, names in _NAMES.items() for name in names.split()
+}
 globals().update(_FOUND)
 
 __all__ = [*_FOUND, "linear_cross_entropy", "multi_head_attention_forward"]

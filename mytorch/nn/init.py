@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import device_guard, to_device
+from ..base.arguments import describe
 from ..graph.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
@@ -64,10 +65,8 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     """Uniform in [a, b).
 
     Args:
-        tensor: the tensor to fill in place.
         a: lower bound.
         b: upper bound.
-        generator: where the random numbers come from; the default generator if None.
     """
     return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
@@ -76,10 +75,8 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     """Normal.
 
     Args:
-        tensor: the tensor to fill in place.
         mean: of the distribution.
         std: of the distribution.
-        generator: where the random numbers come from; the default generator if None.
     """
     return _filled(tensor, lambda: tensor.normal_(mean, std, generator=generator))
 
@@ -90,12 +87,10 @@ def trunc_normal_(
     """Normal, but within [a, b], by drawing again what falls outside.
 
     Args:
-        tensor: the tensor to fill in place.
         mean: of the normal distribution.
         std: of the normal distribution.
         a: lower bound.
         b: upper bound.
-        generator: where the random numbers come from; the default generator if None.
     """
 
     def cdf(x):
@@ -206,11 +201,6 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform with variance gain² * 2 / (fan in + fan out), so within ±gain sqrt(6 / (fan in + fan out)).
 
-    Args:
-        tensor: the tensor to fill in place.
-        gain: factor of the standard deviation; see `calculate_gain`.
-        generator: where the random numbers come from; the default generator if None.
-
     Source: Glorot and Bengio, 2010.
 
     Example:
@@ -223,13 +213,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with variance gain² * 2 / (fan in + fan out).
-
-    Args:
-        tensor: the tensor to fill in place.
-        gain: factor of the standard deviation; see `calculate_gain`.
-        generator: where the random numbers come from; the default generator if None.
-    """
+    """Normal with variance gain² * 2 / (fan in + fan out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -240,11 +224,9 @@ def kaiming_uniform_(
     """Uniform with variance gain² / fan; the arguments are kaiming_normal_'s. Source: He et al., 2015.
 
     Args:
-        tensor: the tensor to fill in place.
         a: slope of the leaky relu after it.
         mode: "fan_in" keeps the variance forward, "fan_out" backward.
         nonlinearity: which one comes after it.
-        generator: where the random numbers come from; the default generator if None.
     """
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
@@ -278,13 +260,7 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013.
-
-    Args:
-        tensor: the tensor to fill in place.
-        gain: factor of the standard deviation; see `calculate_gain`.
-        generator: where the random numbers come from; the default generator if None.
-    """
+    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0 or _skipping[0]:
@@ -309,10 +285,8 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     """Normal, with a share of each column set to zero. Source: Martens, 2010.
 
     Args:
-        tensor: the tensor to fill in place.
         sparsity: share of each column that is zero.
         std: of the others.
-        generator: where the random numbers come from; the default generator if None.
     """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -329,6 +303,11 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         return tensor
 
     return _filled(tensor, fill)
+
+
+describe(
+    globals(), tensor="the tensor to fill in place.", gain="factor of the standard deviation; see `calculate_gain`."
+)
 
 
 def _deprecated(function):

@@ -109,10 +109,7 @@ def gelu(input, approximate="none", *, fused=None, auto=False):
     """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
 
     Args:
-        input: the tensor.
         approximate: "none" or "tanh".
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Raises:
         RuntimeError: another approximation.
@@ -138,12 +135,6 @@ _silu.fuse(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch.kernels.tr
 
 def silu(input, inplace=False, *, fused=None, auto=False):
     """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
@@ -259,12 +250,9 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=Fals
     """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
 
     Args:
-        input: the tensor.
         dim: the axis whose probabilities add up to 1.
         dtype: cast input to it first.
         axis: NumPy's name of dim.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.log_softmax(tensor([0.0, -np.inf]), 0).tolist()
@@ -394,11 +382,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
     """input where positive, else negative_slope * input.
 
     Args:
-        input: the tensor.
         negative_slope: slope below 0.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
@@ -411,11 +395,7 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
 
     Args:
-        input: the tensor.
         alpha: -alpha is the limit far below 0.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
@@ -428,24 +408,13 @@ def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017.
 
     Args:
-        input: the tensor.
         alpha: -alpha is the limit far below 0.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto), inplace)
 
 
 def selu(input, inplace=False, *, fused=None, auto=False):
-    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017.
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
-    """
+    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
     return _maybe_inplace(
         input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto), inplace
     )
@@ -467,11 +436,9 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise.
 
     Args:
-        input: the tensor.
         lower: smallest slope.
         upper: largest slope.
         training: draw slopes rather than take their mean.
-        inplace: write the result into input.
     """
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
@@ -483,12 +450,8 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
     """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
 
     Args:
-        input: the tensor.
         min_val: lower bound.
         max_val: upper bound.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
@@ -500,38 +463,17 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
 
 
 def relu6(input, inplace=False, *, fused=None, auto=False):
-    """input limited to [0, 6].
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
-    """
+    """input limited to [0, 6]."""
     return hardtanh(input, 0.0, 6.0, inplace, fused=fused, auto=auto)
 
 
 def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
-    """input / 6 + 1 / 2, limited to [0, 1].
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
-    """
+    """input / 6 + 1 / 2, limited to [0, 1]."""
     return _maybe_inplace(input, _hardsigmoid(input, fused=fused, auto=auto), inplace)
 
 
 def hardswish(input, inplace=False, *, fused=None, auto=False):
-    """input * hardsigmoid(input). Source: Howard et al., 2019.
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
-    """
+    """input * hardsigmoid(input). Source: Howard et al., 2019."""
     return _maybe_inplace(input, _hardswish(input, fused=fused, auto=auto), inplace)
 
 
@@ -540,10 +482,7 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
     """input where its magnitude is above lambd, else 0.
 
     Args:
-        input: the tensor.
         lambd: largest magnitude that becomes 0.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
@@ -552,10 +491,7 @@ def softshrink(input, lambd=0.5, *, fused=None, auto=False):
     """input drawn towards 0 by lambd.
 
     Args:
-        input: the tensor.
         lambd: by how much.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
@@ -572,12 +508,8 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
     """input where it is above the threshold, else value.
 
     Args:
-        input: the tensor.
         threshold: the bound.
         value: what stands for the others.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace)
 
@@ -586,11 +518,8 @@ def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False):
     """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
 
     Args:
-        input: the tensor.
         beta: larger is sharper.
         threshold: beta * input above which the function is linear, for stability.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
@@ -611,14 +540,7 @@ def logsigmoid(input, *, fused=None, auto=False):
 
 @in_precision(None)
 def mish(input, inplace=False, *, fused=None, auto=False):
-    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019.
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
-    """
+    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019."""
     return _maybe_inplace(input, input * tanh(softplus(input, fused=fused, auto=auto)), inplace)
 
 
@@ -626,10 +548,7 @@ def glu(input, dim=-1, *, fused=None, auto=False):
     """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
 
     Args:
-        input: the tensor.
         dim: the axis, of an even size.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
 
     Example:
         >>> F.glu(tensor([3.0, 0.0])).tolist()
@@ -647,11 +566,8 @@ def softmin(input, dim=None, dtype=None, *, fused=None, auto=False):
     """softmax(-input).
 
     Args:
-        input: the tensor.
         dim: the axis whose probabilities add up to 1.
         dtype: cast input to it first.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     return softmax(-input, dim, dtype, fused=fused, auto=auto)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._array import Array
 from ..backend import ndarray
+from ..base.arguments import described
 from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .callers import caller_of
@@ -65,7 +66,7 @@ def public(
     """
 
     def register(definition):
-        caller = definition.caller if isinstance(definition, Op) else definition
+        caller = definition.caller if isinstance(definition, Op) else described(definition)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             caller = also_named(caller, words)

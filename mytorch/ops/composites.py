@@ -156,14 +156,7 @@ def dropout(
 
 
 def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
-    """max(input, 0); `inplace` writes it into the input.
-
-    Args:
-        input: the tensor.
-        inplace: write the result into input.
-        auto: derive the gradient from the formula instead of the written one.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-    """
+    """max(input, 0); `inplace` writes it into the input."""
     if inplace and not auto and fused is not True:
         return input.relu_()
     out = _relu.caller(input) if fused is None and not auto else _relu.run(input, fused=fused, auto=auto)
@@ -200,10 +193,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     """Dropout for selu networks. Source: Klambauer et al., 2017.
 
     Args:
-        input: the tensor.
         p: share of elements that are dropped.
         training: False returns input.
-        inplace: write the result into input.
     """
     return _alpha(input, p, training, tuple(input.shape))
 
@@ -212,10 +203,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     """`alpha_dropout` of whole channels.
 
     Args:
-        input: the tensor.
         p: share of channels that are dropped.
         training: False returns input.
-        inplace: write the result into input.
 
     Raises:
         RuntimeError: fewer than two axes.
@@ -232,12 +221,9 @@ def rmsnorm(
     """RMS norm over the last axis.
 
     Args:
-        input: the tensor.
         weight: factors of the last axis.
         eps: added to the mean square.
         training: accepted.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused, auto=auto)
 
@@ -274,7 +260,6 @@ def apply_rotary_pos_embed(
         cos: (B, T, D), or what broadcasts.
         sin: as cos.
         unsqueeze_dim: where cos and sin lack the heads' axis.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
     """
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
@@ -304,7 +289,6 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tens
     """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`.
 
     Args:
-        input: the tensor.
         pad: widths (before, after), the last axis first.
         value: what to fill with.
     """
@@ -339,7 +323,6 @@ def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
     """The older name of `interpolate(mode="nearest")`.
 
     Args:
-        input: the tensor.
         size: of the spatial axes.
         scale_factor: factor of their sizes.
     """
@@ -351,7 +334,6 @@ def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
     """The older name of `interpolate(mode="bilinear", align_corners=True)`.
 
     Args:
-        input: the tensor.
         size: (H, W).
         scale_factor: factor of both.
     """

@@ -300,7 +300,6 @@ def full_like(
     """A tensor of input's size, dtype and device filled with one value.
 
     Args:
-        input: the tensor.
         fill_value: the number.
         dtype, layout, device, requires_grad, memory_format, pin_memory: as for `mytorch.tensor`.
 

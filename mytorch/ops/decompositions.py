@@ -373,6 +373,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 
     Args:
         p: a number, inf and -inf among them; "fro" is 2, "nuc" the sum of the singular values of matrices.
+        dim: the axes; all by default.
         dtype: cast to before summing.
 
     Example:

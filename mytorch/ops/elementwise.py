@@ -461,7 +461,6 @@ def clamp(input, min=None, max=None):
     """input limited to [min, max]; either bound may be a number, a tensor, or left out.
 
     Args:
-        input: the tensor.
         min: lower bound.
         max: upper bound.
 
@@ -605,7 +604,6 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """True where |input - other| <= atol + rtol * |other|.
 
     Args:
-        input: the tensor.
         other: the second tensor, which broadcasts with input.
         rtol: tolerance relative to other.
         atol: absolute tolerance.

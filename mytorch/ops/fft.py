@@ -7,6 +7,7 @@ of x is the conjugate-transposed transform of the gradient of y.
 import numpy as np
 
 from ..base import dtypes
+from ..base.arguments import describe
 from ..tensor import Tensor
 from .core import op
 from .elementwise import cast
@@ -76,12 +77,6 @@ def fft(input, n=None, dim=-1, norm=None):
 def ifft(input, n=None, dim=-1, norm=None):
     """The inverse of `fft` along an axis; "backward" scales by 1 / n here.
 
-    Args:
-        input: the tensor.
-        n: length to which the axis is cut or padded first.
-        dim: the axis.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
-
     Example:
         >>> x = tensor([1.0, 2.0, 3.0])
         >>> mytorch.allclose(mytorch.fft.ifft(mytorch.fft.fft(x)).real, x)
@@ -95,9 +90,6 @@ def rfft(input, n=None, dim=-1, norm=None):
 
     Args:
         input: real.
-        n: length to which the axis is cut or padded first.
-        dim: the axis.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     if input.dtype.is_complex:
         raise RuntimeError(
@@ -114,8 +106,6 @@ def irfft(input, n=None, dim=-1, norm=None):
     Args:
         input: complex, n // 2 + 1 elements along the axis.
         n: length of the result.
-        dim: the axis.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
@@ -143,8 +133,6 @@ def hfft(input, n=None, dim=-1, norm=None):
     Args:
         input: complex, n // 2 + 1 elements along the axis.
         n: length of the result.
-        dim: the axis.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     n = 2 * (input.shape[normalize_dim(dim, input.ndim)] - 1) if n is None else n
     return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
@@ -155,9 +143,6 @@ def ihfft(input, n=None, dim=-1, norm=None):
 
     Args:
         input: real.
-        n: length to which the axis is cut or padded first.
-        dim: the axis.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     return rfft(input, n, dim, _OPPOSITE.get(norm, norm)).conj()
 
@@ -186,10 +171,7 @@ def fftn(input, s=None, dim=None, norm=None):
     """The transform over several axes (all by default), each cut or padded to its size in `s`.
 
     Args:
-        input: the tensor.
-        s: a length for each axis, to which it is cut or padded first.
         dim: the axes.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     return _over(fft, _complex(input), *_axes(input, s, dim), norm)
 
@@ -198,12 +180,12 @@ def ifftn(input, s=None, dim=None, norm=None):
     """The inverse of fftn.
 
     Args:
-        input: the tensor.
-        s: a length for each axis, to which it is cut or padded first.
         dim: the axes.
-        norm: "forward" or "ortho" moves the scale 1 / n of "backward", the default.
     """
     return _over(ifft, _complex(input), *_axes(input, s, dim), norm)
+
+
+_SEVERAL = "\n\n    Args:\n        dim: the axes."
 
 
 def _last_first(first, others):
@@ -219,7 +201,7 @@ def _last_first(first, others):
         return first(_over(others, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
 
     half.__name__ = half.__qualname__ = f"{first.__name__}n"
-    half.__doc__ = f"{first.__name__} along the last of several axes, {others.__name__} along the others."
+    half.__doc__ = f"{first.__name__} along the last of several axes, {others.__name__} along the others.{_SEVERAL}"
     return half
 
 
@@ -232,7 +214,7 @@ def _two(transform):
         return transform(input, s, dim, norm)
 
     over_two.__name__ = over_two.__qualname__ = transform.__name__[:-1] + "2"
-    over_two.__doc__ = f"`{transform.__name__}` over two axes, the last two by default."
+    over_two.__doc__ = f"`{transform.__name__}` over two axes, the last two by default.{_SEVERAL}"
     return over_two
 
 
@@ -274,3 +256,11 @@ def ifftshift(input, dim=None):
     """The inverse of fftshift."""
     dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(-(input.shape[d] // 2) for d in dims), tuple(dims))
+
+
+describe(
+    globals(),
+    n="length to which the axis is cut or padded first.",
+    s="a length for each axis, to which it is cut or padded first.",
+    norm='"forward" or "ortho" moves the scale 1 / n of "backward", the default.',
+)

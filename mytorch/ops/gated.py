@@ -55,7 +55,6 @@ def swiglu(input, other=None, *, fused=None):
     Args:
         input: the gate, or both halves.
         other: of input's shape.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
 
     Raises:
         RuntimeError: shapes that differ, or an odd last axis.
@@ -71,7 +70,6 @@ def geglu(input, other=None, approximate="none", *, fused=None):
         input: the gate, or both halves.
         other: of input's shape.
         approximate: "none" or "tanh".
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
@@ -85,6 +83,5 @@ def reglu(input, other=None, *, fused=None):
     Args:
         input: the gate, or both halves.
         other: of input's shape.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
     """
     return _apply("reglu", "relu", lambda x: relu(x, fused=fused), input, other, fused)

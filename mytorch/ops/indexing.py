@@ -446,8 +446,6 @@ def index_select(input, dim, index):
     """The slices of input along `dim` at the positions in `index`, a 1-d tensor.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         index: int64 (n,).
 
     Example:
@@ -471,7 +469,6 @@ def masked_fill(input, mask, value):
     """input with `value` (a number or a 0-d tensor) where the bool `mask`, which may broadcast, is True.
 
     Args:
-        input: the tensor.
         mask: bool, which broadcasts to input.
         value: a number or a 0-d tensor.
 
@@ -517,7 +514,6 @@ def nonzero(input, *, out=None, as_tuple=False):
     """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis.
 
     Args:
-        input: the tensor.
         out: tensor to write the result into.
         as_tuple: return a tensor for each axis, fit for indexing.
 
@@ -645,8 +641,6 @@ def argsort(input, dim=-1, descending=False, stable=False):
     """The positions that sort the elements along an axis.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         descending: the largest first.
         stable: keep the order of equal elements.
 

@@ -466,7 +466,6 @@ def cross(input, other, dim=None):
     """The cross product of vectors of three along `dim` (the first axis of length 3 by default).
 
     Args:
-        input: the tensor.
         other: the second tensor, which broadcasts with input.
         dim: the axis, of size 3.
 

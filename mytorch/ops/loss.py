@@ -8,6 +8,7 @@ import numpy as np
 from .._array import Array, on_input_device
 from ..backend import ndarray, xp_of
 from ..base import config, dtypes
+from ..base.arguments import described
 from ..base.errors import warn
 from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
@@ -264,18 +265,16 @@ def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
     return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
 
 
-_SHARED = """
-
-    Args:
-        reduction: "mean" or "sum" of the losses, or "none" for all of them.
-        size_average, reduce: its older form; False and True, or None to leave it to `reduction`."""
+_SHARED = {
+    "reduction": '"mean", "sum", or "none" for a loss for each element.',
+    "size_average": "deprecated; use `reduction`.",
+    "reduce": "deprecated; use `reduction`.",
+}
 
 
 def _loss(function):
     """A loss that autocast runs in float32; the arguments that losses share go into its docstring."""
-    text, *rest = function.__doc__.rstrip().split("\n\n", 1)
-    function.__doc__ = "\n\n".join((text + _SHARED, *rest)) + "\n"
-    return in_precision("float32", composes=True)(function)
+    return in_precision("float32", composes=True)(described(function, **_SHARED))
 
 
 def _match(input, target, name):
@@ -334,9 +333,6 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     Args:
         input: predictions.
         target: what input should be.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
         weight: factors of the elements.
 
     Example:
@@ -354,9 +350,6 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     Args:
         input: predictions.
         target: what input should be.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
         weight: factors of the elements.
 
     Example:
@@ -386,9 +379,6 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     Args:
         input: predictions.
         target: what input should be.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
         beta: where the square ends.
 
     Example:
@@ -410,7 +400,6 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     Args:
         input: predictions.
         target: what input should be.
-        reduction: "mean", "sum", or "none" for a loss for each element.
         delta: where the square ends.
         weight: factors of the elements.
 
@@ -466,9 +455,6 @@ def binary_cross_entropy_with_logits(
         input: logits.
         target: probabilities, of input's shape.
         weight: factors of the elements.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
         pos_weight: factors of the positive terms.
 
     Example:
@@ -492,8 +478,6 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     Args:
         input: log-probabilities.
         target: probabilities.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
         reduction: "mean", "sum", "none", or "batchmean", the divergence as defined.
         log_target: target holds log-probabilities.
 
@@ -522,10 +506,7 @@ def poisson_nll_loss(
         target: counts.
         log_input: False if input holds rates.
         full: add the approximation of log(target!).
-        size_average: deprecated; use `reduction`.
         eps: keeps the logarithm of a rate of 0 finite.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
     """
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -561,9 +542,6 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
         input: distances.
         target: 1 or -1.
         margin: distance from which pairs cost nothing.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
     """
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, reduction, size_average, reduce)
@@ -576,9 +554,6 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     Args:
         input: scores.
         target: 1 or -1.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
     """
     return _reduce((-target * input).exp().log1p(), reduction, size_average, reduce)
 
@@ -592,9 +567,6 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
         input2: scores.
         target: 1 where input1 should be larger, else -1.
         margin: by how much.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
 
     Raises:
         RuntimeError: shapes that do not fit.
@@ -634,9 +606,6 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
         input2: likewise.
         target: 1 or -1.
         margin: distance from which pairs cost nothing.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
 
     Raises:
         RuntimeError: shapes that do not fit.
@@ -695,9 +664,6 @@ def triplet_margin_loss(
         p: order of the distance.
         eps: added to the differences.
         swap: take the nearer of anchor and positive to negative.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
     """
 
     def distance(a, b):
@@ -751,9 +717,6 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         p: 1 or 2.
         margin: distance from which pairs cost nothing.
         weight: factors of the classes.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
 
     Raises:
         RuntimeError: shapes that do not fit.
@@ -788,9 +751,6 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
         input: logits (N, C).
         target: 0 or 1, (N, C).
         weight: factors of the classes.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
     """
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     losses = (losses if weight is None else losses * weight).sum(input.ndim - 1) / input.shape[-1]
@@ -805,9 +765,6 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     Args:
         input: scores (N, C).
         target: int64 classes (N, C), -1 after the last.
-        size_average: deprecated; use `reduction`.
-        reduce: deprecated; use `reduction`.
-        reduction: "mean", "sum", or "none" for a loss for each element.
 
     Raises:
         RuntimeError: shapes that do not fit.

@@ -213,9 +213,7 @@ def split_with_sizes(input, split_sizes, dim=0):
     """`split` into chunks of the given sizes.
 
     Args:
-        input: the tensor.
         split_sizes: lengths that add up to the axis.
-        dim: the axis.
     """
     return split(input, list(split_sizes), dim)
 
@@ -229,8 +227,6 @@ def narrow_copy(input, dim, start, length):
     """A copy of `narrow`.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         start: the first index.
         length: how many.
     """

@@ -172,7 +172,6 @@ def transpose(input, dim0, dim1):
     """Two axes exchanged.
 
     Args:
-        input: the tensor.
         dim0: an axis.
         dim1: another.
 
@@ -210,7 +209,6 @@ def movedim(input, source, destination):
     """Axes moved from the places `source` to the places `destination`.
 
     Args:
-        input: the tensor.
         source: an axis or several.
         destination: their places in the result.
 
@@ -252,7 +250,6 @@ def flatten(input, start_dim=0, end_dim=-1):
     """The axes from start_dim to end_dim as one.
 
     Args:
-        input: the tensor.
         start_dim: first axis.
         end_dim: last axis.
 
@@ -278,8 +275,6 @@ def unflatten(input, dim, sizes):
     """The axis `dim` split into several of the given sizes, one of which may be -1.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         sizes: the new axes; their product is the axis's size.
 
     Example:
@@ -617,7 +612,6 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
     Args:
         tensor: the tensor.
         split_size_or_sections: a length, or a list of them.
-        dim: the axis.
 
     Raises:
         RuntimeError: the sizes don't add up to the axis.
@@ -651,9 +645,7 @@ def chunk(input, chunks, dim=0):
     """At most `chunks` chunks of equal size along an axis (the last may be smaller), as views.
 
     Args:
-        input: the tensor.
         chunks: how many at most.
-        dim: the axis.
 
     Raises:
         RuntimeError: chunks is not positive.

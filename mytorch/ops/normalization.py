@@ -260,14 +260,11 @@ def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dt
     """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm.
 
     Args:
-        input: the tensor.
         residual: of input's shape.
         normalized_shape: the last axes.
         weight: of that shape.
         eps: added to the mean square.
         dtype: of the norm.
-        fused: True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.
-        auto: derive the gradient from the formula instead of the written one.
     """
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
     eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps

@@ -568,7 +568,6 @@ def randperm(
 
     Args:
         n: how many.
-        generator: where the random numbers come from; the default generator if None.
         out: tensor to write the result into.
         dtype: int64 by default.
         layout, device, requires_grad, pin_memory: as for `mytorch.tensor`.
@@ -589,7 +588,6 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
     """As `randint`, with the size, dtype and device of input.
 
     Args:
-        input: the tensor.
         low: smallest; 0 if only one bound is given.
         high: above the largest.
         dtype, device, requires_grad: as for `mytorch.tensor`.
@@ -640,7 +638,6 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     Args:
         from_: lower bound.
         to: upper bound.
-        generator: where the random numbers come from; the default generator if None.
     """
     low = named.get("from", named.get("a", from_))
     if not self.dtype.is_floating_point and not self.dtype.is_complex:
@@ -661,7 +658,6 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
     Args:
         mean: of the distribution.
         std: of the distribution.
-        generator: where the random numbers come from; the default generator if None.
     """
     serial = not self.is_contiguous()
     return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
@@ -707,7 +703,6 @@ def random_(self, from_=None, to=..., *, generator=None):
     Args:
         from_: smallest; a single bound is `to`, and from_ 0.
         to: above the largest; None for all up to the largest that the dtype holds.
-        generator: where the random numbers come from; the default generator if None.
 
     Raises:
         RuntimeError: the range is empty, or reaches out of what the dtype holds.
@@ -783,7 +778,6 @@ def bernoulli(input, p=None, *, generator=None, out=None):
     Args:
         input: probabilities.
         p: one probability instead of input's.
-        generator: where the random numbers come from; the default generator if None.
         out: tensor to write the result into, of any dtype.
 
     Example:
@@ -927,7 +921,6 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     Args:
         median: of the distribution.
         sigma: half the width at half height.
-        generator: where the random numbers come from; the default generator if None.
 
     Raises:
         RuntimeError: sigma is not positive.
@@ -949,7 +942,6 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
     Args:
         mean: of the logarithm.
         std: of the logarithm.
-        generator: where the random numbers come from; the default generator if None.
     """
 
     def draw(source, shape, dtype):
@@ -1004,7 +996,6 @@ def binomial(count, prob, generator=None):
     Args:
         count: trials.
         prob: probability of success, of count's shape.
-        generator: where the random numbers come from; the default generator if None.
     """
     raw, source = _drawn(count, generator)
     if source.device is not CPU:

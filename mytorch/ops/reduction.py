@@ -208,6 +208,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
     """The variance over `dim`: squared deviations from the mean, summed, over (n - correction).
 
     Args:
+        dim: the axes; all by default.
         correction: 1 (Bessel's) by default; `unbiased=False` is correction=0.
 
     Example:
@@ -247,10 +248,8 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """(variance, mean) over `dim`.
 
     Args:
-        input: the tensor.
         dim: the axes; all if None.
         unbiased: correction=1 if True, 0 if False.
-        keepdim: keep the reduced axes with size 1.
         correction: what is taken off the number of elements; 1 by default.
     """
     fixed, axes = _correction(unbiased, correction, dim)
@@ -262,10 +261,8 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """(standard deviation, mean) over `dim`.
 
     Args:
-        input: the tensor.
         dim: the axes; all if None.
         unbiased: correction=1 if True, 0 if False.
-        keepdim: keep the reduced axes with size 1.
         correction: what is taken off the number of elements; 1 by default.
     """
     fixed, axes = _correction(unbiased, correction, dim)
@@ -330,7 +327,10 @@ def _extreme(name, of, word, example):
         return spread(xp, g, shape, dim, keepdim) * (best / ties)
 
     @public(inplace=False)
-    @named(name, documented(f"The {word} value over the axes `dim` (all by default).", name, example))
+    @named(
+        name,
+        documented(f"The {word} value over some axes.\n\nArgs:\n    dim: the axes; all by default.", name, example),
+    )
     def extreme(input, dim=(), keepdim=False):
         dims = normalize_dims(dim, input.ndim, name)
         _refuse_empty(input, dims, name)
@@ -501,9 +501,7 @@ def logsumexp(input, dim, keepdim=False):
     """log(sum(exp(input))) over the axes `dim`, without overflow.
 
     Args:
-        input: the tensor.
         dim: the axes.
-        keepdim: keep the reduced axes with size 1.
 
     Example:
         >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()

@@ -281,8 +281,6 @@ def index_copy(input, dim, index, source):
     """input with its slices at `index` along `dim` replaced by source's.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         index: int64 positions.
         source: slices, as many as there are indices.
     """
@@ -296,8 +294,6 @@ def index_fill(input, dim, index, value):
     """input with its slices at `index` along `dim` filled with one value.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         index: int64 positions.
         value: a number or a 0-d tensor.
     """
@@ -342,7 +338,6 @@ def index_put(input, indices, values, accumulate=False):
     """A copy of input with values written (or added) at the given index tensors.
 
     Args:
-        input: the tensor.
         indices: a tuple of index or mask tensors.
         values: what broadcasts to the places.
         accumulate: add instead of write.
@@ -366,7 +361,6 @@ def put(input, index, source, accumulate=False):
     """input with source written (or added) at positions in the flattened input.
 
     Args:
-        input: the tensor.
         index: int64 positions in the flattened input.
         source: of index's shape.
         accumulate: add instead of write.
@@ -409,9 +403,7 @@ def take_along_dim(input, indices, dim=None):
     """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast.
 
     Args:
-        input: the tensor.
         indices: int64, which broadcasts with input except along dim.
-        dim: the axis.
 
     Example:
         >>> x = tensor([[30, 10], [20, 40]])
@@ -433,7 +425,6 @@ def masked_scatter(input, mask, source):
     """input with the elements of source, in order, where the mask is True.
 
     Args:
-        input: the tensor.
         mask: bool, which broadcasts to input.
         source: at least as many elements as are True.
     """
@@ -457,8 +448,6 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin".
 
     Args:
-        input: the tensor.
-        dim: the axis.
         index: int64 positions.
         source: slices, as many as there are indices.
         reduce: how.
@@ -488,9 +477,7 @@ def select_scatter(input, src, dim, index):
     """A copy of input with the slice at `index` along `dim` replaced by src.
 
     Args:
-        input: the tensor.
         src: of the slice's shape.
-        dim: the axis.
         index: which slice.
     """
     return _written(input, src, select, dim, index)
@@ -501,9 +488,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """A copy of input with the slice start:end:step along `dim` replaced by src.
 
     Args:
-        input: the tensor.
         src: of the slice's shape.
-        dim: the axis.
         start: first index; 0 by default.
         end: after the last; the size by default.
         step: distance of indices.
@@ -517,7 +502,6 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     """A copy of input with a diagonal replaced by src.
 
     Args:
-        input: the tensor.
         src: of the diagonal's shape.
         offset: which diagonal: above the main one if positive, below if negative.
         dim1: first of the two axes.
@@ -531,7 +515,6 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
     """A copy of input with src written where `as_strided` would look.
 
     Args:
-        input: the tensor.
         src: of shape size.
         size: shape of the view.
         stride: elements from one index to the next, for each axis.

@@ -89,9 +89,7 @@ def tensor_split(input, indices_or_sections, dim=0):
     """Chunks along an axis: nearly equal ones, or cut at the given indices.
 
     Args:
-        input: the tensor.
         indices_or_sections: how many chunks, or where to cut.
-        dim: the axis.
     """
     if input.ndim == 0:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -169,8 +167,6 @@ def select(input, dim, index):
     """The slice at `index` along `dim`, without that axis, as a view.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         index: which slice.
 
     Example:
@@ -275,7 +271,6 @@ def as_strided(input, size, stride, storage_offset=None):
     """A view of the elements of input's memory at the given strides, in elements, from an offset (input's own by default).
 
     Args:
-        input: the tensor.
         size: shape of the view.
         stride: elements from one index to the next, for each axis.
         storage_offset: elements before the first.
@@ -294,7 +289,6 @@ def roll(input, shifts, dims=None):
     """The elements moved along axes, those that leave at the end coming in at the beginning.
 
     Args:
-        input: the tensor.
         shifts: by how much, for each axis.
         dims: the axes; None rolls the flattened tensor.
 
@@ -326,7 +320,6 @@ def rot90(input, k=1, dims=(0, 1)):
     """Turned by 90 degrees k times, from the first of two axes towards the second.
 
     Args:
-        input: the tensor.
         k: how many times.
         dims: the two axes.
 
@@ -499,7 +492,6 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
     """A diagonal of two axes, as a new last axis; a view.
 
     Args:
-        input: the tensor.
         offset: which diagonal: above the main one if positive, below if negative.
         dim1: first of the two axes.
         dim2: second of the two axes.
@@ -519,7 +511,6 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """The last axis as the diagonal of two new axes, zeros elsewhere.
 
     Args:
-        input: the tensor.
         offset: which diagonal: above the main one if positive, below if negative.
         dim1: place of the first new axis.
         dim2: place of the second.

@@ -69,9 +69,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too.
 
     Args:
-        input: the tensor.
         dim: the axis; all elements if None.
-        keepdim: keep the reduced axes with size 1.
         dtype: cast input to it first.
     """
     input = _for_products(input, dtype)
@@ -83,8 +81,6 @@ def cumprod(input, dim, *, dtype=None):
     """The running product along one axis.
 
     Args:
-        input: the tensor.
-        dim: the axis.
         dtype: cast input to it first.
     """
     return _cumprod(_for_products(input, dtype), dim=normalize_dim(dim, input.ndim))
@@ -216,9 +212,7 @@ def median(input, dim=None, keepdim=False):
     """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one.
 
     Args:
-        input: the tensor.
         dim: the axis; all elements if None.
-        keepdim: keep the reduced axes with size 1.
 
     Example:
         >>> mytorch.median(tensor([4, 1, 3, 2])).item()
@@ -236,9 +230,7 @@ def nanmedian(input, dim=None, keepdim=False):
     """As median, without the NaNs.
 
     Args:
-        input: the tensor.
         dim: the axis; all elements if None.
-        keepdim: keep the reduced axes with size 1.
     """
     if dim is None:
         flat = input.reshape(-1)
@@ -272,11 +264,6 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 @on_input_device
 def mode(input, dim=-1, keepdim=False):
     """The most frequent element along `dim` (the smallest of several) and the last place it has.
-
-    Args:
-        input: the tensor.
-        dim: the axis.
-        keepdim: keep the reduced axes with size 1.
 
     Raises:
         IndexError: an axis of length 0.
@@ -368,10 +355,8 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """As quantile, without the NaNs; NaN for a row of nothing else.
 
     Args:
-        input: the tensor.
         q: a share from 0 to 1, or a vector of them.
         dim: the axis; all elements if None.
-        keepdim: keep the reduced axes with size 1.
         interpolation: "linear", "lower", "higher", "nearest" or "midpoint".
     """
     weights, raw_q = _quantiles(q, interpolation)
@@ -394,9 +379,7 @@ def aminmax(input, *, dim=None, keepdim=False):
     """(smallest, largest) of all elements or along `dim`.
 
     Args:
-        input: the tensor.
         dim: the axis; all elements if None.
-        keepdim: keep the reduced axes with size 1.
     """
     dims = () if dim is None else dim
     return _AMinMax(input.amin(dims, keepdim), input.amax(dims, keepdim))
@@ -408,9 +391,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """The sum, NaNs counting as 0.
 
     Args:
-        input: the tensor.
         dim: the axes; all if None.
-        keepdim: keep the reduced axes with size 1.
         dtype: cast input to it first.
     """
     if input.dtype.is_complex:
@@ -425,9 +406,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean of what is not NaN.
 
     Args:
-        input: the tensor.
         dim: the axes; all if None.
-        keepdim: keep the reduced axes with size 1.
         dtype: cast input to it first.
     """
     kept = ~isnan.caller(input)
@@ -495,7 +474,6 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     """(counts, edges) of a histogram; bins is a number or the edges.
 
     Args:
-        input: the tensor.
         bins: how many, or the edges.
         range: (lowest, highest).
         weight: what each element counts.
@@ -577,7 +555,6 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
     """The number of the interval between boundaries that each element falls into.
 
     Args:
-        input: the tensor.
         boundaries: rising (n,).
         out_int32: int32 rather than int64.
         right: an element equal to a boundary belongs to the next interval.
@@ -642,7 +619,6 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     """The elements (or slices) without those that equal the one before.
 
     Args:
-        input: the tensor.
         return_inverse: where each element went.
         return_counts: how many were equal.
         dim: the axis of the slices; elements of the flattened input if None.
@@ -723,7 +699,6 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
         y: values.
         x: where they lie.
         dx: their distance, if x is not given; 1 by default.
-        dim: the axis.
     """
     return _trapezoids(y, x, dx, dim).sum(dim)
 
@@ -736,7 +711,6 @@ def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
         y: values.
         x: where they lie.
         dx: their distance, if x is not given; 1 by default.
-        dim: the axis.
     """
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
@@ -747,7 +721,6 @@ def dist(input, other, p=2):
     """The p-norm of input - other.
 
     Args:
-        input: the tensor.
         other: of a shape that broadcasts.
         p: the order of the norm.
     """
@@ -760,9 +733,7 @@ def renorm(input, p, dim, maxnorm):
     """input with its slices along `dim` scaled down to p-norm maxnorm.
 
     Args:
-        input: the tensor.
         p: order of the norm.
-        dim: the axis.
         maxnorm: largest norm allowed.
     """
     others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))
@@ -842,6 +813,7 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
 
     Args:
         spacing: the step, or one for each axis, or the coordinates along each axis as tensors.
+        dim: the axes; all by default.
         edge_order: 1 or 2, the order of the differences at the ends.
 
     Raises:

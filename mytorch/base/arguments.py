@@ -1,0 +1,71 @@
+"""What arguments mean that many functions share, said once: `described` puts it into the docstrings of those that take them."""
+
+import re
+from types import FunctionType
+
+SHARED = {
+    "input": "the tensor.",
+    "dim": "the axis.",
+    "keepdim": "keep the reduced axes with size 1.",
+    "inplace": "write the result into input.",
+    "generator": "where the random numbers come from; the default generator if None.",
+    "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.",
+    "auto": "derive the gradient from the formula instead of the written one.",
+}
+_SECTION = re.compile(r"( *)Args:\n(\1 +.*(?:\n\1 +.*)*)")
+_NEXT = re.compile(r"\n\n( *)(?:Raises|Source|Example|Shape|Returns)s?:|\s*\Z")
+
+
+def described(function, **texts):
+    """The function, whose docstring now says what its shared arguments are, in their order, where it did not itself.
+
+    A docstring without `Args:` stays as it is if the function takes fewer than three arguments or one that is not shared.
+
+    Args:
+        function: what is documented.
+        texts: what its module's own shared arguments are, besides `SHARED`.
+    """
+    doc, inner = function.__doc__, function
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
+    if not doc or not isinstance(inner, FunctionType):
+        return function
+    code, texts = inner.__code__, SHARED | texts if texts else SHARED
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    missing = [n for n in names if n in texts and f" {n}: " not in doc]
+    has_section = "Args:\n" in doc
+    if missing and (has_section or len(missing) == len(names) > 2):
+        function.__doc__ = (_completed if has_section else _with_section)(doc, names, texts)
+    return function
+
+
+def _with_section(doc, names, texts):
+    """A docstring with `Args:` of all names, behind its first paragraphs."""
+    place = _NEXT.search(doc)
+    indent = "    " if place[1] is None else place[1]
+    entries = "".join(f"\n{indent}    {n}: {texts[n]}" for n in names)
+    return f"{doc[: place.start()]}\n\n{indent}Args:{entries}{doc[place.start() :]}"
+
+
+def _completed(doc, names, texts):
+    """A docstring in whose `Args:` stand the names that are missing, each behind the one before it in the signature."""
+    section = _SECTION.search(doc)
+    indent, place = section[1] + "    ", 0
+    entries = re.split(rf"\n(?={indent}\S)", section[2])
+    for name in names:
+        for i, entry in enumerate(entries):
+            if f" {name}: " in entry or name in entry.partition(":")[0].replace(",", "").split():
+                place = max(place, i + 1)
+                break
+        else:
+            if name in texts:
+                entries.insert(place, f"{indent}{name}: {texts[name]}")
+                place += 1
+    return doc[: section.start(2)] + "\n".join(entries) + doc[section.end(2) :]
+
+
+def describe(namespace, **texts):
+    """`described` for every public function that a module defines; `namespace` is its globals()."""
+    for name, function in namespace.items():
+        if name[0] != "_" and isinstance(function, FunctionType) and function.__module__ == namespace["__name__"]:
+            described(function, **texts)
