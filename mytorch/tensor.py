@@ -64,12 +64,7 @@ class Tensor:
             data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
         elif type(data) is int and type(requires_grad) is not bool:
             given = [n for n in (data, requires_grad, device, dtype, *sizes) if n is not None]
-            data, requires_grad, device, dtype = (
-                ndarray(given, dtypes.as_numpy(dtypes.default_dtype())),
-                False,
-                None,
-                None,
-            )
+            data, requires_grad, device, dtype = ndarray(given, dtypes.default_dtype().numpy), False, None, None
         if dtype is None:
             like = getattr(data, "dtype", None)
             if like is None:
@@ -125,6 +120,10 @@ class Tensor:
     @data.setter
     def data(self, value):
         value = getattr(value, "_data", value)
+        if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
+            raise RuntimeError(
+                f"data set to a tensor that requires gradients must be floating point, not {value.dtype}"
+            )
         self._data = value if isinstance(value, Array) else Array(value, device=self.device)
         if isinstance(self._edge, Leaf):
             self._edge.shape = self._data._array.shape

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._array import Array
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from ..graph import engine
 from ..graph.mode import enable_grad, get_mode, no_grad
 from ..graph.node import Node, Port
@@ -41,7 +41,7 @@ class FunctionCtx:
 
     _to_save = _dirty = _non_differentiable = needs_input_grad = ()
     _saved = _node = None
-    _materialize = True
+    _materialize = _materialize_non_diff_grads = True
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep inputs or outputs (or None) for `saved_tensors` in backward.
@@ -128,6 +128,11 @@ class FunctionNode(Node):
     def release(self):
         self.ctx._saved = None
 
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.ctx, name)  # PyTorch's node is the context
+
     def output_edge(self, i):
         """The edge of output i."""
         return Port(self, i, *self.outputs[i]) if self.plan.ports else self
@@ -148,6 +153,14 @@ class _Plan:
 
 
 class _Meta(type):
+    @property
+    def _backward_cls(cls):
+        """The class of this function's nodes."""
+        if "_node_class" not in cls.__dict__:
+            body = {"__slots__": (), "_forward_cls": cls}
+            cls._node_class = type(f"{cls.__name__}Backward", (FunctionNode,), body)
+        return cls._node_class
+
     def __repr__(cls):
         return f"<class '{cls.__module__}.{cls.__qualname__}'>"
 
@@ -178,9 +191,10 @@ class Function(metaclass=_Meta):
     generate_vmap_rule = False
 
     def __init__(self, *args, **kwargs):
-        raise RuntimeError(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke "
-            "them on the class itself."
+            "them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
         )
 
     @staticmethod
@@ -221,8 +235,13 @@ class Function(metaclass=_Meta):
             isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
-        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
-        node = FunctionNode(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
+        shapes = [
+            (o._data._array.shape, o._data._array.dtype)
+            if isinstance(o, Tensor) and (differentiable[i] or ctx._materialize_non_diff_grads)
+            else ((), None)
+            for i, o in enumerate(outs)
+        ]
+        node = cls._backward_cls(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
         ctx._saved = tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)
@@ -236,7 +255,7 @@ class Function(metaclass=_Meta):
     @classmethod
     def _own_outputs(cls, ctx, args, outs):
         """Outputs that are inputs handed back get a tensor of their own, unless they were marked dirty."""
-        changed = [t for t in ctx._dirty if isinstance(t, Tensor)]
+        changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs)
         own = []
         for o in outs:
             if isinstance(o, Tensor) and not _is_in(o, changed):
@@ -288,6 +307,31 @@ class Function(metaclass=_Meta):
                 value = Tensor._of(value)
             pairs.append((parent, value))
         return pairs
+
+
+def _check_dirty(tensors, args, outs):
+    """Those of the tensors given to mark_dirty that are inputs.
+
+    Raises:
+        RuntimeError: one is no output, or is a view where there are several outputs.
+    """
+    for t in tensors:
+        if not _is_in(t, outs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                "modified inplace must all be outputs of the Function."
+            )
+        if not _is_in(t, args):
+            warn(
+                "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass "
+                "it to mark_dirty()."
+            )
+        elif len(outs) > 1 and t._view is not None:
+            raise RuntimeError(
+                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+                "more than one Tensor: return them from two Functions."
+            )
+    return [t for t in tensors if _is_in(t, args)]
 
 
 def _is_in(x, values):
@@ -346,3 +390,11 @@ class _Refuse(Function):
 def _refusing(tensor):
     """A tensor through which no second derivative can be taken."""
     return _Refuse.apply(zeros((), requires_grad=True), tensor)
+
+
+class InplaceFunction(Function):
+    """An older program's Function with an option `inplace`."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace

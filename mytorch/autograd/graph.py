@@ -158,7 +158,7 @@ def register_multi_grad_hook(
     def hook_of(i):
         def hook(grad):
             with lock:
-                start(engine.current_walk())
+                start(engine.current_walk().waiting)
                 if mode == "any":
                     if state["done"]:
                         return
@@ -206,6 +206,19 @@ def _register_prehook(self, fn):
     return RemovableHandle(self.node_hooks()["pre"], fn)
 
 
+def _apply(self, *grads):
+    """The gradients of the node's inputs, given those of its outputs."""
+    if len(grads) != max(self.plan.ports, 1):
+        raise TypeError(f"{self.label} expected {max(self.plan.ports, 1)} arguments, got {len(grads)} instead")
+    self.check()
+    raw = [None if g is None else engine.raw.unwrap(g) for g in grads]
+    with no_grad():
+        pairs = list(engine._run_node(self, raw if self.plan.ports else raw[0], engine.raw))
+    found = tuple(None if g is None else engine.raw.wrap(engine.raw.fit(g, parent)) for parent, g in pairs)
+    return found[0] if len(found) == 1 else found
+
+
+Node.__call__ = _apply
 for _kind in (Node, Leaf):
     _kind.register_hook, _kind.register_prehook = _register_hook, _register_prehook
 

@@ -1,6 +1,26 @@
 """Variable: the old name of Tensor."""
 
+from ..graph import engine
+from ..graph.backward import backward
 from ..tensor import Tensor
+
+
+class _Engine:
+    """PyTorch's name for what runs backward."""
+
+    @staticmethod
+    def queue_callback(callback):
+        """Call `callback()` at the end of the backward that is running.
+
+        Raises:
+            RuntimeError: none is.
+        """
+        walk = engine.current_walk()
+        if walk is None:
+            raise RuntimeError("Final callbacks can only be installed during backward pass.")
+        walk.callbacks.append(callback)
+
+    run_backward = staticmethod(backward)
 
 
 class _Meta(type):
@@ -10,6 +30,8 @@ class _Meta(type):
 
 class Variable(metaclass=_Meta):
     """`Variable(data, requires_grad=False)` gives the tensor itself, out of its graph; every Tensor is an instance."""
+
+    _execution_engine = _Engine()
 
     def __new__(cls, data=None, requires_grad=False, volatile=False):
         found = data.detach() if isinstance(data, Tensor) else Tensor(() if data is None else data)

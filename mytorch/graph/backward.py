@@ -18,7 +18,7 @@ def _roots(tensors, gradients, create_graph, what):
     if len(given) != len(tensors):
         raise RuntimeError(f"{what}: got {len(tensors)} tensors and {len(given)} gradients.")
     roots = []
-    for tensor, g in zip(tensors, given, strict=True):
+    for i, (tensor, g) in enumerate(zip(tensors, given, strict=True)):
         edge = _edge(tensor)
         if edge is None:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
@@ -29,7 +29,7 @@ def _roots(tensors, gradients, create_graph, what):
                 )
             start = engine.raw.unwrap(g)
         else:
-            start = engine.gradient_of_root(tensor._data._array, g, what)
+            start = engine.gradient_of_root(tensor._data._array, g, what, i)
         if create_graph:
             start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
         roots.append((edge, start))
@@ -104,8 +104,7 @@ def grad(
         g = found.get(edge)
         if g is None:
             if materialize_grads:
-                g = engine.raw.zeros(edge.shape, edge.dtype, t._data._array)
-                g = engine.recorded.constant(g)
+                g = engine.recorded.constant(engine.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "

@@ -23,7 +23,7 @@ from functools import partial
 
 from numpy import asarray, generic
 
-from .._array import Array
+from .._array import Array, Size
 from ..backend import device_guard, gpu, restore_device, set_device_of, xp_of
 from .node import Leaf, Node, Port, node_hooks
 
@@ -114,10 +114,13 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     """
     walk = Walk(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
-    walks.append(walk.waiting)
+    walks.append(walk)
     try:
         with restore_device():
-            return walk.run(roots)
+            found = walk.run(roots)
+            for callback in walk.callbacks:  # each may queue further ones
+                callback()
+            return found
     finally:
         walks.pop()
 
@@ -126,7 +129,7 @@ _walks = threading.local()
 
 
 def current_walk():
-    """The edges that the running backward of this thread reaches, a dict that is its own; None outside of one."""
+    """The running backward of this thread; None outside of one."""
     stack = _walks.__dict__.get("stack")
     return stack[-1] if stack else None
 
@@ -149,7 +152,7 @@ class Walk:
         self.arithmetic = arithmetic
         self.useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
         self.waiting = _count(roots, self.useful)
-        self.grads, self.owned, self.found = {}, set(), {}
+        self.grads, self.owned, self.found, self.callbacks = {}, set(), {}, []
 
     def run(self, roots):
         """Visit every edge once all its gradients are there."""
@@ -401,7 +404,7 @@ def _takes_float32(edge, g):
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
 
 
-def gradient_of_root(raw_output, given, what):
+def gradient_of_root(raw_output, given, what, i):
     """The raw gradient to start from: ones for a scalar, else what the user gave.
 
     Raises:
@@ -420,7 +423,7 @@ def gradient_of_root(raw_output, given, what):
     g = raw.unwrap(given)
     if tuple(g.shape) != tuple(raw_output.shape):
         raise RuntimeError(
-            f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a shape of "
-            f"{tuple(raw_output.shape)}."
+            f"Mismatch in shape: grad_output[{i}] has a shape of {Size(g.shape)} and output[{i}] has a shape of "
+            f"{Size(raw_output.shape)}."
         )
     return g

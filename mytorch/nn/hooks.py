@@ -30,6 +30,20 @@ def _as_tuple(x):
     return x if isinstance(x, tuple) else (x,)
 
 
+def _changed_by(hook, grads, what, *args):
+    """What a hook makes of gradients, of which it may replace all."""
+    changed = hook(*args)
+    if changed is None:
+        return grads
+    changed = _as_tuple(changed)
+    if len(changed) != len(grads):
+        kind = "pre hook" if what == "grad_output" else "hook"
+        raise RuntimeError(
+            f"Backward {kind} returned an invalid number of {what}, got {len(changed)}, but expected {len(grads)}"
+        )
+    return changed
+
+
 class BackwardBoundary:
     """The pair of identities around one call of a module."""
 
@@ -43,8 +57,8 @@ class BackwardBoundary:
 
     def _through(self, values, watch):
         """The values, with those tensors that are differentiable led through an identity."""
-        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.dtype.is_floating_point]
-        if not any(values[i].requires_grad for i in places):
+        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not places:
             return values
         count = len(values)
 
@@ -75,17 +89,16 @@ class BackwardBoundary:
     def _on_output(self, grads):
         self.grad_output = grads
         for hook in self.pre_hooks:
-            changed = hook(self.module, self.grad_output)
-            if changed is not None:
-                self.grad_output = _as_tuple(changed)
+            self.grad_output = _changed_by(hook, self.grad_output, "grad_output", self.module, self.grad_output)
         if not self.inputs_watched:
             for hook in self.hooks:
                 hook(self.module, (None,), self.grad_output)
         return self.grad_output
 
     def _on_input(self, grads):
+        if self.grad_output is None:  # a gradient that did not come through the output: a second derivative's
+            return grads
         for hook in self.hooks:
-            changed = hook(self.module, grads, self.grad_output)
-            if changed is not None:
-                grads = _as_tuple(changed)
+            grads = _changed_by(hook, grads, "grad_input", self.module, grads, self.grad_output)
+        self.grad_output = None
         return grads

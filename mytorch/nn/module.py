@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from .._array import Array
 from ..backend import as_device, device
 from ..base import dtypes
+from ..base.errors import warn
 from ..graph.mode import no_grad
 from ..ops.creation import empty_like
 from ..tensor import RemovableHandle, Tensor
@@ -58,6 +59,21 @@ _global_parameter_registration_hooks = OrderedDict()
 _hooked_globally = [False]  # whether a hook for the calls of all modules was ever set
 
 
+class _Handle(RemovableHandle):
+    """A handle of a hook with options, which are dicts that have its id until it is removed."""
+
+    def __init__(self, hooks, hook, prepend, options):
+        super().__init__(hooks, hook, prepend)
+        self.options = options
+        for option in options:
+            option[self.id] = True
+
+    def remove(self):
+        super().remove()
+        for option in self.options:
+            option.pop(self.id, None)
+
+
 def _global_hook(hooks, hook):
     _hooked_globally[0] = True
     return RemovableHandle(hooks, hook)
@@ -76,12 +92,9 @@ def register_module_forward_hook(
     Args:
         with_kwargs: call `hook(module, args, kwargs, output)`. always_call: also where forward raised.
     """
-    handle = _global_hook(_global_forward_hooks, hook)
-    if with_kwargs:
-        _global_forward_hooks_with_kwargs[handle.id] = True
-    if always_call:
-        _global_forward_hooks_always_called[handle.id] = True
-    return handle
+    _hooked_globally[0] = True
+    options = [_global_forward_hooks_with_kwargs] * with_kwargs + [_global_forward_hooks_always_called] * always_call
+    return _Handle(_global_forward_hooks, hook, False, options)
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
@@ -183,7 +196,7 @@ class Module:
             "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
         ):  # fmt: skip
             put(name, OrderedDict())
-        put("_hooks_with_kwargs", set())
+        put("_hooks_with_kwargs", OrderedDict())
         put("_forward_hooks_always_called", OrderedDict())
         put("_hooked", False)
         if self.call_super_init:
@@ -230,7 +243,10 @@ class Module:
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
                 always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
                 if always and key not in called:
-                    self._run_hook(key, hook, args, kwargs, result)
+                    try:
+                        self._run_hook(key, hook, args, kwargs, result)
+                    except Exception as error:
+                        warn(f"a hook with always_call=True raised an exception, silenced for that of forward: {error}")
             raise
 
     def _run_pre_hooks(self, args, kwargs):
@@ -256,12 +272,8 @@ class Module:
 
     def _register(self, hooks, hook, prepend=False, with_kwargs=False, always_call=False):
         self.__dict__["_hooked"] = True
-        handle = RemovableHandle(hooks, hook, prepend)
-        if with_kwargs:
-            self._hooks_with_kwargs.add(handle.id)
-        if always_call:
-            self._forward_hooks_always_called[handle.id] = True
-        return handle
+        options = [self._hooks_with_kwargs] * with_kwargs + [self._forward_hooks_always_called] * always_call
+        return _Handle(hooks, hook, prepend, options) if options else RemovableHandle(hooks, hook, prepend)
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False

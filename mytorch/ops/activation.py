@@ -487,15 +487,16 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
     return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 
-def softshrink(input, lambd=0.5, *, fused=None, auto=False):
+def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
     """input drawn towards 0 by lambd.
 
     Args:
         lambd: by how much.
+        out: write the result there.
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _softshrink(input, lambd=lambd, fused=fused, auto=auto)
+    return _softshrink(input, lambd=lambd, fused=fused, auto=auto, out=out)
 
 
 def tanhshrink(input, *, fused=None, auto=False):
@@ -514,18 +515,19 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
     return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace)
 
 
-def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False):
+def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False, out=None):
     """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
 
     Args:
         beta: larger is sharper.
         threshold: beta * input above which the function is linear, for stability.
+        out: write the result there.
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
         0.6931
     """
-    return _softplus(input, beta=beta, limit=threshold, fused=fused, auto=auto)
+    return _softplus(input, beta=beta, limit=threshold, fused=fused, auto=auto, out=out)
 
 
 def softsign(input, *, auto=False):
@@ -533,9 +535,9 @@ def softsign(input, *, auto=False):
     return input / (input.abs() + 1.0)
 
 
-def logsigmoid(input, *, fused=None, auto=False):
+def logsigmoid(input, *, fused=None, auto=False, out=None):
     """log(sigmoid(input)), without overflow."""
-    return _logsigmoid(input, fused=fused, auto=auto)
+    return _logsigmoid(input, fused=fused, auto=auto, out=out)
 
 
 @in_precision(None)

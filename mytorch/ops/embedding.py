@@ -138,6 +138,11 @@ def _check_bags(input, weight, offsets, per_sample_weights, mode, scale_grad_by_
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
             f"then it must have the same shape as the input ({input.shape})"
         )
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"embedding_bag: expected weight, {weight.dtype}, to have the same type as per_sample_weights, "
+            f"{per_sample_weights.dtype}"
+        )
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
     if input.ndim == 2 and offsets is not None:

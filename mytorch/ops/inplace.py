@@ -91,7 +91,6 @@ def in_place(caller, name):
         return overwrite(self, caller(self, *args, **kwargs), name)
 
     twin.__name__ = twin.__qualname__ = name
-    twin.__wrapped__ = caller  # whose parameters it has
     twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
     twin.__wrapped__ = caller  # for its signature
     return twin

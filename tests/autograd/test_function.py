@@ -1,6 +1,7 @@
 """Function, checkpointing, second derivatives, functional derivatives."""
 
 import gc
+import warnings
 import weakref
 
 import numpy as np
@@ -209,3 +210,101 @@ def test_functional(torch):
         theirs = getattr(torch.autograd.functional, name)(f(torch), torch.tensor(x), torch.tensor(v))
         for a, b in zip(mine, theirs, strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-10)
+
+
+def test_mark_dirty_says_what_is_wrong(torch):
+    """What forward changed must be an input that is returned, alone where it is a view; in both libraries."""
+
+    def outcome(L, forward, of_view=False):
+        class Changed(L.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                return forward(ctx, a, b)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return grads[0], grads[0]
+
+        a = L.ones(2, requires_grad=True).clone()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                Changed.apply(a.view_as(a) if of_view else a, L.ones(2, requires_grad=True))
+            except RuntimeError:
+                return "refused"
+        return len(seen)
+
+    def not_returned(ctx, a, b):
+        ctx.mark_dirty(a.add_(b))
+        return a.clone()
+
+    def no_input(ctx, a, b):
+        c = a * b
+        ctx.mark_dirty(c)
+        return c
+
+    def two(ctx, a, b):
+        ctx.mark_dirty(a.add_(b))
+        return a, a + b
+
+    for case in ((not_returned,), (no_input,), (two,), (two, True)):
+        assert outcome(mytorch, *case) == outcome(torch, *case)
+
+
+def test_gradient_of_an_output_that_has_none_is_not_made_up():
+    """`_materialize_non_diff_grads`; and the node shows what its context holds, and is of the function's own class."""
+
+    class Two(mytorch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx._materialize_non_diff_grads, ctx.word = False, "kept"
+            first, second = x.clone(), x.clone()
+            ctx.mark_non_differentiable(second)
+            return first, second
+
+        @staticmethod
+        def backward(ctx, g, none):
+            assert none is None
+            return g
+
+    out = Two.apply(mytorch.ones(2, requires_grad=True))[0]
+    assert out.grad_fn.word == "kept"
+    assert type(out.grad_fn) is Two._backward_cls
+    out.sum().backward()
+
+
+def test_queued_callbacks_run_at_the_end_of_backward():
+    seen = []
+    queue = mytorch.autograd.Variable._execution_engine.queue_callback
+
+    class Queues(mytorch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            queue(lambda: (seen.append(x.grad.tolist()), queue(lambda: seen.append("last"))))
+            return g * 2
+
+    x = mytorch.ones(1, requires_grad=True)
+    Queues.apply(x).sum().backward()
+    assert seen == [[2.0], "last"]
+    with pytest.raises(RuntimeError, match="during backward"):
+        queue(print)
+
+
+def test_a_node_can_be_called():
+    y = mytorch.full((2,), 3.0, requires_grad=True) ** 2
+    assert y.grad_fn(mytorch.ones(2)).tolist() == [6.0, 6.0]
+    with pytest.raises(TypeError, match=r"expected 1 arguments, got 2 instead"):
+        y.grad_fn(mytorch.ones(2), mytorch.ones(2))
+
+
+def test_materialized_gradients_can_be_differentiated():
+    x, a = (mytorch.tensor(v, requires_grad=True) for v in (0.5, 1.0))
+    first = mytorch.autograd.grad(x * a, x, create_graph=True)
+    second = mytorch.autograd.grad(first, x, create_graph=True, materialize_grads=True)
+    assert mytorch.autograd.grad(second, x, materialize_grads=True)[0].item() == 0.0
+    with pytest.raises(RuntimeError, match="floating point"):
+        x.data = mytorch.tensor(3)

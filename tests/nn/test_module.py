@@ -334,3 +334,50 @@ def test_a_module_says_which_hooks_are_always_called_and_a_handle_its_dict():
     assert handle.hooks_dict_ref() is layer._forward_hooks
     assert mytorch.nn.functional.grad is mytorch.nn.grad
     assert mytorch.ones(2).new(mytorch.Size([3, 1])).shape == (3, 1)
+
+
+def test_always_called_hooks_run_though_another_raises():
+    """Each once, with the exception of forward, and none of it is left when they are removed."""
+    calls, layer = [], nn.Identity()
+
+    def failing(module, args, output):
+        calls.append("failing")
+        raise RuntimeError("of a hook")
+
+    handles = [
+        layer.register_forward_hook(failing, always_call=True),
+        layer.register_forward_hook(lambda m, a, o: calls.append("last"), always_call=True),
+        layer.register_forward_pre_hook(lambda m, a: 1 / 0),
+    ]
+    with pytest.warns(UserWarning, match="silenced"), pytest.raises(ZeroDivisionError):
+        layer(mytorch.ones(1))
+    assert calls == ["failing", "last"]
+    for handle in handles:
+        handle.remove()
+    assert not layer._forward_hooks_always_called
+
+
+def test_backward_hooks_see_what_requires_grad(torch):
+    """Not what doesn't; no second derivative calls them; and they must give as many gradients as they got."""
+
+    def run(L):
+        seen, layer = [], L.nn.Bilinear(2, 2, 1)
+
+        def hook(module, grad_input, grad_output):
+            seen.append([g is None for g in grad_input])
+
+        layer.register_full_backward_hook(hook)
+        x = L.ones(1, 2, requires_grad=True)
+        (g,) = L.autograd.grad(layer(x, L.ones(1, 2)).sum(), x, create_graph=True)
+        (g**2).sum().backward()
+        layer.register_full_backward_pre_hook(lambda m, grads: ())
+        try:
+            layer(x, L.ones(1, 2)).sum().backward()
+        except RuntimeError as error:
+            return seen, "expected 1" in str(error)
+
+    (mine, refused), (theirs, theirs_refused) = run(mytorch), run(torch)
+    assert refused
+    assert theirs_refused
+    assert mine[0] == [False, True]
+    assert len(mine) == len(theirs)

@@ -52,6 +52,15 @@ def index(L):
     return L.tensor([2, 1, 0])
 
 
+def changed_indices(L, pool):
+    """Max pooling whose indices are changed in place before backward."""
+    x = L.ones(1, 1, 4, 4, requires_grad=True)
+    out, indices = pool(x, 2, return_indices=True)
+    indices.add_(1)
+    out.sum().backward()
+    return x.grad
+
+
 CALLS = {
     # products: numbers first, as older programs have them; dtypes
     "addmm_beta_first": lambda L: L.addmm(2, L.ones(2, 2), L.full((2, 3), 2.0), L.ones(3, 2)),
@@ -66,6 +75,15 @@ CALLS = {
     "vander_1_bool": lambda L: L.vander(L.tensor([True, False]), 1),
     "matrix_rank_is_gone": lambda L: L.matrix_rank(L.ones(2, 2)),
     "lu_of_tall_singular": lambda L: L.linalg.lu(L.ones(4, 2)),
+    # layers
+    "max_pool_changed_indices": lambda L: changed_indices(L, L.nn.functional.max_pool2d),
+    "adaptive_max_pool_changed_indices": lambda L: changed_indices(L, L.nn.functional.adaptive_max_pool2d),
+    "embedding_bag_mixed": lambda L: L.nn.functional.embedding_bag(
+        index(L), L.ones(4, 2), L.tensor([0]), mode="sum", per_sample_weights=L.ones(3).double()
+    ),
+    "logsigmoid_out": lambda L: L.nn.functional.logsigmoid(L.ones(2), out=L.empty(0)),
+    "softplus_out": lambda L: L.nn.functional.softplus(L.ones(2), out=L.empty(0)),
+    "softshrink_out_shared": lambda L: L.nn.functional.softshrink(L.ones(6), out=shared(L)),
     # 0-d and empty indices
     "scatter_empty_index": lambda L: L.ones(2, 2).scatter_(0, L.tensor([], dtype=L.int64), L.zeros(2, 2)),
     "scatter_number_empty_index": lambda L: L.ones(2, 2).scatter(0, L.tensor([], dtype=L.int64), 3.0),
