@@ -63,8 +63,8 @@ A view made under `no_grad` may be changed in place while recording, with right 
 
 Files are read and written in PyTorch's formats (also that of before 1.6, storages, and attributes of tensors), but `weights_only=False`
 and `pickle_module` run no code from a file here either. `differentiable=True` steps of the optimizers differentiate the first momentum
-buffer too, which PyTorch detaches. Left out on purpose: forward mode (`autograd.forward_ad`; `func.jvp` differentiates backward twice),
-TorchScript's and ONNX's internals, `CapturedTraceback`, and `Function.ctx`'s and module hooks' refusals of
+buffer too, which PyTorch detaches. Forward mode (`autograd.forward_ad`, `func.jvp`) gives the second derivatives of
+`layer_norm` that finite differences give, which PyTorch's does not. Left out on purpose: TorchScript's and ONNX's internals, `CapturedTraceback`, and `Function.ctx`'s and module hooks' refusals of
 views that are changed in place.
 Left out, since nothing depends on them here: `hipify`, quantized engines, jit internals; errors of `use_deterministic_algorithms` for
 functions that vary in PyTorch only; lazy conjugates and negatives (`_conj`, `_neg_view`); `_fix_weakref` of tensors and storages.

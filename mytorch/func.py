@@ -2,19 +2,20 @@
 
 Arguments may be nested tuples, lists and dicts of tensors. The transforms nest (`grad(grad(f))`), and a result
 stays differentiable by whatever else it depends on: an outer transform's argument, or a parameter that the
-function closes over. All of them run on reverse mode: `jvp` differentiates a vjp, and `jacfwd` is `jacrev`.
+function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (ops/forward_mode.py).
 `vmap` is a plain loop over the batch; it gives PyTorch's results, not its speed.
 """
 
 import weakref
 
 from .graph.backward import grad as _autograd_grad
-from .graph.mode import enable_grad, is_grad_enabled
+from .graph.mode import enable_grad, get_mode, is_grad_enabled
 from .graph.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
+from .ops.forward_mode import Level
 from .ops.movement import stack
 from .ops.random import positions, set_positions
 from .tensor import Tensor
@@ -71,7 +72,13 @@ _spent = weakref.WeakSet()  # leaves of levels whose function has returned; nobo
 def _fresh(leaves):
     """The tensors to differentiate by: views of what an outer level tracks, leaves of their own otherwise."""
     tracked = is_grad_enabled()
-    return [t.view_as(t) if tracked and t.requires_grad else t.detach().requires_grad_() for t in leaves]
+    return [t.view_as(t) if tracked and t.requires_grad else _detached(t).requires_grad_() for t in leaves]
+
+
+def _detached(tensor, cut=None):
+    """A tensor out of its graph, still followed by the transforms around this one."""
+    interpreter = get_mode().interpreter
+    return tensor.detach() if interpreter is None else interpreter.detach(tensor, cut)
 
 
 def _depends_on_others(tensor, given):
@@ -87,6 +94,13 @@ def _depends_on_others(tensor, given):
             return True
         waiting.extend(edge.parents)
     return any(not isinstance(t.edge, Leaf) for t in given)
+
+
+def _with_aux(out, name):
+    """(output, aux) of a function that returns both."""
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise RuntimeError(f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    return out
 
 
 class _Level:
@@ -107,9 +121,7 @@ class _Level:
         _spent.update(t.edge for t in self.inputs if isinstance(t.edge, Leaf))
         self.aux = None
         if has_aux:
-            if not (isinstance(out, tuple) and len(out) == 2):
-                raise RuntimeError(f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True")
-            out, aux = out
+            out, aux = _with_aux(out, name)
             self.aux = _map(self.closed, aux)
         self.out = out
         self.outputs, self.rebuild_out = _tensors(out, name)
@@ -119,7 +131,7 @@ class _Level:
         """A result as the caller gets it: out of this level's graph, unless it is in another's too."""
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        return value if self.record and _depends_on_others(value, self.inputs) else value.detach()
+        return value if self.record and _depends_on_others(value, self.inputs) else _detached(value, self.closed)
 
     def gradients(self, outputs, upstream, retain=False):
         """The gradients of outputs by every input; zeros where there is no way."""
@@ -244,30 +256,28 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples.")
     given, _ = _tensors(list(tangents), "jvp")
-    before, _ = _tensors(list(primals), "jvp")
+    before, rebuild = _tensors(list(primals), "jvp")
     if [tuple(t.shape) for t in given] != [tuple(t.shape) for t in before] or not given:
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same (non-empty) structure and shapes."
         )
-    level = _Level(func, primals, has_aux=has_aux, name="jvp")
-    if strict and any(not o.requires_grad for o in level.outputs):
-        raise RuntimeError("jvp: an output does not depend on the primals. This is not allowed in strict mode.")
-    outer = level.outer or (level.record and any(t.requires_grad for t in given))
-    with enable_grad():
-        duals = [zeros_like(o).requires_grad_() for o in level.outputs]
-        _spent.update(d.edge for d in duals)
-        level.outer = True
-        rows = level.gradients(level.outputs, duals)
-        pairs = [(r, t) for r, t in zip(rows, given, strict=True) if r.requires_grad]
-        found = [None] * len(duals)
-        if pairs:
-            found = _autograd_grad(
-                [r for r, _ in pairs], duals, [t for _, t in pairs], create_graph=outer, allow_unused=True
-            )
-    found = [zeros_like(d.detach()) if g is None else g for g, d in zip(found, duals, strict=True)]
-    out = level.rebuild_out([level.closed(o) for o in level.outputs])
-    found = level.rebuild_out(found)
-    return (out, found, level.aux) if has_aux else (out, found)
+    level, aux = Level(), None
+    try:
+        with level.inside():
+            duals = [level.dual(p, t) for p, t in zip(before, given, strict=True)]
+            out = func(*rebuild(duals))
+        if has_aux:
+            out, aux = _with_aux(out, "jvp")
+            aux = _map(lambda x: level.primal(x) if isinstance(x, Tensor) else x, aux)
+        outputs, rebuild_out = _tensors(out, "jvp")
+        found = [level.tangent(o) for o in outputs]
+        if strict and any(t is None for t in found):
+            raise RuntimeError("jvp: an output does not depend on the primals. This is not allowed in strict mode.")
+        found = [zeros_like(_detached(o)) if t is None else t for o, t in zip(outputs, found, strict=True)]
+        result = rebuild_out([level.primal(o) for o in outputs]), rebuild_out(found)
+    finally:
+        level.close()
+    return (*result, aux) if has_aux else result
 
 
 def linearize(func, *primals):
@@ -316,15 +326,52 @@ def _units(out):
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """The Jacobian, as `jacrev`'s: there is no forward mode here, so this is that.
+    """A function that returns the Jacobian of func by its argument, as `jacrev`'s, column by column in forward mode.
 
     Args:
         func: a function of tensors, returning tensors.
         argnums: which argument, or a tuple of several.
         has_aux: func returns (output, aux).
-        randomness: accepted; func is called once.
+        randomness: accepted; func draws the same numbers for each column.
+
+    Example:
+        >>> mytorch.func.jacfwd(lambda x: x**2)(tensor([1.0, 3.0])).tolist()
+        [[2.0, 0.0], [0.0, 6.0]]
     """
-    return jacrev(func, argnums, has_aux=has_aux)
+
+    def run(*args, **kwargs):
+        places, one = _argnums(argnums, args, "jacfwd")
+        leaves, rebuild = _tensors([args[i] for i in places], "jacfwd")
+
+        def of_leaves(*leaves):
+            chosen = list(args)
+            for i, value in zip(places, rebuild(leaves), strict=True):
+                chosen[i] = value
+            return func(*chosen, **kwargs)
+
+        state, columns, found = positions(), [], None
+        for i, leaf in enumerate(leaves):
+            for unit in _units(leaf):
+                set_positions(state)
+                tangents = tuple(unit if j == i else zeros_like(_detached(t)) for j, t in enumerate(leaves))
+                found = jvp(of_leaves, tuple(leaves), tangents, has_aux=has_aux)
+                columns.append(_flatten(found[1])[0])
+        if found is None:  # no column to learn the results' shapes from
+            found = jvp(of_leaves, tuple(leaves), tuple(map(zeros_like, leaves)), has_aux=has_aux)
+        outputs, rebuild_out = _flatten(found[0])
+        jacobians = []
+        for k, out in enumerate(outputs):
+            rows, parts = iter(columns), []
+            for leaf in leaves:
+                own = [next(rows)[k] for _ in range(leaf.numel())]
+                shape = (*out.shape, *leaf.shape)
+                parts.append(stack(own, -1).reshape(shape) if own else out.new_zeros(shape))
+            jacobian = rebuild(parts)
+            jacobians.append(jacobian[0] if one else tuple(jacobian))
+        result = rebuild_out(jacobians)
+        return (result, found[2]) if has_aux else result
+
+    return run
 
 
 def hessian(func, argnums=0):

@@ -333,6 +333,7 @@ class Tensor:
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
         self._edge = None
+        self.__dict__.pop("_tangents", None)
         return self
 
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):

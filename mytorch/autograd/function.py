@@ -39,7 +39,7 @@ class _Saved:
 class FunctionCtx:
     """What forward hands to backward. Any attribute may be set on it."""
 
-    _to_save = _dirty = _non_differentiable = needs_input_grad = ()
+    _to_save = _to_save_for_forward = _dirty = _non_differentiable = needs_input_grad = ()
     _saved = _node = None
     _materialize = _materialize_non_diff_grads = True
 
@@ -55,7 +55,8 @@ class FunctionCtx:
         self._to_save = tuple(Tensor._of(t) if isinstance(t, Array) else t for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Accepted; there is no forward mode."""
+        """Keep inputs or outputs (or None) for `saved_tensors` in jvp, which runs right after forward."""
+        self._to_save_for_forward = tensors
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -208,6 +209,13 @@ class Function(metaclass=_Meta):
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
+    def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
+        """The tangent of each output, from those of forward's arguments; for forward mode (`autograd.forward_ad`)."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
     def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
         """The gradient of each argument of forward."""
         raise NotImplementedError(
@@ -217,6 +225,24 @@ class Function(metaclass=_Meta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record it if an argument requires grad."""
+        interpreter = get_mode().interpreter
+        if interpreter is not None:
+            return interpreter.apply(cls, args, kwargs)
+        return cls._apply(args, kwargs)[1]
+
+    @classmethod
+    def _run_jvp(cls, ctx, tangents):
+        """The tangents of the outputs, as a tuple; jvp finds in ctx what was saved for it."""
+        saved, ctx._saved = ctx._saved, ctx._to_save_for_forward
+        try:
+            found = cls.jvp(ctx, *tangents)
+        finally:
+            ctx._saved, ctx._to_save_for_forward = saved, ()
+        return found if isinstance(found, tuple) else (found,)
+
+    @classmethod
+    def _apply(cls, args, kwargs, keep=False):
+        """(the context, the result, inputs that forward changed) of one call; `keep`: what it saves are the tensors themselves."""
         ctx = FunctionCtx()
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
         ctx.needs_input_grad = tuple(e is not None for e in edges)
@@ -229,12 +255,13 @@ class Function(metaclass=_Meta):
                 cls.setup_context(ctx, args, result)
         outs = result if isinstance(result, tuple) else (result,)
         if not record:
-            return result
+            return ctx, result, ctx._dirty
         outs, changed = cls._own_outputs(ctx, args, outs)
         differentiable = [
             isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
+<<<<<<< HEAD
         shapes = [
             (o._data._array.shape, o._data._array.dtype)
             if isinstance(o, Tensor) and (differentiable[i] or ctx._materialize_non_diff_grads)
@@ -243,6 +270,11 @@ class Function(metaclass=_Meta):
         ]
         node = cls._backward_cls(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
         ctx._saved = tuple(_save(t, args, outs) for t in ctx._to_save)
+=======
+        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
+        node = FunctionNode(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
+        ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
+>>>>>>> r4-fwd
         ctx._to_save = ()
         ctx._node = _Weak(node)
         for i, o in enumerate(outs):
@@ -250,7 +282,7 @@ class Function(metaclass=_Meta):
                 set_edge(o, node.output_edge(i))
             elif differentiable[i]:
                 o._edge = node.output_edge(i)
-        return outs if isinstance(result, tuple) else outs[0]
+        return ctx, outs if isinstance(result, tuple) else outs[0], changed
 
     @classmethod
     def _own_outputs(cls, ctx, args, outs):

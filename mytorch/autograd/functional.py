@@ -165,6 +165,11 @@ def jvp(
         first = [(g, w) for g, w in zip(_grads(outputs, given, dual), vector, strict=True) if g is not None]
         found = _grads([g for g, _ in first], dual, [w for _, w in first], create_graph)
         found = _or_zeros(found, outputs, strict)
+        if strict and create_graph and not all(t.requires_grad for t in found):
+            raise RuntimeError(
+                "The jacobian of the user-provided function is independent of input 0. This is not allowed in strict mode when "
+                "create_graph=True."
+            )
     return _one(_done(outputs, create_graph), several), _one(_done(found, create_graph), several)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from ..backend import CPU, device_guard, to_device
+from ..base.dtypes import FLOAT
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, no_grad
 from ..tensor import Tensor
+from . import forward_ad
 
 
 class GradcheckError(RuntimeError):
@@ -83,6 +85,8 @@ def gradcheck(
         check_undefined_grad: backward with no upstream gradient for one output must not fail.
         check_grad_dtypes: gradients must have the dtypes of their inputs.
         fast_mode: compare along one random direction for each input, instead of every element.
+        check_forward_ad: compare tangents of forward mode too, along one random direction for each input.
+        check_backward_ad: compare gradients.
 
     Returns:
         True; False on a difference if raise_exception is off.
@@ -90,15 +94,15 @@ def gradcheck(
     Raises:
         GradcheckError: they differ; it names the input, the output, the element and both numbers.
         ValueError: no input requires grad.
-        NotImplementedError: a check of what is not here (forward mode, batched and masked gradients).
+        NotImplementedError: a check of what is not here (batched and masked gradients).
 
     Example:
         >>> mytorch.autograd.gradcheck(mytorch.sin, tensor([1.0, 2.0], dtype=mytorch.float64, requires_grad=True))
         True
     """
     batched = {"check_batched_grad": check_batched_grad, "check_batched_forward_grad": check_batched_forward_grad}
-    _refuse("gradcheck", **batched, check_forward_ad=check_forward_ad, masked=masked)
-    if not check_backward_ad:
+    _refuse("gradcheck", **batched, masked=masked)
+    if not (check_backward_ad or check_forward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     inputs = _tuple(inputs)
     checked = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
@@ -107,7 +111,12 @@ def gradcheck(
             "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
         )
     try:
-        _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
+        if check_forward_ad:
+            _check_forward(func, inputs, checked, eps, atol, rtol)
+        if check_backward_ad:
+            _check(
+                func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode
+            )
     except GradcheckError:
         if raise_exception:
             raise
@@ -147,6 +156,31 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
         _check_undefined(outputs, wanted, rng)
 
 
+def _check_forward(func, inputs, checked, eps, atol, rtol):
+    """The tangents of forward mode beside the slope of the outputs along the same direction."""
+    rng = np.random.default_rng(2)
+    for i in checked:
+        x = inputs[i].detach()
+        tangent = _random_like(x, rng)
+        given = [t.detach() if isinstance(t, Tensor) else t for t in inputs]
+
+        def outputs(x, i=i, given=given):
+            return _tuple(func(*given[:i], x, *given[i + 1 :]))
+
+        with forward_ad.dual_level():
+            found = [
+                forward_ad.unpack_dual(o).tangent if isinstance(o, Tensor) else None
+                for o in outputs(forward_ad.make_dual(x, tangent))
+            ]
+        with no_grad():
+            above, below = outputs(x + eps * tangent), outputs(x - eps * tangent)
+        for number, t in enumerate(found):
+            if isinstance(above[number], Tensor) and above[number].dtype.category >= FLOAT:
+                numeric = (_numpy(above[number]) - _numpy(below[number])) / (2 * eps)
+                analytic = np.zeros(numeric.shape) if t is None else _numpy(t)
+                _compare(analytic, numeric, atol, rtol, number, i, "Jacobian computed with forward mode mismatch")
+
+
 def _check_undefined(outputs, wanted, rng):
     """Backward from each output alone, which leaves the others without a gradient, must not fail."""
     for number in _places(outputs):
@@ -156,13 +190,13 @@ def _check_undefined(outputs, wanted, rng):
             raise GradcheckError(f"gradcheck: backward from output {number} alone fails: {error}") from error
 
 
-def _compare(analytic, numeric, atol, rtol, number, i):
+def _compare(analytic, numeric, atol, rtol, number, i, what="Jacobian mismatch"):
     far = np.abs(analytic - numeric) > atol + rtol * np.abs(numeric)
     if np.all(np.isfinite(analytic)) and not np.any(far):
         return
     where = np.unravel_index(np.argmax(np.abs(np.asarray(analytic) - numeric)), np.shape(numeric))
     raise GradcheckError(
-        f"Jacobian mismatch for output {number} with respect to input {i} at {tuple(int(w) for w in where)}: "
+        f"{what} for output {number} with respect to input {i} at {tuple(int(w) for w in where)}: "
         f"numerical {np.asarray(numeric)[where]:.8g}, analytical {np.asarray(analytic)[where]:.8g}."
     )
 
@@ -224,9 +258,9 @@ def gradgradcheck(
     Args:
         grad_outputs: upstream gradients of the first derivative; random ones if not given.
         gen_non_contig_grad_outputs: make those non-contiguous.
+        check_fwd_over_rev, check_rev_over_rev: which second derivative: forward mode over backward, or backward twice.
     """
-    _refuse("gradgradcheck", check_fwd_over_rev=check_fwd_over_rev)
-    if not check_rev_over_rev:
+    if not (check_rev_over_rev or check_fwd_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = _tuple(inputs)
     outputs = _differentiable(func(*inputs))
@@ -238,16 +272,21 @@ def gradgradcheck(
             raw = to_device(raw, o.device)
             grad_outputs.append(Tensor._wrap(raw[..., 0] if gen_non_contig_grad_outputs else raw).requires_grad_())
     grad_outputs = list(_tuple(grad_outputs))
+    wants = [isinstance(t, Tensor) and t.requires_grad for t in inputs]
 
     def first(*args):
         values, upstream = args[: len(inputs)], args[len(inputs) :]
-        wanted = [t for t in values if isinstance(t, Tensor) and t.requires_grad]
         with enable_grad():
+            values = [
+                v.requires_grad_() if w and not v.requires_grad else v for v, w in zip(values, wants, strict=True)
+            ]
+            wanted = [v for v, w in zip(values, wants, strict=True) if w]
             found = grad(_differentiable(func(*values)), wanted, list(upstream), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
     tolerances = {"eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol}
     checks = {"check_undefined_grad": check_undefined_grad, "check_grad_dtypes": check_grad_dtypes}
+    checks.update(check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev)
     refused = {"check_batched_grad": check_batched_grad, "masked": masked}
     options = {"raise_exception": raise_exception, "fast_mode": fast_mode, **tolerances, **checks, **refused}
     return gradcheck(first, (*inputs, *grad_outputs), **options)

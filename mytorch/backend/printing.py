@@ -70,6 +70,7 @@ def format_tensor(tensor):
         suffix.append(f"grad_fn=<{tensor.grad_fn.name() if torch_layout else tensor.grad_fn.label}>")
     elif tensor.requires_grad:
         suffix.append("requires_grad=True")
+    suffix += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
     if not torch_layout and tensor.device is not CPU:
         suffix = [*suffix[1:], suffix[0]]
     numbers = _torch_numbers(tensor._data._array, 7) if torch_layout else _numbers(tensor._data._array, 7)

@@ -29,9 +29,15 @@ def _roots(tensors, gradients, create_graph, what):
                 )
             start = engine.raw.unwrap(g)
         else:
+<<<<<<< HEAD
             start = engine.gradient_of_root(tensor._data._array, g, what, i)
         if create_graph:
             start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
+=======
+            start = engine.gradient_of_root(tensor._data._array, g, what)
+        if create_graph or get_mode().interpreter:
+            start = g if hasattr(g, "_edge") else engine.recorded.constant(start)
+>>>>>>> r4-fwd
         roots.append((edge, start))
     return roots
 
@@ -57,7 +63,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     )
     for edge, g in found.items():
         if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
-            g = (engine.recorded if create_graph else engine.raw).wrap(g)
+            g = (engine.recorded if hasattr(g, "_edge") else engine.raw).wrap(g)
             edge.grad = g if edge.grad is None else edge.grad + g
 
 
@@ -110,7 +116,7 @@ def grad(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
-        elif not create_graph:
+        elif not hasattr(g, "_edge"):
             g = engine.recorded.constant(g)
         results.append(g)
     return tuple(results)
@@ -154,10 +160,9 @@ def _edge_of(tensor, what):
 def _run(roots, create_graph, retain_graph, **options):
     """Walk the graph, recording if asked."""
     keep = create_graph if retain_graph is None else retain_graph
-    if create_graph:
-        return engine.run(roots, keep_graph=keep, arithmetic=engine.recorded, **options)
-    before = set_mode(get_mode().replace(grad=False))
+    over_tensors = create_graph or get_mode().interpreter
+    before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
     try:
-        return engine.run(roots, keep_graph=keep, **options)
+        return engine.run(roots, keep_graph=keep, arithmetic=engine.recorded if over_tensors else engine.raw, **options)
     finally:
         reset_mode(before)

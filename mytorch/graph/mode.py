@@ -20,12 +20,12 @@ class Mode:
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
         anomaly: keep the Python stack of each forward op, to name it when its backward fails.
         profile: None, or what measures each op (profiler.py).
-        composed: None, or what runs each op as composed of others (ops/composed.py).
+        interpreter: None, or what runs each op in its own way (ops/interpreter.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
     """
 
     __slots__ = (
-        "anomaly", "autocast", "composed", "grad", "hooks_refused", "inference", "plain", "profile", "saved_hooks",
+        "anomaly", "autocast", "grad", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
     )  # fmt: skip
 
     def __init__(
@@ -37,7 +37,7 @@ class Mode:
         saved_hooks=None,
         hooks_refused=None,
         profile=None,
-        composed=None,
+        interpreter=None,
     ):
         self.grad = grad
         self.inference = inference
@@ -46,16 +46,16 @@ class Mode:
         self.saved_hooks = saved_hooks
         self.hooks_refused = hooks_refused
         self.profile = profile
-        self.composed = composed
+        self.interpreter = interpreter
         self.plain = (
-            autocast is saved_hooks is profile is composed is None and not anomaly
+            autocast is saved_hooks is profile is interpreter is None and not anomaly
         )  # nothing but `grad` to look at
 
     def replace(self, **changes):
         fields = {
             "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
             "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused, "profile": self.profile,
-            "composed": self.composed,
+            "interpreter": self.interpreter,
         }  # fmt: skip
         return Mode(**{**fields, **changes})
 

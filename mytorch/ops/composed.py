@@ -5,26 +5,26 @@ autograd differentiates it. Results and gradients are equal; it is for teaching 
 elementary one, or one that fills memory in place, such as a convolution) runs as it is.
 """
 
-from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
+from ..graph.mode import ModeSwitch
+from .interpreter import Interpreter
 from .record import names_of
 
 
-class composed(ModeSwitch):
-    """Run a block's ops as composed of others. `run` is how; tensor_ns.py, which is imported later, puts it here."""
+class Composing(Interpreter):
+    """Runs ops as composed of others. `run` is how; tensor_ns.py, which is imported later, puts it here."""
 
     run = None
 
+    def __call__(self, record, inputs, fused, attrs):
+        with self.outside():
+            return self.run(record, inputs, fused, attrs)
+
+
+class composed(ModeSwitch):
+    """Run a block's ops as composed of others."""
+
     def _changes(self):
-        return {"composed": type(self).run}
-
-
-def as_they_are(function, *args, **kwargs):
-    """Call a function with ops that are not composed."""
-    token = set_mode(get_mode().replace(composed=None))
-    try:
-        return function(*args, **kwargs)
-    finally:
-        reset_mode(token)
+        return {"interpreter": Composing()}
 
 
 def accepts(function, name):

@@ -71,8 +71,8 @@ class Op(Record):
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
         if not mode.plain:
-            if mode.composed is not None:
-                return mode.composed(self, inputs, fused, attrs)
+            if mode.interpreter is not None:
+                return mode.interpreter(self, inputs, fused, attrs)
             if mode.profile is not None:
                 return mode.profile.run(self, inputs, fused, attrs)
             if mode.autocast is not None:

@@ -809,7 +809,10 @@ def fill_(self, value):
     array = self if isinstance(self, Array) else self._data
     assign(array._array, value)
     array._bump()
-    if isinstance(self, Tensor) and get_mode().grad and self._edge is not None and not self.is_leaf:
+    mode = get_mode()
+    if mode.interpreter:
+        mode.interpreter.adopt(self, None)
+    if isinstance(self, Tensor) and mode.grad and self._edge is not None and not self.is_leaf:
         set_edge(self, (self * 0)._edge)
     return self
 

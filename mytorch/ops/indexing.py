@@ -347,7 +347,10 @@ def setitem(self, index, value):
             f"{list(raw[found].shape)}"
         ) from None
     array._bump()
-    if not isinstance(self, Tensor) or not get_mode().grad:
+    mode = get_mode()
+    if mode.interpreter:
+        mode.interpreter.set_item(self, found, source)
+    if not isinstance(self, Tensor) or not mode.grad:
         return
     is_tensor = isinstance(source, Tensor)
     if self.edge is None and (not is_tensor or source.edge is None):

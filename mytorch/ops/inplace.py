@@ -128,11 +128,12 @@ def _ufunc_of(caller):
 
 def _nothing_to_record(self, args):
     if isinstance(self, Tensor):
-        if type(self._data._array) is not ndarray or self._data._array.dtype.kind != "f":
+        mode = get_mode()
+        if mode.interpreter or type(self._data._array) is not ndarray or self._data._array.dtype.kind != "f":
             return False
-        if not get_mode().grad:
-            return True
-        return self.edge is None and not any(isinstance(a, Tensor) and a.edge is not None for a in args)
+        return not mode.grad or (
+            self.edge is None and not any(isinstance(a, Tensor) and a.edge is not None for a in args)
+        )
     return type(self._array) is ndarray and self._array.dtype.kind == "f"
 
 
@@ -152,8 +153,7 @@ def adopt(self, result, name):
     """Make `self` hold `result`: its values in self's memory, its edge as self's edge."""
     array = self if isinstance(self, Array) else self._data
     raw = array._array
-    data = result._data if isinstance(result, Tensor) else result
-    value = data._array
+    value = (result._data if isinstance(result, Tensor) else result)._array
     if value.shape != raw.shape:
         raise RuntimeError(
             f"{name}: output with shape {list(raw.shape)} doesn't match the broadcast shape {list(value.shape)}"
@@ -168,7 +168,10 @@ def adopt(self, result, name):
     if value is not raw:
         assign(raw, value)
     array._bump()
-    if isinstance(self, Tensor) and get_mode().grad:
+    mode = get_mode()
+    if mode.interpreter:
+        mode.interpreter.adopt(self, result)
+    if isinstance(self, Tensor) and mode.grad:
         edge = result._edge if isinstance(result, Tensor) else None
         if edge is None and self._edge is not None:
             edge = (self * 0)._edge  # a constant: nothing of it reaches what was there before
@@ -201,8 +204,7 @@ def set_edge(tensor, edge):
 
 def _outside(x, steps):
     """A mask that is False in the region that `steps` lead to."""
-    mask = np.ones(x.shape, bool)
-    region = mask
+    mask = region = np.ones(x.shape, bool)
     for step, attrs in steps:
         region = step.forward(numpy_ns, region, **attrs)
     region[...] = False

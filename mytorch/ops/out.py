@@ -23,6 +23,8 @@ def check_out(out, inputs, name):
     if not hasattr(out, "_cell") and not hasattr(out, "_data"):
         return
     refuse_shared(out, name)
+    if get_mode().interpreter:
+        get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
         if hasattr(x, "_data"):
             refuse_overlap(out, x, name)

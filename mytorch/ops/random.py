@@ -20,6 +20,7 @@ from .._array import Array, on_input_device
 from ..backend import CPU, as_device, assign, device_count, on, philox, rejection
 from ..base import capturing, dtypes
 from ..base.errors import warn
+from ..graph.mode import get_mode
 from ..kernels.registry import RANDOM
 from ..tensor import Tensor
 from .bind import public
@@ -606,6 +607,8 @@ def _fill(self, raw, name):
     array = self if isinstance(self, Array) else self._data
     assign(array._array, raw)
     array._bump()
+    if get_mode().interpreter:
+        get_mode().interpreter.adopt(self, None)
     if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
         self._edge = None
     return self
@@ -980,12 +983,15 @@ def poisson(input, generator=None):
     """Poisson numbers of the given rates."""
     raw, source = _drawn(input, generator)
     if source.device is not CPU:
-        drawn = source.library().poisson(raw.astype(np.float64))
-        return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
-    if (raw < 0).any():
+        drawn = source.xp.asarray(source.library().poisson(raw.astype(np.float64)))
+    elif (raw < 0).any():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    expected = np.where(raw < 10, np.nan_to_num(raw) + 1, 3)
-    return Tensor._wrap(_rejecting(source, "poisson", expected, raw).astype(raw.dtype))
+    else:
+        expected = np.where(raw < 10, np.nan_to_num(raw) + 1, 3)
+        drawn = _rejecting(source, "poisson", expected, raw)
+    drawn = Tensor._wrap(drawn.astype(raw.dtype))
+    followed = get_mode().interpreter is not None and get_mode().interpreter.follows(input)
+    return input * 0 + drawn if followed else drawn  # its derivative is 0
 
 
 @public(inplace=False, method=False)

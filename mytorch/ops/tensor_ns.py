@@ -11,12 +11,12 @@ from .._array import Array
 from ..backend import xp_of
 from ..base import dtypes
 from ..graph import engine
-from ..graph.mode import enable_grad
+from ..graph.mode import enable_grad, get_mode
 from ..graph.node import Port, accumulating
 from ..tensor import Tensor
 from . import complex as complex_
 from . import creation, elementwise, indexing, movement, reduction
-from .composed import as_they_are, composed
+from .composed import Composing
 from .core import op
 from .padding import pad
 from .record import RECORDS
@@ -178,15 +178,19 @@ def _composed(record, inputs, fused, attrs):
     if tensors and not record.view and not record.variadic and record.is_differentiable:
         try:
             xp = tensor_ns(xp_of(tensors[0]._data._array))
-            out = as_they_are(record.forward, xp, *inputs, **attrs)
-            count = len(record.residuals)
-            return out if not count else out[0] if len(out) == count + 1 else out[:-count]
+            return without_residuals(record, record.forward(xp, *inputs, **attrs))
         except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
             pass
-    return as_they_are(record, *inputs, fused=fused, **attrs)
+    return record.run(*inputs, fused=fused, **attrs)
 
 
-composed.run = staticmethod(_composed)
+def without_residuals(record, out):
+    """What a reference forward gives, less what is only for backward."""
+    count = len(record.residuals)
+    return out if not count else out[0] if len(out) == count + 1 else out[:-count]
+
+
+Composing.run = staticmethod(_composed)
 _functions = {r.xp_name: r.caller for r in RECORDS.values() if r.xp_name is not None}
 _functions.update(abs=elementwise.abs.caller, sum=_axis(reduction.sum), mean=_axis(reduction.mean))
 _functions["cumsum"] = lambda x, axis: reduction.cumsum(x, axis)
@@ -271,21 +275,33 @@ class RecordedArithmetic:
 def _attached(node):
     """What a node saved, with the inputs and outputs among it tied to the graph again."""
     op_record, names = node.op, node.plan.names
-    saved = list(node.saved)
+    saved, (given, outs) = list(node.saved), _followed(node)
     for k, name in enumerate(names):
         value = saved[k]
         if name == "xp":
             saved[k] = tensor_ns(value)
         elif name in op_record.inputs:
             if op_record.variadic:
-                saved[k] = [Tensor._of(Array._wrap(v), e) for v, e in zip(value, node.parents, strict=True)]
+                saved[k] = [_input(given, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
             elif value is not None and hasattr(value, "shape"):
                 i = op_record.inputs.index(name)
-                saved[k] = Tensor._of(Array._wrap(value), node.parents[i] if i < len(node.parents) else None)
+                saved[k] = _input(given, i, value, node.parents[i] if i < len(node.parents) else None)
         elif name in op_record.outputs_names and hasattr(value, "shape"):
             i = op_record.outputs_names.index(name)
-            saved[k] = _output(node, i, value)
+            saved[k] = outs[i] if outs and value.dtype.kind in "fcV" else _output(node, i, value)
     return saved
+
+
+def _followed(node):
+    """The inputs and outputs of a node's op that the interpreter of this block follows; two times () if there are none."""
+    interpreter = get_mode().interpreter
+    return (interpreter and interpreter.kept(node)) or ((), ())
+
+
+def _input(given, i, raw, edge):
+    """An input that a node saved as a Tensor on its edge: the very one that was given, where an interpreter has kept it."""
+    kept = given[i] if i < len(given) else None
+    return kept if isinstance(kept, Tensor) else Tensor._of(Array._wrap(raw), edge)
 
 
 def _output(node, i, raw):
@@ -307,6 +323,7 @@ def _replay(node, g):
     plan, record = node.plan, node.op
     values = dict(zip(plan.names, node.saved, strict=True))
     inputs, ends = [], {}
+    given, _ = _followed(node)
     if record.summed:  # the sum of the first two inputs, an output of the node's own
         total = _alias.caller(_output(node, 0, values[record.outputs_names[0]]))
         inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
@@ -318,7 +335,7 @@ def _replay(node, g):
         if value is None or not hasattr(value, "shape"):
             inputs.append(value)
             continue
-        t = Tensor._of(Array._wrap(value), edge)
+        t = _input(given, i, value, edge)
         if edge is not None and plan.needs[i]:
             t = _alias.caller(t)
             ends[i] = t._edge
@@ -327,9 +344,7 @@ def _replay(node, g):
     with enable_grad():
         if record.residuals:
             arrays = xp_of(next(t for t in inputs if isinstance(t, Tensor))._data._array)
-            out = record.forward(tensor_ns(arrays), *inputs, **attrs)
-            count = len(record.residuals)
-            out = out[0] if len(out) == count + 1 else out[:-count]
+            out = without_residuals(record, record.forward(tensor_ns(arrays), *inputs, **attrs))
         else:
             out = record(*inputs, fused=False, **attrs)
     if isinstance(out, (tuple, list)):

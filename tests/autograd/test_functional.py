@@ -124,7 +124,7 @@ def test_gradcheck_finds_what_is_wrong():
     assert gradcheck(Wrong.apply, (x,), raise_exception=False) is False
     with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
         gradcheck(lambda a: a, (mytorch.tensor(X),))
-    with pytest.raises(NotImplementedError, match="check_forward_ad"):
-        gradcheck(lambda a: a, (x,), check_forward_ad=True)
+    with pytest.raises(NotImplementedError, match="check_batched_grad"):
+        gradcheck(lambda a: a, (x,), check_batched_grad=True)
     with pytest.raises(TypeError):
         gradcheck(lambda a: a, (x,), unknown=True)

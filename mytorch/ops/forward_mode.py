@@ -1,0 +1,395 @@
+"""Forward mode: tangents that follow their tensors through ops.
+
+Within a `Level`, a tensor may have a tangent, the derivative of its values in some direction. What an op gives then gets one too,
+found from the record itself, so that no op states a second derivative rule:
+
+* an op whose result is a view is linear: it is applied to the tangent, whose result is a view of the tangent;
+* an elementwise op's gradient formula, g -> g f'(x), is its own transpose: it is given the tangent as g;
+* an op with residuals is composed of other ops, as for a second derivative;
+* any other formula is a linear map u -> Jᵀ u of the upstream gradient. Its own backward is u's transpose, t -> J t, at once.
+
+All of this runs outside of the level, so levels nest; and over Tensors, so tangents have a graph of their own (reverse over forward). For
+forward over reverse, nodes that are recorded here remember the tensors themselves (`kept`), and backward runs over those.
+
+Source: Griewank, Walther: Evaluating Derivatives, 2008; Radul et al.: You Only Linearize Once, 2022.
+"""
+
+import weakref
+
+import numpy as np
+
+from .._array import Array
+from ..backend import memory_owner, xp_of
+from ..graph.backward import grad
+from ..graph.mode import enable_grad, get_mode
+from ..graph.node import Port
+from ..tensor import Tensor
+from .creation import zeros_like
+from .interpreter import Interpreter, interpreting
+from .tensor_ns import RecordedArithmetic, tensor_ns, without_residuals
+
+
+class Level(Interpreter):
+    """One direction of differentiation. Tangents are attributes of the tensors, under the level they belong to."""
+
+    def __init__(self):
+        super().__init__()
+        self.holders = []
+        self.nodes = weakref.WeakKeyDictionary()
+
+    def close(self):
+        """Take the tangents away, and what was kept."""
+        for holder in self.holders:
+            tensor = holder()
+            if tensor is not None:
+                tensor.__dict__.get("_tangents", {}).pop(self, None)
+        self.holders = []
+        self.nodes.clear()
+
+    # -- tangents ---------------------------------------------------------------------------------------------
+
+    def tangent(self, x):
+        """The tangent of a tensor, None if it has none; a view has its base's."""
+        if not isinstance(x, Tensor):
+            return None
+        found = _tangents_of(x).get(self)
+        if found is None and x._view is not None:
+            base, _, steps = x._view
+            found = None if steps is None else _tangents_of(base).get(self)
+            if found is not None:
+                found = self._along(found, steps)
+                self.give(x, found)
+        return found
+
+    def _along(self, tangent, steps):
+        with self.outside():
+            for step, attrs in steps:
+                tangent = step.run(tangent, **attrs)
+        return tangent
+
+    def follows(self, x):
+        return self.tangent(x) is not None or super().follows(x)
+
+    def give(self, tensor, tangent):
+        """Let a tensor have a tangent."""
+        tensor.__dict__.setdefault("_tangents", {})[self] = tangent
+        self.holders.append(weakref.ref(tensor))
+        return tensor
+
+    def dual(self, primal, tangent):
+        """A tensor over primal's memory with a tangent, and with primal's tangents of other levels."""
+        with self.outside():
+            dual = _twin(primal)
+            if not _same_layout(primal, tangent):
+                tangent = _in_layout_of(primal).copy_(tangent)
+        return self.give(dual, tangent)
+
+    def primal(self, tensor):
+        """A tensor over the same memory, without the tangent of this level."""
+        self.tangent(tensor)
+        twin = _twin(tensor)
+        twin.__dict__.get("_tangents", {}).pop(self, None)
+        return twin
+
+    def detach(self, tensor, cut=None):
+        return _detached(tensor, cut or (lambda tangent: tangent))
+
+    # -- ops --------------------------------------------------------------------------------------------------
+
+    def __call__(self, record, inputs, fused, attrs):
+        mode = get_mode()
+        if mode.autocast is not None:
+            inputs, attrs = mode.autocast.cast(record, inputs, attrs)
+        tangents = [self.tangent(x) for x in inputs]
+        if all(t is None for t in tangents):
+            with self.outside():
+                return record.run(*inputs, fused=fused, **attrs)
+        if record.residuals:
+            with interpreting(self, autocast=None):
+                return self.composed(record, inputs, attrs)
+        with interpreting(self.outer, autocast=None):
+            out = record.run(*inputs, fused=fused, **attrs)
+            if not record.is_differentiable:
+                return out
+            outs = tuple(out) if record.outputs else (out,)
+            if record.view:
+                rest = inputs[1:]
+                found = record.run(tangents[0], *rest, **attrs)
+                found = found if record.outputs else (found,)
+            else:
+                found = tangents_of(record, inputs, outs, tangents, attrs)
+        for o, t in zip(outs, found, strict=False):
+            if t is not None:
+                self.give(o, t)
+            edge = o._edge
+            if edge is not None:
+                self.nodes[edge.node if type(edge) is Port else edge] = inputs, outs
+        return out
+
+    @staticmethod
+    def composed(record, inputs, attrs):
+        """An op with residuals, as the ops that its reference is written in."""
+        first = next(x for x in inputs if isinstance(x, Tensor))
+        try:
+            return without_residuals(record, record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs))
+        except (AttributeError, NotImplementedError) as error:
+            raise NotImplementedError(
+                f"Trying to use forward AD with {record.name} that does not support it because it has not been implemented yet: {error}"
+            ) from error
+
+    def kept(self, node):
+        return self.nodes.get(node) or super().kept(node)
+
+    # -- in place ---------------------------------------------------------------------------------------------
+
+    def adopt(self, tensor, result):
+        super().adopt(tensor, result)
+        if not isinstance(tensor, Tensor):
+            return
+        new = self.tangent(result)
+        old = self.tangent(tensor)
+        if new is None and old is None:
+            return
+        with self.outside():
+            if new is None:
+                old.zero_()
+            elif old is None and tensor._view is None:
+                self.give(tensor, new.to(tensor.dtype).clone())
+            else:
+                (old if old is not None else self._written(tensor)).copy_(new)
+
+    def set_item(self, tensor, index, value):
+        super().set_item(tensor, index, value)
+        new = self.tangent(value)
+        if not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
+            return
+        old = self._written(tensor)
+        with self.outside():
+            old[index] = 0 if new is None else new
+
+    def _written(self, tensor):
+        """A tangent to write into: the tensor's, or zeros; a view's is a view of its base's."""
+        found = self.tangent(tensor)
+        if found is None:
+            base = tensor if tensor._view is None or tensor._view[2] is None else tensor._view[0]
+            with self.outside():
+                self.give(base, zeros_like(base.detach()))
+            found = self.tangent(tensor)
+        return found
+
+    def check_out(self, tensors):
+        super().check_out(tensors)
+        if any(self.tangent(t) is not None for t in tensors):
+            raise RuntimeError(
+                "functions with out=... arguments don't support automatic differentiation, but one of the arguments has a "
+                "forward gradient: the out= function is not supported in forward mode."
+            )
+
+    def apply(self, function, args, kwargs):
+        """A user's Function: its own `jvp` gives the tangents."""
+        tangents = [self.tangent(a) for a in args]
+        if all(t is None for t in tangents):
+            return super().apply(function, args, kwargs)
+        with self.outside():
+            if self.outer is not None and any(self.outer.follows(a) for a in args):
+                raise NotImplementedError(
+                    f"{function.__name__}: a custom autograd.Function is followed by one level of forward mode, not by several."
+                )
+            ctx, result, changed = function._apply(args, kwargs, keep=True)
+            outs = result if isinstance(result, tuple) else (result,)
+            if ctx._materialize:
+                tangents = [
+                    zeros_like(a) if t is None and isinstance(a, Tensor) and _has_tangents(a) else t
+                    for a, t in zip(args, tangents, strict=True)
+                ]
+            found = function._run_jvp(ctx, tangents)
+        if len(found) != len(outs):
+            raise RuntimeError(
+                f"{function.__name__}.jvp returned an incorrect number of tangents (expected {len(outs)}, got {len(found)})"
+            )
+        for o, t in zip(outs, found, strict=True):
+            if t is None or not isinstance(o, Tensor) or any(o is x for x in ctx._non_differentiable):
+                continue
+            if tuple(t.shape) != tuple(o.shape):
+                raise RuntimeError(
+                    f"{function.__name__}.jvp: expected a tangent of shape {tuple(o.shape)}, the output's, got {tuple(t.shape)}."
+                )
+            if any(o is x for x in changed) and self.tangent(o) is not None:
+                with self.outside():
+                    self.tangent(o).copy_(t)
+            else:
+                self.give(o, t)
+        return result
+
+
+def _tangents_of(tensor):
+    return tensor.__dict__.get("_tangents", {})
+
+
+def _has_tangents(tensor):
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _same_layout(primal, tangent):
+    """Whether ops that look at the memory, such as views, do the same to both."""
+    if not primal.numel():
+        return True
+    if memory_owner(primal._data._array).size != memory_owner(tangent._data._array).size:
+        return False
+    steps = zip(primal.shape, primal.stride(), tangent.stride(), strict=True)
+    return all(a == b for n, a, b in steps if n > 1)
+
+
+def _in_layout_of(tensor):
+    """Zeros with the strides of a tensor."""
+    raw = tensor._data._array
+    extent = sum((n - 1) * abs(step) for n, step in zip(raw.shape, raw.strides, strict=True)) // raw.itemsize + 1
+    memory = xp_of(raw).zeros(max(extent, getattr(memory_owner(raw), "size", 0)), raw.dtype)
+    return Tensor._wrap(xp_of(raw).lib.stride_tricks.as_strided(memory, raw.shape, raw.strides))
+
+
+def _twin(tensor):
+    """Another tensor over the same memory, in the graph and with the tangents that the first has."""
+    edge = tensor.edge
+    twin = Tensor._of(tensor._data, edge if edge is None else tensor.view_as(tensor)._edge)
+    tangents = _tangents_of(tensor)
+    for level in list(tangents):
+        level.give(twin, tangents[level])
+    return twin
+
+
+def _detached(tensor, cut=None):
+    """A tensor out of its graph, with tangents that `cut` takes out of theirs."""
+    out = Tensor._of(tensor._data)
+    for level, tangent in list(_tangents_of(tensor).items()):
+        level.give(out, (cut or _detached)(tangent))
+    return out
+
+
+# -- from a gradient formula to a tangent ---------------------------------------------------------------------
+
+
+def tangents_of(record, inputs, outs, tangents, attrs):
+    """The tangents of an op's results: J t, by its gradient formulas Jᵀ.
+
+    Args:
+        record, inputs, outs, attrs: the op, what it was given and what it gave.
+        tangents: of the inputs; None for constants.
+
+    Returns:
+        A list, as long as outs; None for results that have no derivative.
+    """
+    implementation = record.reference
+    wanted = [i for i, t in enumerate(tangents) if t is not None]
+    names = [record.inputs[0 if record.variadic else i] for i in wanted]
+    if implementation.vjp is None and not any(n in implementation.formulas for n in names):
+        return [None] * len(outs)
+    values = _values(record, inputs, outs, tangents, attrs)
+    if implementation.vjp is None and _is_elementwise(record, inputs, outs):
+        return [_elementwise(record, values, outs[0], [(n, tangents[i]) for n, i in zip(names, wanted, strict=True)])]
+    keeps = get_mode().grad
+    if not keeps:
+        values = {n: _constant(v) for n, v in values.items()}
+        tangents = [None if t is None else _detached(t) for t in tangents]
+    with enable_grad():
+        found = _transposed(record, values, outs, [(i, inputs[i], tangents[i]) for i in wanted])
+    return found if keeps else [None if t is None else _detached(t) for t in found]
+
+
+def _is_elementwise(record, inputs, outs):
+    """Whether its formula multiplies the upstream gradient, element by element, by the derivative."""
+    function = getattr(np, record.xp_name or "", None)
+    if not isinstance(function, np.ufunc) or function.signature is not None or not record.holomorphic:
+        return False
+    return outs[0].dtype.is_complex or not any(isinstance(x, Tensor) and x.dtype.is_complex for x in inputs)
+
+
+def _elementwise(record, values, out, pairs):
+    total = None
+    for name, tangent in pairs:
+        formula = record.reference.formulas.get(name)
+        if formula is not None:
+            part = formula(tangent, *[values[n] for n in _arguments(formula)])
+            total = part if total is None else total + part
+    if total is not None and (tuple(total.shape) != tuple(out.shape) or total.dtype is not out.dtype):
+        total = total.to(out.dtype).expand(*out.shape)
+    return total
+
+
+def _transposed(record, values, outs, wanted):
+    """J t as the gradient, by u, of the linear map u -> Jᵀ u that the formulas are."""
+    several = record.outputs == "list" or record.differentiable > 1
+    count = (len(outs) if record.outputs == "list" else record.differentiable) if several else 1
+    ups = [zeros_like(_detached(o)).requires_grad_() if _has_tangents(o) else None for o in outs[:count]]
+    ends = [u for u in ups if u is not None]
+    if not ends:
+        return [None] * len(outs)
+    implementation = record.reference
+    conjugate = record.holomorphic and any(u.dtype.is_complex for u in ends)
+    g = ups if several else ups[0]
+    if implementation.vjp is not None:
+        parts = implementation.vjp(g, *[values[n] for n in _arguments(implementation.vjp)])
+        found = [(parts[i], x, t) for i, x, t in wanted]
+    else:
+        formulas = [
+            (implementation.formulas.get(record.inputs[0 if record.variadic else i]), x, t) for i, x, t in wanted
+        ]
+        found = [(f(g, *[values[n] for n in _arguments(f)]), x, t) for f, x, t in formulas if f is not None]
+    roots, cotangents = [], []
+    for part, x, t in found:
+        if isinstance(part, Tensor) and part.requires_grad:
+            edge = x._data._array
+            if conjugate and not x.dtype.is_complex:
+                part, t = part.real if part.dtype.is_complex else part, t
+            part = RecordedArithmetic.fit(part, edge)
+            if part.requires_grad:
+                roots.append(part)
+                cotangents.append(t.conj() if conjugate and t.dtype.is_complex else t)
+    if not roots:
+        return [None if u is None else zeros_like(u.detach()) for u in ups]
+    grads = iter(grad(roots, ends, cotangents, create_graph=True, allow_unused=True))
+    results = []
+    for u in ups:
+        t = None if u is None else next(grads)
+        if u is not None and t is None:
+            t = zeros_like(u.detach())
+        results.append(t.conj() if conjugate and t is not None and t.dtype.is_complex else t)
+    return results
+
+
+def _arguments(formula):
+    code = formula.__code__
+    return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+
+
+def _values(record, inputs, outs, tangents, attrs):
+    """What a gradient formula may name, over Tensors."""
+    given = [_as_tensor(x) for x in inputs]
+    raws = [x._data._array if isinstance(x, Tensor) else x for x in given]
+    first = next(r for r in raws if hasattr(r, "shape"))
+    values = dict.fromkeys(record.inputs)
+    values.update({record.inputs[0]: given} if record.variadic else zip(record.inputs, given, strict=False))
+    results = [o if _has_tangents(o) else o._data._array for o in outs]
+    values.update({"out": results} if record.outputs == "list" else zip(record.outputs_names, results, strict=False))
+    values.update({n: attrs.get(n, default) for n, default in record.defaults.items()})
+    values.update(
+        xp=tensor_ns(xp_of(first)),
+        shape=getattr(raws[0], "shape", ()),
+        shapes=tuple(getattr(r, "shape", ()) for r in raws),
+        dtypes=tuple(getattr(r, "dtype", None) for r in raws),
+        needs=tuple(t is not None for t in tangents) + (False,) * (len(record.inputs) - len(tangents)),
+        float32_accum=(False,) * max(len(tangents), len(record.inputs)),
+    )
+    return values
+
+
+def _as_tensor(x):
+    if isinstance(x, Array):
+        return Tensor._of(x)
+    return Tensor._wrap(np.asarray(x)) if isinstance(x, (np.ndarray, np.generic, list)) else x
+
+
+def _constant(value):
+    if isinstance(value, list):
+        return [_constant(v) for v in value]
+    return _detached(value) if isinstance(value, Tensor) and value.requires_grad else value
