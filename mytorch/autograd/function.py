@@ -261,7 +261,6 @@ class Function(metaclass=_Meta):
             isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
-<<<<<<< HEAD
         shapes = [
             (o._data._array.shape, o._data._array.dtype)
             if isinstance(o, Tensor) and (differentiable[i] or ctx._materialize_non_diff_grads)
@@ -269,12 +268,7 @@ class Function(metaclass=_Meta):
             for i, o in enumerate(outs)
         ]
         node = cls._backward_cls(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
-        ctx._saved = tuple(_save(t, args, outs) for t in ctx._to_save)
-=======
-        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
-        node = FunctionNode(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
         ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
->>>>>>> r4-fwd
         ctx._to_save = ()
         ctx._node = _Weak(node)
         for i, o in enumerate(outs):

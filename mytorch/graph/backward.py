@@ -29,15 +29,9 @@ def _roots(tensors, gradients, create_graph, what):
                 )
             start = engine.raw.unwrap(g)
         else:
-<<<<<<< HEAD
             start = engine.gradient_of_root(tensor._data._array, g, what, i)
-        if create_graph:
-            start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
-=======
-            start = engine.gradient_of_root(tensor._data._array, g, what)
         if create_graph or get_mode().interpreter:
-            start = g if hasattr(g, "_edge") else engine.recorded.constant(start)
->>>>>>> r4-fwd
+            start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
         roots.append((edge, start))
     return roots
 
