@@ -3,6 +3,7 @@ from builtins import bool as _bool, float as _float, int as _int
 
 from typing import Any
 
+from mytorch.models import gguf_files as gguf_files
 from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
 from mytorch.models import llama_files as llama_files
@@ -22,4 +23,4 @@ from mytorch.models.quantization import quantize_ as quantize_
 class GPT2Config(_GPT2Config):
     def __init__(self, vocab_size: _int = 50304, context_length: _int = 1024, num_layers: _int = 12, num_heads: _int = 12, embed_dim: _int = 768, mlp_ratio: _float = 4, dropout_p: _float = 0.0, use_bias: _bool = False, activation: str = 'gelu', layer_norm_eps: _float = 1e-05, gradient_checkpointing: _bool = False, fused: _bool | None = None) -> None: ...
 class LlamaConfig(_LlamaConfig):
-    def __init__(self, vocab_size: _int = 32000, context_length: _int = 2048, num_layers: _int = 12, num_heads: _int = 12, embed_dim: _int = 768, num_kv_heads: _int | None = None, head_dim: _int | None = None, hidden_dim: _int | None = None, rope_theta: _float = 10000.0, rope_scaling: dict[str, Any] | None = None, rms_norm_eps: _float = 1e-05, qkv_bias: _bool = False, out_bias: _bool = False, qk_norm: _bool = False, sliding_window: _int | None = None, full_layers: _int = 0, num_experts: _int = 0, experts_per_token: _int = 2, capacity_factor: _float | None = None, balance: _float = 0.02, tie_embeddings: _bool = False, dropout_p: _float = 0.0, gradient_checkpointing: _bool = False, fused: _bool | None = None) -> None: ...
+    def __init__(self, vocab_size: _int = 32000, context_length: _int = 2048, num_layers: _int = 12, num_heads: _int = 12, embed_dim: _int = 768, num_kv_heads: _int | None = None, head_dim: _int | None = None, hidden_dim: _int | None = None, rope_theta: _float = 10000.0, rope_scaling: dict[str, Any] | None = None, rms_norm_eps: _float = 1e-05, qkv_bias: _bool = False, out_bias: _bool = False, qk_norm: _bool = False, norm_weights: _bool = True, activation: str = 'swiglu', logit_softcap: _float | None = None, sliding_window: _int | None = None, full_layers: _int = 0, num_experts: _int = 0, experts_per_token: _int = 2, capacity_factor: _float | None = None, balance: _float = 0.02, tie_embeddings: _bool = False, dropout_p: _float = 0.0, gradient_checkpointing: _bool = False, fused: _bool | None = None) -> None: ...
