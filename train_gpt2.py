@@ -29,6 +29,7 @@ from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
 from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig
 from mytorch.models.gpt2 import SIZES
+from mytorch.models.llama import NANOCHAT
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.serialization import atomic_write, write_json
@@ -41,6 +42,7 @@ ARCHITECTURES = {  # options of LlamaConfig
     "qwen": {"qk_norm": True, "tie_embeddings": True},
     "mistral": {},  # its window is half of the context
     "moe": {"num_experts": 8},
+    "nanochat": NANOCHAT,
 }
 
 

@@ -103,10 +103,11 @@ class LanguageModel(nn.Module):
 
     def _head(self, h, targets, last_only):
         """Logits (B, T, V) of h (B, T, C), or the mean cross-entropy if there are targets."""
-        if targets is None:
-            return self.lm_head(h[:, -1:] if last_only else h)
-        if type(self.lm_head) is not nn.Linear:  # such as a LoRALinear: more than a weight
-            return self.loss(self.lm_head(h), targets)
+        cap = getattr(self.config, "logit_softcap", None)
+        if targets is None or cap is not None or type(self.lm_head) is not nn.Linear:  # more than a weight
+            logits = self.lm_head(h[:, -1:] if last_only and targets is None else h)
+            logits = logits if cap is None else (logits / cap).tanh() * cap
+            return logits if targets is None else self.loss(logits, targets)
         rows = h.reshape(-1, h.shape[-1])
         return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
 

@@ -1,9 +1,10 @@
 """Llama and its kin: RMS norms, rotary positions, queries that share keys, a gated hidden layer.
 
-One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral (`num_experts`). The
-names of its parameters are Hugging Face's.
+One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral (`num_experts`),
+nanochat (`NANOCHAT`). The names of its parameters are Hugging Face's.
 
-Source: Touvron et al., Llama 2, 2023; Grattafiori et al., Llama 3, 2024; Jiang et al., Mistral 7B, 2023; Qwen team, 2024 and 2025.
+Source: Touvron et al., Llama 2, 2023; Grattafiori et al., Llama 3, 2024; Jiang et al., Mistral 7B, 2023; Qwen team, 2024 and 2025;
+Karpathy, nanochat, 2025.
 """
 
 import math
@@ -29,6 +30,10 @@ SIZES = {
     "large": (36, 20, 4, 1280), "xl": (48, 25, 5, 1600),
 }  # fmt: skip
 
+NANOCHAT: dict[str, Any] = {
+    "activation": "relu2", "norm_weights": False, "qk_norm": True, "logit_softcap": 15.0, "rms_norm_eps": 1e-6,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class LlamaConfig(Config):
@@ -48,6 +53,9 @@ class LlamaConfig(Config):
         rms_norm_eps: as nn.RMSNorm's eps.
         qkv_bias, out_bias: biases of the projections into queries, keys and values, and out of the heads.
         qk_norm: an RMS norm of each head's queries and keys.
+        norm_weights: RMS norms have weights; where they have none, the embeddings are normed, too.
+        activation: "swiglu", a hidden layer with a gate, or "relu2", one of squared ReLUs without.
+        logit_softcap: logits x become s · tanh(x / s); None for as they are.
         sliding_window: a token sees so many positions, itself included; None for all.
         full_layers: the first so many layers see all the same.
         num_experts: a mixture of so many experts in each hidden layer's place; 0 for none.
@@ -77,6 +85,9 @@ class LlamaConfig(Config):
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: bool = False
+    norm_weights: bool = True
+    activation: str = "swiglu"
+    logit_softcap: float | None = None
     sliding_window: int | None = None
     full_layers: int = 0
     num_experts: int = 0
@@ -99,6 +110,8 @@ class LlamaConfig(Config):
             raise ValueError(f"LlamaConfig: heads are {self.head} wide; rotary positions need an even width.")
         if self.sliding_window is not None and self.sliding_window < 1:
             raise ValueError(f"LlamaConfig: sliding_window is {self.sliding_window}; expected at least 1, or None.")
+        if self.activation not in ("swiglu", "relu2"):
+            raise ValueError(f"LlamaConfig: activation is {self.activation!r}; expected 'swiglu' or 'relu2'.")
         if (kind := (self.rope_scaling or {}).get("rope_type")) not in (None, "linear", "llama3"):
             raise ValueError(f"LlamaConfig: rope_type is {kind!r}; known are linear and llama3.")
 
@@ -115,7 +128,13 @@ class LlamaConfig(Config):
     @property
     def hidden(self) -> int:
         """The width of the hidden layer."""
+        if self.activation == "relu2" and not self.hidden_dim:
+            return 4 * self.embed_dim
         return self.hidden_dim or -(-8 * self.embed_dim // 3 // 64) * 64
+
+    def norm(self, width: int) -> nn.RMSNorm:
+        """A norm as this config wants it."""
+        return nn.RMSNorm(width, self.rms_norm_eps, self.norm_weights, fused=self.fused)
 
     def window(self, layer: int) -> int | None:
         """How many positions a token sees in a layer; None for all."""
@@ -178,8 +197,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
         self.v_proj = nn.Linear(C, config.kv_heads * D, bias=config.qkv_bias, fused=fused)
         self.o_proj = nn.Linear(config.num_heads * D, C, bias=config.out_bias, fused=fused)
-        self.q_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
-        self.k_norm: Any = nn.RMSNorm(D, config.rms_norm_eps, fused=fused) if config.qk_norm else None
+        self.q_norm: Any = config.norm(D) if config.qk_norm else None
+        self.k_norm: Any = config.norm(D) if config.qk_norm else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Tensor:
         B, T, _ = x.shape
@@ -218,21 +237,36 @@ class MLP(nn.Module):
         return self.down_proj(F.swiglu(self.gate_proj(x), self.up_proj(x), fused=self.fused))
 
 
+class SquaredMLP(nn.Module):
+    """Two linear layers with squared ReLUs between them. Source: So et al., Primer, 2021."""
+
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.fc1 = nn.Linear(config.embed_dim, config.hidden, bias=False, fused=config.fused)
+        self.fc2 = nn.Linear(config.hidden, config.embed_dim, bias=False, fused=config.fused)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.relu(self.fc1(x)).square())
+
+
+def _hidden_layer(config):
+    return SquaredMLP(config) if config.activation == "relu2" else MLP(config)
+
+
 class Block(nn.Module):
     """x = x + self_attn(norm(x)); x = x + mlp(norm(x)). With experts it gives their routing, too."""
 
     def __init__(self, config: LlamaConfig, layer: int):
         super().__init__()
-        norm = config.embed_dim, config.rms_norm_eps
-        self.input_layernorm = nn.RMSNorm(*norm, fused=config.fused)
+        self.input_layernorm = config.norm(config.embed_dim)
         self.self_attn = Attention(config, layer)
-        self.post_attention_layernorm = nn.RMSNorm(*norm, fused=config.fused)
-        self.mlp = _mixture(config) if config.num_experts else MLP(config)
+        self.post_attention_layernorm = config.norm(config.embed_dim)
+        self.mlp = _mixture(config) if config.num_experts else _hidden_layer(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
         branch = self.self_attn(self.input_layernorm(x), cos, sin, cache)
         x, h = self.post_attention_layernorm(branch, x)  # the sum and its norm
-        if isinstance(self.mlp, MLP):
+        if not isinstance(self.mlp, MixtureOfExperts):
             return x + self.mlp(h)
         h, routing = self.mlp(h)
         return x + h, routing
@@ -241,12 +275,19 @@ class Block(nn.Module):
 def _mixture(config):
     return MixtureOfExperts(
         config.embed_dim,
-        lambda: MLP(config),
+        lambda: _hidden_layer(config),
         config.num_experts,
         config.experts_per_token,
         config.capacity_factor,
         config.fused,
     )
+
+
+_INTO_STREAM = (
+    "o_proj.weight",
+    "down_proj.weight",
+    "fc2.weight",
+)  # weights whose outputs are added to the residual stream
 
 
 class Llama(LanguageModel):
@@ -276,7 +317,7 @@ class Llama(LanguageModel):
             {
                 "embed_tokens": nn.Embedding(config.vocab_size, C, fused=fused),
                 "layers": nn.ModuleList([Block(config, i) for i in range(config.num_layers)]),
-                "norm": nn.RMSNorm(C, config.rms_norm_eps, fused=fused),
+                "norm": config.norm(C),
             }
         )
         self.lm_head = nn.Linear(C, config.vocab_size, bias=False, fused=fused)
@@ -290,7 +331,7 @@ class Llama(LanguageModel):
         deviation = 0.02 / math.sqrt(2 * self.config.num_layers)
         for name, parameter in self.named_parameters():
             if parameter.ndim >= 2:
-                init.normal_(parameter, std=deviation if name.endswith(("o_proj.weight", "down_proj.weight")) else 0.02)
+                init.normal_(parameter, std=deviation if name.endswith(_INTO_STREAM) else 0.02)
             elif name.endswith("bias"):
                 init.zeros_(parameter)
 
@@ -313,6 +354,8 @@ class Llama(LanguageModel):
         self._check_length(stop)
         positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
         x = body.embed_tokens(input)  # (B, T, C)
+        if not self.config.norm_weights:
+            x = body.norm(x)
         cos, sin = self.rotary(positions, stop, x.dtype)
         recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
         routing = []
@@ -335,7 +378,7 @@ class Llama(LanguageModel):
         """As LanguageModel's: of the experts, those that work on a token."""
         config, count = self.config, self.num_parameters()
         idle = max(0, config.num_experts - config.experts_per_token) * config.num_layers
-        count -= idle * 3 * config.embed_dim * config.hidden
+        count -= idle * (3 if config.activation == "swiglu" else 2) * config.embed_dim * config.hidden
         return count if config.tie_embeddings else count - self.model.embed_tokens.weight.numel()
 
     def _windows(self):

@@ -18,13 +18,14 @@ _EXPERTS = {
     "balance": ("router_aux_loss_coef", 0.001),
 }
 _PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}  # of an expert
-_SUPPORTED = {"router_jitter_noise": 0.0, "hidden_act": "silu", "mlp_bias": False}
+_SUPPORTED = {"router_jitter_noise": 0.0, "mlp_bias": False}
 _CLASSES = {
     "llama": "Llama",
     "qwen2": "Qwen2",
     "qwen3": "Qwen3",
     "mistral": "Mistral",
     "mixtral": "Mixtral",
+    "nanochat": "NanoChat",
 }  # model_type to …ForCausalLM
 
 
@@ -45,7 +46,7 @@ def fields(values, file, who):
     kind = values.get("model_type", "llama")
     if kind not in _CLASSES:
         raise ValueError(f"{who}: {file} describes a {kind!r} model, not one of {', '.join(_CLASSES)}.")
-    check_options(values, _SUPPORTED, who)
+    check_options(values, {**_SUPPORTED, "hidden_act": "relu2" if kind == "nanochat" else "silu"}, who)
     known = fields_of(values, _FIELDS, file, who)
     theta, known["rope_scaling"] = _scaling(values)
     known["rope_theta"] = theta or known["rope_theta"]
@@ -62,6 +63,9 @@ def fields(values, file, who):
         known["sliding_window"] = values.get("sliding_window", 4096)
     elif kind == "mixtral":
         known.update(fields_of(values, _EXPERTS, file, who))
+    elif kind == "nanochat":
+        cap = values.get("final_logit_softcapping", 15.0)
+        known.update(activation="relu2", norm_weights=False, qk_norm=True, logit_softcap=cap, sliding_window=None)
     else:
         known["sliding_window"] = None
     return known
@@ -75,6 +79,14 @@ def model_type(config):
     """
     biases = config.qkv_bias, config.out_bias
     windowed = config.sliding_window is not None
+    small = config.activation == "relu2", not config.norm_weights  # nanochat's
+    if any(small) or config.logit_softcap is not None:
+        if all(small) and config.qk_norm and not (config.num_experts or windowed) and len(set(biases)) == 1:
+            return "nanochat"
+        raise ValueError(
+            "Llama.save_pretrained: nanochat alone has relu2, norms without weights and capped logits; all of them, qk_norm, and "
+            "neither windows nor experts."
+        )
     if config.num_experts and not (config.qk_norm or any(biases) or config.full_layers):
         return "mixtral"
     if config.num_experts:
@@ -110,7 +122,8 @@ def describe(config):
         **({name: getattr(config, field) for field, (name, _) in _EXPERTS.items()} if kind == "mixtral" else {}),
         "attention_bias": config.qkv_bias,
         "rope_scaling": config.rope_scaling,
-        "hidden_act": "silu",
+        "hidden_act": "relu2" if kind == "nanochat" else "silu",
+        **({"final_logit_softcapping": config.logit_softcap} if kind == "nanochat" else {}),
         "initializer_range": 0.02,
         "torch_dtype": "float32",
     }
@@ -124,10 +137,23 @@ def _renamed(name, config, pattern, new):
     return re.sub(r"(experts\.\d+\.)(\w+)", lambda found: found[1] + new.get(found[2], found[2]), name)
 
 
+def _turned(name, weight, config):
+    """Weights of queries and keys whose heads turn the other way, as nanochat's do: halves of heads change places."""
+    if config.activation != "relu2" or not name.endswith(
+        ("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")
+    ):
+        return weight
+    heads = weight.reshape(-1, 2, config.head // 2, *weight.shape[1:])
+    return heads.flip(1).reshape(weight.shape).contiguous()
+
+
 def to_ours(theirs, config):
     """Hugging Face's weights as our state dict."""
     names = (name for name in theirs if not name.endswith("rotary_emb.inv_freq"))
-    weights = {_renamed(name, config, (r"\.block_sparse_moe\.", ".mlp."), _PARTS): theirs[name] for name in names}
+    weights = {
+        _renamed(name, config, (r"\.block_sparse_moe\.", ".mlp."), _PARTS): _turned(name, theirs[name], config)
+        for name in names
+    }
     if config.tie_embeddings and "model.embed_tokens.weight" in weights:
         weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
     return weights
@@ -138,4 +164,7 @@ def to_theirs(ours, config):
     parts, names = {ours: theirs for theirs, ours in _PARTS.items()}, list(ours)
     if config.tie_embeddings:
         names.remove("lm_head.weight")
-    return {_renamed(name, config, (r"\.mlp\.", ".block_sparse_moe."), parts): ours[name] for name in names}
+    return {
+        _renamed(name, config, (r"\.mlp\.", ".block_sparse_moe."), parts): _turned(name, ours[name], config)
+        for name in names
+    }

@@ -6,6 +6,7 @@ import pytest
 
 import mytorch
 from mytorch.models import Llama, LlamaConfig, llama_files
+from mytorch.models.llama import NANOCHAT
 
 LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -21,6 +22,11 @@ KINDS = {  # fields of the config: one set for each architecture, and one more f
     "qwen3": {"num_kv_heads": 2, "qk_norm": True, "head_dim": 12},
     "mistral": {"num_kv_heads": 2, "sliding_window": 7},
     "mixtral": {"num_kv_heads": 2, "num_experts": 4, "sliding_window": 20},
+    "nanochat": {
+        "num_kv_heads": 2,
+        "logit_softcap": 0.4,
+        **{k: v for k, v in NANOCHAT.items() if k != "logit_softcap"},
+    },
     "qwen2-window": {"qkv_bias": True, "sliding_window": 5, "full_layers": 1},
 }
 
@@ -52,7 +58,7 @@ def plain(torch, model, x):
     (B, T), D = x.shape, c.head
 
     def norm(h, name):
-        return h / (h.square().mean(-1, keepdim=True) + c.rms_norm_eps).sqrt() * w[name + ".weight"]
+        return h / (h.square().mean(-1, keepdim=True) + c.rms_norm_eps).sqrt() * w.get(name + ".weight", 1.0)
 
     def linear(h, name):
         return h @ w[name + ".weight"].T + w.get(name + ".bias", 0.0)
@@ -74,6 +80,8 @@ def plain(torch, model, x):
         return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
     def hidden_layer(n, at):
+        if c.activation == "relu2":
+            return linear(torch.relu(linear(n, at + "fc1")) ** 2, at + "fc2")
         return linear(
             torch.nn.functional.silu(linear(n, at + "gate_proj")) * linear(n, at + "up_proj"), at + "down_proj"
         )
@@ -86,6 +94,7 @@ def plain(torch, model, x):
         return sum(math.exp(score[i]) / total * hidden_layer(token, f"{at}experts.{i}.") for i in best)
 
     h = w["model.embed_tokens.weight"][torch.from_numpy(x)]
+    h = h if c.norm_weights else norm(h, "")
     distance = torch.arange(T)[:, None] - torch.arange(T)
     for i in range(c.num_layers):
         at = f"model.layers.{i}."
@@ -105,7 +114,8 @@ def plain(torch, model, x):
             h = h + torch.stack([mixed(row, mlp) for row in n.flatten(0, 1)]).view_as(h)
         else:
             h = h + hidden_layer(n, mlp)
-    return linear(norm(h, "model.norm"), "lm_head")
+    logits, cap = linear(norm(h, "model.norm"), "lm_head"), c.logit_softcap
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -503,7 +503,7 @@ def sample(capsys, *argv):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen", "mistral", "moe"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen", "mistral", "moe", "nanochat"])
 def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architecture):
     assert train(data, architecture=architecture, train_iterations=6, eval_interval=3, checkpoint_iterations=3) == 0
     log = [json.loads(line) for line in (data.parent / "work" / "p" / "log.jsonl").read_text().splitlines()]
