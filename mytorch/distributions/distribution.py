@@ -190,13 +190,14 @@ class Distribution:
         """Raise ValueError unless value is a tensor of a fitting shape within the support."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
-        event = self._event_shape
-        if value.shape[value.ndim - len(event) :] != event:
-            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {event}.")
-        wanted = size(self._batch_shape, event)
-        for i, j in zip(reversed(value.shape), reversed(wanted), strict=False):
-            if 1 not in (i, j) and i != j:
-                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {wanted}.")
+        shape, event = value.shape, self._event_shape
+        wanted = self._extended_shape()
+        if shape != wanted:
+            if shape[len(shape) - len(event) :] != event:
+                raise ValueError(f"The right-most size of value must match event_shape: {shape} vs {event}.")
+            for i, j in zip(reversed(shape), reversed(wanted), strict=False):
+                if 1 not in (i, j) and i != j:
+                    raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {shape} vs {wanted}.")
         try:
             support = self.support
         except NotImplementedError:

@@ -1,5 +1,6 @@
 """What the distributions share: broadcasting of parameters, probabilities and logits, triangles."""
 
+import itertools
 import operator
 from numbers import Number
 
@@ -11,6 +12,7 @@ from ..graph.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors
+from ..ops.raw import shape_of
 from ..tensor import Tensor
 
 euler_constant = 0.57721566490153286060
@@ -32,7 +34,9 @@ def broadcast_all(*values):
     like = next((v for v in values if isinstance(v, (Tensor, Array))), None)
     dtype, device = (dtypes.default_dtype(), None) if like is None else (like.dtype, like.device)
     tensors = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
-    return broadcast_tensors(*(Tensor(v) if isinstance(v, Array) else v for v in tensors))
+    tensors = [Tensor(v) if isinstance(v, Array) else v for v in tensors]
+    alike = len({shape_of(v) for v in tensors}) == 1
+    return tensors if alike else broadcast_tensors(*tensors)
 
 
 def finfo(x):
@@ -115,7 +119,7 @@ def vec_to_tril_matrix(vec, diag=0):
 
 def size(*parts):
     """Shapes joined to one Size."""
-    return Size([n for part in parts for n in part])
+    return Size(itertools.chain.from_iterable(parts))
 
 
 def joint_shape(*shapes):

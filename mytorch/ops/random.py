@@ -34,7 +34,9 @@ from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
 _TWO24 = np.float32(1 / (1 << 24))
-_LOW53 = np.uint64((1 << 53) - 1)
+_FEW, _HALF = 256, np.uint64(32)  # words; bits
+_MASK53 = (1 << 53) - 1
+_LOW53 = np.uint64(_MASK53)
 _TWO53 = 1 / (1 << 53)
 _CPU_STATE = struct.Struct("<Qqd")  # seed, position, the second of a pair of normals; then the twister's 624 words
 _GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
@@ -186,14 +188,21 @@ class Generator:
 
     def words(self, n):
         """n words of 32 random bits (CPU)."""
-        return self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
+        return self._raw(n).astype(np.uint32) if n < _FEW else self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
+
+    def _raw(self, n):
+        """n words of 32 bits as uint64 (CPU), without the checks of `randint`, which take longer than few words."""
+        return self._source._bit_generator.random_raw(n)
 
     def words64(self, n):
         """n words of 64 bits; the first of two 32-bit words is the high half (CPU)."""
+        if n < _FEW:
+            halves = self._raw(2 * n)
+            return (halves[0::2] << _HALF) | halves[1::2]
         if _draws_high_half_first():
             return self._source.randint(0, 1 << 64, size=n, dtype=np.uint64)
         pairs = self.words(2 * n).astype(np.uint64)
-        return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
+        return (pairs[0::2] << _HALF) | pairs[1::2]
 
     def uniform(self, shape, numpy_dtype, low=0.0, high=1.0):
         """Uniform numbers in [low, high); complex ones have such parts."""
@@ -267,11 +276,18 @@ class Generator:
     def serial_normal(self, n):
         """n normal numbers, float64, made in pairs; half a pair is kept for the next call (CPU)."""
         old = [] if self._spare is None else [self._spare]
-        u = self.uniform(((n - len(old) + 1) // 2 if n else 0, 2), np.float64)
-        radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
-        new = np.empty(u.shape)
-        new[:, 0], new[:, 1] = radius * np.cos(theta), radius * np.sin(theta)
-        found = np.concatenate([old, new.ravel()])
+        pairs = (n - len(old) + 1) // 2 if n else 0
+        if n < 16:
+            found, words = old, self._raw(4 * pairs).tolist()
+            for i in range(0, len(words), 4):
+                turn, size = (((words[j] << 32 | words[j + 1]) & _MASK53) * _TWO53 for j in (i, i + 2))
+                radius, theta = math.sqrt(-2.0 * math.log(1.0 - size)), 2.0 * math.pi * turn
+                found += [radius * math.cos(theta), radius * math.sin(theta)]
+            found = np.array(found)
+        else:
+            u = self.uniform((pairs, 2), np.float64)
+            radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
+            found = np.concatenate([old, np.stack([radius * np.cos(theta), radius * np.sin(theta)], 1).ravel()])
         if n:
             self._spare = float(found[n]) if len(found) > n else None
         return found[:n]
@@ -842,15 +858,27 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         if rows * n * num_samples < 1 << 16:
             found = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
-            search = np.ndarray.searchsorted if source.device is CPU else xp.searchsorted
-            found = xp.stack([search(e, p) for e, p in zip(edges, points, strict=True)])
+            found = _search_rows(xp, edges, points)
         found = xp.minimum(found, n - 1)
     else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
         kind = raw.dtype
         races = weights / source.exponential((rows, n)).astype(kind)
-        found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
+        if num_samples == 1:
+            found = races.argmax(-1)[:, None]
+        else:
+            found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
     found = found.astype(np.int64)
     return Tensor._wrap(found[0] if raw.ndim == 1 else found)
+
+
+def _search_rows(xp, edges, points):
+    """How many of each row's ascending edges lie below its points: a binary search, for all rows together."""
+    n, row, found = edges.shape[1], xp.arange(len(edges))[:, None], xp.zeros(points.shape, np.int64)
+    step = 1 << n.bit_length()
+    while step := step >> 1:
+        at = found + step
+        found += step * ((at <= n) & (edges[row, xp.minimum(at, n) - 1] < points))
+    return found
 
 
 @public(method=False)

@@ -447,7 +447,8 @@ argmin = _arg("argmin", "smallest", "[[1, 5], [7, 2]]; 1 -> [0, 1]")
 def _truth(name, example):
     @op(dtype="same", name=name)
     def test(xp, input, *, dim=None, keepdim=False):
-        return xp.asarray(getattr(xp, name)(input != 0, axis=axes_of(dim, input.ndim), keepdims=keepdim))
+        true = input if input.dtype.kind == "b" else input != 0
+        return xp.asarray(getattr(xp, name)(true, axes_of(dim, input.ndim), keepdims=keepdim))
 
     @public(inplace=False)
     @named(name, documented(f"Whether {name} element is nonzero, of all or along `dim`.", name, example))
