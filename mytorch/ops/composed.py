@@ -18,6 +18,17 @@ class composed(ModeSwitch):
         return {"composed": type(self).run}
 
 
+def composed_by(auto, name):
+    """`composed()`, for an op that was called with `auto`.
+
+    Raises:
+        TypeError: it is no bool.
+    """
+    if auto is not True:
+        raise TypeError(f"{name}: auto must be True or False, got {type(auto).__name__}.")
+    return composed()
+
+
 def as_they_are(function, *args, **kwargs):
     """Call a function with ops that are not composed."""
     token = set_mode(get_mode().replace(composed=None))
