@@ -160,3 +160,10 @@ def test_auto_must_be_a_bool(call):
     with pytest.raises(TypeError, match="auto must be True or False, got int"):
         call(x, 2)
     assert call(x, False).equal(call(x, True))
+
+
+def test_fused_and_auto_are_no_positional_arguments():
+    given = (mytorch.sigmoid, ()), (mytorch.Tensor.sigmoid, ()), (F.silu, (False,)), (F.gelu, ("none",))
+    for call, before in given:
+        with pytest.raises(TypeError, match="positional argument"):
+            call(mytorch.ones(3), *before, True)
