@@ -22,7 +22,7 @@ from .ops.out import takes_out, write_out
 from .ops.padding import pad
 from .ops.precision import in_precision
 from .ops.raw import on_device_of, raw_of, to_cpu
-from .ops.reduction import normalize_dims
+from .ops.reduction import normalize_dim, normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal as _diagonal
 from .tensor import Tensor
@@ -96,8 +96,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
 def _two_axes(dim, ndim):
     if not isinstance(dim, (tuple, list)) or len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
-    normalize_dims(tuple(dim), ndim, "linalg.matrix_norm")  # refuses, and sorts
-    return tuple(d % ndim for d in dim)
+    return tuple(normalize_dim(d, ndim) for d in dim)
 
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):

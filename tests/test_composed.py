@@ -150,3 +150,20 @@ def test_fused_without_a_kernel_is_told_once():
         ]
     finally:
         registry._warned.update(before)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x, a: F.sigmoid(x, auto=a), lambda x, a: x.exp(auto=a), lambda x, a: F.gelu(x, auto=a)]
+)
+def test_auto_must_be_a_bool(call):
+    x = mytorch.ones(3)
+    with pytest.raises(TypeError, match="auto must be True or False, got int"):
+        call(x, 2)
+    assert call(x, False).equal(call(x, True))
+
+
+def test_fused_and_auto_are_no_positional_arguments():
+    given = (mytorch.sigmoid, ()), (mytorch.Tensor.sigmoid, ()), (F.silu, (False,)), (F.gelu, ("none",))
+    for call, before in given:
+        with pytest.raises(TypeError, match="positional argument"):
+            call(mytorch.ones(3), *before, True)

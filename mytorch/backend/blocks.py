@@ -10,7 +10,6 @@ LARGE = 1 << 13  # elements from which a way other than NumPy's own is worth its
 _BLOCK = 1 << 14
 _GROUP = 16
 _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-_plain_where = np.where  # NumPy's
 
 
 def as_bits(x):
@@ -39,9 +38,9 @@ def chosen(condition, x, y):
 
 
 def where(condition, x, y):
-    """NumPy's `where`; large floats are chosen by their bits, as NumPy's loop stumbles over conditions that alternate."""
-    parts = chosen(condition, x, y) if getattr(condition, "size", 0) >= LARGE else None
-    return _plain_where(condition, x, y) if parts is None else by_bits(condition, *parts)
+    """NumPy's `where` for large arrays: floats are chosen by their bits, as NumPy's loop stumbles over conditions that alternate."""
+    parts = chosen(condition, x, y)
+    return np.where(condition, x, y) if parts is None else by_bits(condition, *parts)
 
 
 def by_bits(condition, x, y):

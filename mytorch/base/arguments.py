@@ -12,7 +12,6 @@ SHARED = {
     "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.",
     "auto": "derive the gradient from the formula instead of the written one.",
 }
-_SECTION = re.compile(r"( *)Args:\n(\1 +.*(?:\n\1 +.*)*)")
 _NEXT = re.compile(r"\n\n( *)(?:Raises|Source|Example|Shape|Returns)s?:|\s*\Z")
 
 
@@ -48,20 +47,18 @@ def _with_section(doc, names, texts):
 
 
 def _completed(doc, names, texts):
-    """A docstring in whose `Args:` stand the names that are missing, each behind the one before it in the signature."""
-    section = _SECTION.search(doc)
-    indent, place = section[1] + "    ", 0
-    entries = re.split(rf"\n(?={indent}\S)", section[2])
-    for name in names:
-        for i, entry in enumerate(entries):
-            if f" {name}: " in entry or name in entry.partition(":")[0].replace(",", "").split():
-                place = max(place, i + 1)
-                break
-        else:
-            if name in texts:
-                entries.insert(place, f"{indent}{name}: {texts[name]}")
-                place += 1
-    return doc[: section.start(2)] + "\n".join(entries) + doc[section.end(2) :]
+    """A docstring in whose `Args:` stand the names that are missing, each before the next one in the signature."""
+    start = doc.index("Args:\n")
+    indent = doc[doc.rindex("\n", 0, start) : start] + "    "
+    place = doc.find("\n\n", start)
+    place = len(doc.rstrip()) if place < 0 else place
+    for name in reversed(names):
+        own = doc.find(f"{indent}{name}: ", start)
+        if own >= 0 or f" {name}: " in doc or f" {name}, " in doc[start:]:
+            place = own if own >= 0 else place
+        elif name in texts:
+            doc = f"{doc[:place]}{indent}{name}: {texts[name]}{doc[place:]}"
+    return doc
 
 
 def describe(namespace, **texts):

@@ -1,5 +1,7 @@
 """`torch.library`: operators that a package defines are the Python functions behind them."""
 
+from ..autograd.function import Function
+
 
 class CustomOpDef:
     """What `custom_op` makes of a function: it is called as that, and its other implementations are noted.
@@ -9,17 +11,15 @@ class CustomOpDef:
 
     def __init__(self, name, function):
         self._name, self._function = name, function
-        self._backward = self._setup = None
+        self._call = function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *args, **kwargs):
-        if self._backward is None:
-            return self._function(*args, **kwargs)
-        return _differentiable(self)(*args, **kwargs)
+        return self._call(*args, **kwargs)
 
     def register_autograd(self, backward, /, *, setup_context=None):
         """Use `backward(ctx, *grads)` as the gradient; `setup_context(ctx, inputs, output)` saves what it needs."""
-        self._backward, self._setup = backward, setup_context
+        self._call = _differentiable(self._function, backward, setup_context)
 
     def register_kernel(self, device_types, func=None, /):
         """Note an implementation for other devices; the function itself runs on all."""
@@ -28,18 +28,18 @@ class CustomOpDef:
     register_fake = register_vmap = register_torch_dispatch = lambda self, func=None, /: func
 
 
-def _differentiable(definition):
-    from ..autograd.function import Function
+def _differentiable(function, gradient, setup_context):
+    """A function with a gradient of its own, of which `setup_context` may save something."""
 
     class Custom(Function):
         @staticmethod
         def forward(ctx, *args):
-            out = definition._function(*args)
-            if definition._setup is not None:
-                definition._setup(ctx, args, out)
+            out = function(*args)
+            if setup_context is not None:
+                setup_context(ctx, args, out)
             return out
 
-        backward = staticmethod(definition._backward)
+        backward = staticmethod(gradient)
 
     return Custom.apply
 

@@ -121,7 +121,7 @@ def gelu(input, approximate="none", *, fused=None, auto=False):
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
-    return _gelu.caller(input, approximate, fused, auto)
+    return _gelu.caller(input, approximate, fused=fused, auto=auto)
 
 
 def _silu_grad(g, input, xp):
@@ -140,7 +140,7 @@ def silu(input, inplace=False, *, fused=None, auto=False):
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
         [-0.2689, 0.0, 0.7311]
     """
-    return _maybe_inplace(input, _silu.caller(input, fused, auto), inplace)
+    return _maybe_inplace(input, _silu.caller(input, fused=fused, auto=auto), inplace)
 
 
 def _relu_squared_forward(xp, input):
@@ -221,7 +221,7 @@ def _along(record, input, dim, dtype, fused, auto):
             f"Implicit dimension choice for {record.name} has been deprecated. Change the call to include dim=X as an argument."
         )
     dim = normalize_dim((0 if ndim in (0, 1, 3) else 1) if dim is None else dim, ndim)
-    return record.caller(input, dim, dtype, fused, auto)
+    return record.caller(input, dim, dtype, fused=fused, auto=auto)
 
 
 @op(dtype="float", name="log_softmax", autocast="float32")

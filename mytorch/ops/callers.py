@@ -21,7 +21,7 @@ from ..base import config
 from ..graph.mode import get_mode
 from ..graph.node import Node
 from ..tensor import Face, Tensor, refresh
-from .mismatch import explained, given
+from .mismatch import explained
 from .operands import is_operand
 from .source import source_of
 
@@ -74,13 +74,13 @@ def _write(caller, op, operator):
 
 
 def _general(op, defaults, operator):
-    """What a caller leaves to `Op.run`, with those attributes that were given."""
+    """What a caller leaves to `Op.run`, with the attributes that are not the defaults."""
 
     def general(inputs, attrs, args, kwargs):
         if operator and not is_operand(inputs[1]):
             return NotImplemented
         if args:  # more than there are places
             return op.run(*inputs, *[attrs[n] for n in op.attrs], *args, **kwargs)
-        return op.run(*inputs, **given(op, attrs, defaults), **kwargs)
+        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults[n]}, **kwargs)
 
     return general

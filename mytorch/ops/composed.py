@@ -27,6 +27,17 @@ class composed(ModeSwitch):
         return {"interpreter": Composing()}
 
 
+def composed_by(auto, name):
+    """`composed()`, for an op that was called with `auto`.
+
+    Raises:
+        TypeError: it is no bool.
+    """
+    if auto is not True:
+        raise TypeError(f"{name}: auto must be True or False, got {type(auto).__name__}.")
+    return composed()
+
+
 def accepts(function, name):
     """Whether a function, or one that it wraps, takes an argument of that name (without `inspect`: layers ask at import)."""
     if hasattr(function, "op"):

@@ -70,7 +70,7 @@ def linear(
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     if act_func in ACTIVATIONS and input.device.type != "cpu":
         return linear_activation(input, weight, bias, activation=act_func, fused=fused, auto=auto)
-    out = _linear.caller(input, weight, bias, fused, auto)
+    out = _linear.caller(input, weight, bias, fused=fused, auto=auto)
     return out if act_func is None else activation_named(act_func, fused)(out, auto=auto)
 
 

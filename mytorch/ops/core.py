@@ -20,7 +20,7 @@ from ..graph.node import Node, Port
 from ..graph.saved import pack_node
 from ..tensor import Tensor
 from .callers import caller_of
-from .composed import composed
+from .composed import composed_by
 from .mismatch import explained
 from .operands import back_to_bfloat16, prepare
 from .out import check_out, write_out
@@ -51,8 +51,8 @@ class Op(Record):
         return self.caller(*inputs, **attrs)
 
     def run(self, *inputs, fused=None, out=None, auto=False, **attrs):
-        if auto:
-            with composed():
+        if auto is not False:
+            with composed_by(auto, self.name):
                 return self.run(*inputs, fused=fused, out=out, **attrs)
         if gpu.several_gpus:
             where = other_device(inputs)

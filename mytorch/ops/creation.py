@@ -216,7 +216,7 @@ def _constant(name, text, show, shown, shown_like):
 
     def make(xp, shape, dtype):
         raw = getattr(xp, name)(shape, dtype)
-        return raw if config.fill_uninitialized is False or name != "empty" else uninitialized(raw)
+        return uninitialized(raw) if name == "empty" else raw
 
     def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, memory_format=None, **named):
         shape, pin = size_and_pin(name, size, named)

@@ -104,7 +104,7 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    return _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused, auto)
+    return _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
 
 
 @on_input_device

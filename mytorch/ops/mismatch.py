@@ -95,14 +95,3 @@ def _sizes_differ(shapes):
                 )
             size = n if size == 1 else size
     return None
-
-
-def given(op, attrs, defaults):
-    """Those attributes of a call that are not the defaults.
-
-    Raises:
-        TypeError: `auto` is no bool.
-    """
-    if type(attrs.get("auto", False)) is not bool:
-        raise TypeError(f"{op.name}: auto must be True or False, got {type(attrs['auto']).__name__}.")
-    return {name: value for name, value in attrs.items() if value is not defaults[name]}

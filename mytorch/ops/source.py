@@ -9,7 +9,7 @@ from ..kernels.registry import SMALL
 from .record import PSEUDO
 
 _BEGIN = """\
-def {name}({parameters}, *args, **kwargs):
+def {name}({parameters}, **kwargs):
     mode = get_mode()
     if {unusual}:
         return {general}
@@ -133,7 +133,7 @@ def source_of(op):
     fields = {
         "name": op.name,
         "first": op.inputs[0],
-        "parameters": ", ".join([*op.inputs[: op.required], *own, *(f"{n}=default_{n}" for n in further)]),
+        "parameters": ", ".join([*op.inputs[: op.required], *own, "*args", *(f"{n}=default_{n}" for n in further)]),
         "unusual": " or ".join(unusual),
         "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *further))}, args, kwargs)",
         "raws": _each(op, "x{}, "),

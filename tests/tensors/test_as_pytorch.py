@@ -256,6 +256,7 @@ LINALG = {
     "vector_norm_empty": lambda L: L.linalg.vector_norm(L.ones(0), float("inf")),
     "vector_norm_empty_rows": lambda L: L.linalg.vector_norm(L.ones(0, 2), float("inf"), dim=1),
     "matrix_norm_axis": lambda L: L.linalg.matrix_norm(L.ones(2, 2), dim=(0,)),
+    "matrix_norm_of_one_axis_twice": lambda L: L.linalg.matrix_norm(L.ones(2, 2), dim=(0, -2)),
     "norm_axis": lambda L: L.linalg.norm(L.ones(2, 2), ord=1, axis=(-2, -1)),
     "lu_unpack_pivots": lambda L: L.lu_unpack(L.eye(2), L.tensor([0, 2], dtype=L.int32)),
     "multi_dot_axes": lambda L: L.linalg.multi_dot([L.ones(2, 2), L.ones(2), L.ones(2, 2)]),
