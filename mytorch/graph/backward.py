@@ -30,8 +30,10 @@ def _roots(tensors, gradients, create_graph, what):
             start = engine.raw.unwrap(g)
         else:
             start = engine.gradient_of_root(tensor._data._array, g, what, i)
-        if create_graph or get_mode().interpreter:
-            start = g if getattr(g, "_edge", None) is not None else engine.recorded.constant(start)
+        interpreted = get_mode().interpreter is not None  # which may know more of g than its edge
+        if create_graph or interpreted:
+            itself = hasattr(g, "_edge") and (interpreted or g._edge is not None)
+            start = g if itself else engine.recorded.constant(start)
         roots.append((edge, start))
     return roots
 
