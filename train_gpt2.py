@@ -1,6 +1,7 @@
 """Train a GPT-2, as nanoGPT trains its own, or with --architecture a Llama, Qwen, Mistral or mixture of experts.
 
     python train_gpt2.py --path_to_data data/shakespeare --model_size small --context_length 256 …
+    python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --max_lr 5e-5 …    (fine-tuning)
     mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
 
 Everything that belongs to a run lies in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`,
@@ -27,7 +28,7 @@ from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
 from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
-from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig
+from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig, from_pretrained
 from mytorch.models.gpt2 import SIZES
 from mytorch.models.llama import NANOCHAT
 from mytorch.optim import AdamW
@@ -68,6 +69,10 @@ def parse(argv=None):
     switch("overwrite", "replace the run that lies in the project's folder")
 
     add("architecture", "gpt2", "which model; qwen is Qwen 3, moe is Mixtral", choices=list(ARCHITECTURES))
+    add(
+        "init_from",
+        help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file, whatever its size",
+    )
     add("context_length", 1024, "tokens in a sequence")
     add("model_size", "base", "layers, heads and width", choices=list(SIZES))
     add("dropout_p", 0.0, "dropout probability")
@@ -118,6 +123,8 @@ def parse(argv=None):
             p.error(f"--{name} is {value}; expected at least 1")
     if args.architecture != "gpt2" and (others := args.given & {"use_bias", "activation"}):
         p.error(f"--{others.pop()} is for --architecture gpt2; this is {args.architecture}")
+    if args.init_from and (others := args.given & {"architecture", "model_size", "use_bias", "activation"}):
+        p.error(f"--{others.pop()} is what --init_from {args.init_from} says; leave it out")
     if args.path_to_data is None and not args.resume_from_checkpoint:
         p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
     return args, p
@@ -133,7 +140,14 @@ PEAKS = {  # TFLOP/s of float32 products and of half precision's, by a part of t
     "H100": (67, 989), "H200": (67, 989), "A100": (19.5, 312), "L4": (30.3, 121), "V100": (15.7, 125), "T4": (8.1, 65),
     "4090": (82.6, 165), "3090": (35.6, 71),
 }  # fmt: skip
-SHAPE = ("architecture", "model_size", "context_length", "use_bias", "activation")  # flags that the weights depend on
+SHAPE = (
+    "architecture",
+    "init_from",
+    "model_size",
+    "context_length",
+    "use_bias",
+    "activation",
+)  # flags that the weights depend on
 
 
 def read_meta(checkpoint):
@@ -239,6 +253,42 @@ def read_vocab_size(data):
             raise FileNotFoundError(f"There is no {data / name}; make it with one of the scripts in prepare_data/.")
     size = read_header(data / "train.bin")[2]
     return -(-size // 64) * 64 if size > 1024 else size
+
+
+def make_model(args, saved, data):
+    """The model to train: a fresh one, that of --init_from, or, in resuming, of the shape that the checkpoint's has.
+
+    Raises:
+        ValueError: the data has another vocabulary, or sequences longer than the model's context.
+    """
+    kind, config = (GPT2 if args.architecture == "gpt2" else Llama), None
+    vocab_size = read_vocab_size(data)
+    if not args.init_from:
+        config = make_config(args, saved["model"]["vocab_size"] if saved else vocab_size)
+        if config.vocab_size != vocab_size:
+            raise ValueError(f"--path_to_data {data} has another vocabulary than the checkpoint was trained with.")
+        return kind(config)
+    changes = {
+        "dropout_p": args.dropout_p,
+        "gradient_checkpointing": args.enable_gradient_checkpointing,
+        "fused": args.fused or None,
+    }
+    if saved:
+        model = kind(kind.config_class.from_dict({**saved["model"], **changes}))
+    else:
+        model = from_pretrained(args.init_from, **changes)
+        args.architecture = "gpt2" if isinstance(model, GPT2) else "llama"
+        if "context_length" not in args.given:
+            args.context_length = min(args.context_length, model.config.context_length)
+    size, context = model.config.vocab_size, model.config.context_length
+    if read_header(data / "train.bin")[2] > size:
+        raise ValueError(f"--path_to_data {data} has {vocab_size} tokens, the model of --init_from {args.init_from} {size}; "
+                         "prepare the text with --tokenizer and that directory.")  # fmt: skip
+    if args.context_length > context:
+        raise ValueError(
+            f"--context_length {args.context_length}: the model of --init_from {args.init_from} has {context}."
+        )
+    return model
 
 
 def make_config(args, vocab_size):
@@ -614,6 +664,9 @@ class Trainer:
             self.save_checkpoint()
         if accelerator.is_main_process:
             self.log.plot(self.folder / "loss.png")
+            if self.args.init_from and signal is None:
+                self.model.save_pretrained(self.folder / "hugging_face")
+                accelerator.print(f"The model is in {self.folder / 'hugging_face'}, too, in Hugging Face's form.")
         accelerator.end_training()
         if signal is not None:
             accelerator.print(
@@ -655,7 +708,6 @@ def main(argv=None):
         checkpoint = find_checkpoint(folder, args.resume_from_checkpoint)
         saved = read_meta(checkpoint)
         changes = list(inherit(args, saved["training"], parser.error))
-    meta = {"training": {name: value for name, value in vars(args).items() if name not in OWN}}
     try:
         accelerator = Accelerator(
             mixed_precision=args.mixed_precision, log_wandb=args.log_wandb, project_dir=folder, device=args.device
@@ -671,11 +723,9 @@ def main(argv=None):
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
 
     mytorch.manual_seed(args.seed)
-    config = make_config(args, saved["model"]["vocab_size"] if saved else read_vocab_size(data))
-    if saved and read_vocab_size(data) != config.vocab_size:
-        raise ValueError(f"--path_to_data {data} has another vocabulary than {checkpoint} was trained with.")
-    model = (GPT2 if args.architecture == "gpt2" else Llama)(config)
-    meta = {"format": 1, "architecture": args.architecture, "model": config.to_dict(), **meta}
+    model = make_model(args, saved, data)
+    training = {name: value for name, value in vars(args).items() if name not in OWN}
+    meta = {"format": 1, "architecture": args.architecture, "model": model.config.to_dict(), "training": training}
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters():,}")
     if args.use_chinchilla:
         args.train_iterations = math.ceil(

@@ -9,7 +9,7 @@ import numpy as np
 
 from mytorch.cli.arguments import ArgumentParser as ArgumentParser
 from mytorch.utils.data.tokens import write_tokens
-from mytorch.utils.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, save_tokenizer
+from mytorch.utils.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 
 def fail(sentence):
@@ -37,11 +37,15 @@ def read_text(path):
 
 def make_tokenizer(kind, text, min_count=1, vocab_size=4096):
     """The tokenizer of a kind for a text; ends the script where its package or its file is missing."""
+    if os.path.isdir(kind):
+        kind = os.path.join(kind, "tokenizer.json")
     if kind == "char":
         return CharTokenizer.from_text(text, min_count)
     try:
+        if kind not in ("bpe", "gpt2"):
+            return load_tokenizer(kind)
         return FastTokenizer.train([text], vocab_size) if kind == "bpe" else GPT2Tokenizer()
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, FileNotFoundError) as error:
         fail(f"{error}")
     except Exception as error:  # tiktoken downloads its table on first use
         fail(f"tiktoken could not load GPT-2's encoding ({type(error).__name__}); it needs the network once.")

@@ -13,9 +13,8 @@ def main():
     parser.add_argument("--input_file", required=True, help="a UTF-8 text file")
     parser.add_argument(
         "--tokenizer",
-        choices=("char", "bpe", "gpt2"),
         default="char",
-        help="what a token is; bpe is learnt from the text",
+        help="what a token is: char; bpe, learnt from the text; gpt2; or a tokenizer.json, or the directory of one",
     )
     parser.add_argument(
         "--path_to_save", help="folder for train.bin, val.bin, tokenizer.json (default: data/<file's name>)"

@@ -4,6 +4,7 @@
     mytorchrun launch script.py   start a script as several processes
     mytorchrun test               check that it works, with a table
     mytorchrun env                versions and devices, for bug reports
+    mytorchrun chat train         make a small model that answers; then chat talk, or chat serve for a page
     mytorchrun warmup             compile the CPU's kernels now, not at their first use
 
 `mytorchrun COMMAND --help` says more; `mytorchrun --version` says which.
@@ -16,7 +17,7 @@ from importlib import import_module
 from ..version import __version__
 
 # Each command is a module here with `main(argv)`, which returns the exit code.
-COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env", "warmup": "warmup"}
+COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env", "warmup": "warmup", "chat": "chat"}
 
 
 def main(argv=None):

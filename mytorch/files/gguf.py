@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 class _Kind(NamedTuple):
     name: str
-    count: int  # numbers in a block
+    numbers: int  # in a block
     nbytes: int  # of a block
     unpack: Callable[[np.ndarray], np.ndarray]  # uint8 (blocks, nbytes) to float32 (blocks, count)
 
@@ -171,9 +171,9 @@ class GGUFFile:
             known = ", ".join(_BY_NAME)
             self._refuse(f"{name} is stored as type {number} of ggml's; {known} are known")
         kind = _KINDS[number]
-        if not all(shape) or shape[-1] % kind.count:
+        if not all(shape) or shape[-1] % kind.numbers:
             self._refuse(f"{name}, {kind.name}, has the shape {shape}")
-        nbytes = prod(shape) // kind.count * kind.nbytes
+        nbytes = prod(shape) // kind.numbers * kind.nbytes
         if start + offset + nbytes > self._size:
             self._refuse(f"{name}, {nbytes:,} bytes at {start + offset:,}, lies beyond its {self._size:,}")
         return Entry(shape, kind.name, start + offset, nbytes)

@@ -294,7 +294,7 @@ def stream(
     """
     _check(max_new_tokens, **sampling)
     if isinstance(input, str):
-        yield from _pieces(model, input, max_new_tokens, stop, seed=seed, use_cache=use_cache, draft=draft,
+        yield from pieces(model, _tokenizer(model).encode(input), max_new_tokens, stop, seed=seed, use_cache=use_cache, draft=draft,
                            draft_tokens=draft_tokens, generator=generator, **sampling)  # fmt: skip
         return
     prompt, padding = _prompt(model, input)
@@ -331,12 +331,18 @@ def _tokenizer(model):
     return model.tokenizer
 
 
-def _pieces(model, text, max_new_tokens, stop, **options):
-    """Pieces of text as they are sure: whole characters, and nothing that may be the beginning of a stop string."""
+def pieces(model: Module, tokens: list[int], max_new_tokens: int, stop: Any = None, **options: Any) -> Iterator[str]:
+    """Pieces of the text that continues tokens, as they are sure: whole characters, and nothing that may begin a stop string.
+
+    Args:
+        model: with a tokenizer.
+        tokens: what is continued.
+        max_new_tokens, stop, **options: as for `stream`.
+    """
     tokenizer, made, shown = _tokenizer(model), [], 0
     ends = Stop(stop, tokenizer)
     held = max((len(s) - 1 for s in ends.strings), default=0)
-    for token in stream(model, [tokenizer.encode(text)], max_new_tokens, stop=stop, **options):
+    for token in stream(model, [tokens], max_new_tokens, stop=stop, **options):
         if int(token) in ends.tokens:
             break
         made.append(int(token))

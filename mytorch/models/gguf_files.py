@@ -46,7 +46,7 @@ class _Said:
         value = self.file.metadata.get(f"{self.kind}.{key}", default)
         if value is None:
             self.refuse(f"it does not say {self.kind}.{key}")
-        if type(value) is not kind or (kind is int and not 0 <= value < 1 << 31):
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 1 << 31):
             self.refuse(f"its {self.kind}.{key} is {value!r}")
         return value
 

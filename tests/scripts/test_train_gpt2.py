@@ -17,7 +17,7 @@ import pytest
 
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete
-from mytorch.models import GPT2, GPT2Config
+from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained
 from mytorch.utils.data.tokens import write_tokens
 from mytorch.utils.tokenizer import CharTokenizer, save_tokenizer
 
@@ -516,6 +516,56 @@ def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architec
     text = [sample(capsys, data.parent / "work" / "p", "--seed", 1, *more) for more in ((), ("--disable_cache",))]
     assert text[0] == text[1]
     assert len(text[0]) > 10
+
+
+@pytest.mark.parametrize("kind", [GPT2, Llama])
+def test_fine_tuning_begins_with_the_weights_of_a_directory_and_leaves_one(data, tmp_path, capsys, kind):
+    model = kind(vocab_size=15, context_length=24, num_layers=1, num_heads=2, embed_dim=8, dropout_p=0.0)
+    model.save_pretrained(tmp_path / "hf")
+    shape = {"model_size": None, "context_length": None, "init_from": tmp_path / "hf"}
+    assert (
+        train(
+            data,
+            **shape,
+            train_iterations=3,
+            checkpoint_iterations=2,
+            always_save_checkpoint=True,
+            max_lr=1e-9,
+            min_lr=1e-9,
+        )
+        == 0
+    )
+    work = data.parent / "work" / "p"
+    found = from_pretrained(work / "hugging_face")
+    assert found.config.context_length == 24
+    assert type(found) is kind
+    for name, weight in model.state_dict().items():
+        np.testing.assert_allclose(found.state_dict()[name].numpy(), weight.numpy(), atol=1e-6)
+    (tmp_path / "hf" / "config.json").unlink()  # resuming does not need it
+    more = [
+        "--resume_from_checkpoint",
+        "checkpoint_2",
+        "--train_iterations",
+        "4",
+        "--project_name",
+        "p",
+        "--working_directory",
+        str(work.parent),
+    ]
+    assert train_gpt2.main(more) == 0
+    assert sample(capsys, work, "--seed", 1, "--max_tokens_gen", 5)
+    with pytest.raises(SystemExit):
+        train(data, init_from=tmp_path / "hf")
+    assert "is what --init_from" in capsys.readouterr().err
+
+
+def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(data, tmp_path):
+    for size, context, words in ((200, 8, "--context_length 16"), (5, 32, "has 15 tokens")):
+        GPT2(vocab_size=size, context_length=context, num_layers=1, num_heads=1, embed_dim=8).save_pretrained(
+            tmp_path / "hf"
+        )
+        with pytest.raises(ValueError, match=words):
+            train(data, init_from=tmp_path / "hf", model_size=None)
 
 
 def test_flops_for_a_token_are_counted_as_nanogpt_counts():
