@@ -24,7 +24,7 @@ import mytorch
 from mytorch.serialization import load_safetensors, read_safetensors, save_state_dict, set_load_limit
 
 CASES = int(os.environ.get("CASES", "6"))
-SECONDS = 5.0
+SECONDS = 3.0  # of the processor
 LIMIT = 16 << 20  # instead of 256 MiB, so that the cases need not be larger than that
 MEMORY = 128 << 20  # the limit, and what Python itself takes
 STORAGE = b"(S'storage'\nctorch\n%sStorage\nS'%s'\nS'cpu'\nI%d\ntQ"
@@ -345,10 +345,10 @@ def resident():
 
 def refused(content):
     """Whether `load` refuses the content in words of its own, within the time."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises((ValueError, RuntimeError)) as caught:
         mytorch.load(io.BytesIO(content))
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     assert type(caught.value) in (ValueError, RuntimeError)
     assert str(caught.value).startswith("load: ")
     assert len(str(caught.value)) < 1000

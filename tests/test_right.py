@@ -429,6 +429,30 @@ def test_results_by_shape_and_option(torch, rng):
         np.testing.assert_array_equal(mine[0], theirs[0])
 
 
+def test_filling_and_integrating_keep_to_the_dtype(torch):
+    for call in (
+        lambda lib: lib.ones(5, dtype=lib.int64).index_fill(0, lib.tensor([1]), 6.5),
+        lambda lib: lib.full((5,), 2**62 + 1).index_fill(0, lib.tensor([1]), lib.tensor(6.0)),
+        lambda lib: lib.ones(5, dtype=lib.float16).index_fill(0, lib.tensor([1]), lib.tensor(6.0)),
+    ):
+        mine, theirs = both(torch, call)
+        assert mine[0].dtype == theirs[0].dtype
+        np.testing.assert_array_equal(mine[0], theirs[0])
+    area = mytorch.trapezoid(mytorch.tensor([[252, 249], [0, 255]], dtype=mytorch.uint8))  # PyTorch's sums overflow
+    assert area.tolist() == [250.5, 127.5]
+
+
+def test_tensors_without_elements_are_answered(torch):
+    assert_same(torch, lambda lib: lib.median(lib.ones(3, 0)))
+    assert_same(torch, lambda lib: lib.median(lib.ones(0, dtype=lib.int64)))
+    assert_same(torch, lambda lib: lib.nanmedian(lib.full((3,), NAN)))
+    x = mytorch.ones(0, 6, 11, requires_grad=True)
+    norm = mytorch.nn.InstanceNorm1d(6, affine=True, track_running_stats=True)
+    norm(x).sum().backward()
+    assert x.grad.shape == (0, 6, 11)
+    assert norm.running_mean.tolist() == [0.0] * 6
+
+
 # -- refusals ------------------------------------------------------------------------------------------------------------
 
 REFUSED = """
@@ -449,7 +473,12 @@ F.cosine_embedding_loss(t(5), t(5), t(5)); F.multi_margin_loss(t(3, 5), i(1, 3))
 F.triplet_margin_loss(t(2, 3), t(2, 3), t(2, 3), margin=-1.0); F.triplet_margin_loss(t(2, 3), t(2, 3), t(3)); F.feature_alpha_dropout(t(3), training=True)
 F.fractional_max_pool2d(t(1, 4, 4), 2, output_ratio=(float("nan"), 0.5)); F.ctc_loss(t(4, 2, 3), i(2, 2), i(1) + 2, i(2) + 1)
 x[::0].fill_(1); x.__setitem__(slice(None, None, 0), 1.0); lib.empty_permuted((1, 2), (0, 5)); lib.nn.GroupNorm(0, 4)
-lib.histogramdd(t(5, 2), [3])
+lib.histogramdd(t(5, 2), [3]); lib.histogram(t(3), 2, weight=True); lib.histogram(t(3), t(1, 3)); lib.allclose(t(2), t(2), atol=float("nan"))
+lib.take_along_dim(t(5, 7), i(5, 5), 0); lib.tensordot(t(2, 2), t(2, 2), [[0], [0], [0]]); lib.tensordot(t(2, 2), t(2, 2), [[0], [7]]); t(3).repeat(-1); t(2, 3).sum_to_size(-1, 1)
+lib.scatter_reduce(t(5, 5), 0, lib.zeros(5, 3, dtype=lib.int64), t(5, 2), "amin"); lib.nanquantile(t(), 0.5, dim=1); lib.quantile(t(), 0.5, dim=1)
+lib.repeat_interleave(t(3), i(3), output_size=7); lib.zeros(0, 3).__setitem__(([0, 0, 0], [-1, 0, 2]), t(0)); F.pdist(t(3, 2), float("nan"))
+F.huber_loss(t(3), t(3), delta=float("nan")); F.rrelu(t(3), INF, 0.0); F.gaussian_nll_loss(t(), t(5), t(1)); F.multilabel_margin_loss(t(5), i(2, 5))
+lib.index_fill(t(3), 0, i(1), t(2)); setattr(t(3).requires_grad_(), "data", i(3)); setattr(t(3).requires_grad_() * 2, "data", i(3))
 """
 
 

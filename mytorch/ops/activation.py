@@ -440,6 +440,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
         upper: largest slope.
         training: draw slopes rather than take their mean.
     """
+    if not -math.inf < lower <= upper < math.inf:
+        raise RuntimeError(f"rrelu: the bounds must be finite, and the lower one first, got {lower} and {upper}.")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slopes = rrelu_slopes(input, lower, upper)

@@ -65,7 +65,12 @@ def _diagonal_part(xp, x):
 
 @op(dtype="float", name="inverse", autocast_cpu="float32")
 def _inv(xp, input):
-    return xp.linalg.inv(input)
+    try:
+        return xp.linalg.inv(input)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular."
+        ) from None
 
 
 _inv.grad(input=lambda g, out, xp: -xp.matmul(xp.matmul(_T(xp, out), g), _T(xp, out)))
@@ -82,12 +87,7 @@ def inverse(input):
         >>> mytorch.linalg.inv(tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 0.0], [0.0, 0.25]]
     """
-    try:
-        return _inv.caller(square(input, "inv"))
-    except np.linalg.LinAlgError:
-        raise LinAlgError(
-            "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular."
-        ) from None
+    return _inv.caller(square(input, "inv"))
 
 
 @op(dtype="float", name="linalg_solve", autocast_cpu="float32")

@@ -616,7 +616,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
         [True, False]
     """
-    if rtol < 0 or atol < 0:
+    if not (rtol >= 0 and atol >= 0):
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     if input.dtype is dtypes.bool_:
         return input == other

@@ -340,11 +340,17 @@ def setitem(self, index, value):
     except IndexError:
         raise IndexError(_misfit(raw.shape, found)) from None
     except (TypeError, ValueError):
+        try:
+            region = raw[found].shape
+        except IndexError:
+            raise IndexError(_misfit(raw.shape, found)) from None
+        except ValueError:
+            region = ()
         if any(isinstance(i, slice) and i.step == 0 for i in (found if isinstance(found, tuple) else (found,))):
             raise ValueError("slice step cannot be zero") from None
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
-            f"{list(raw[found].shape)}"
+            f"{list(region)}"
         ) from None
     array._bump()
     mode = get_mode()

@@ -92,7 +92,6 @@ def in_place(caller, name):
 
     twin.__name__ = twin.__qualname__ = name
     twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
-    twin.__wrapped__ = caller  # for its signature
     return twin
 
 

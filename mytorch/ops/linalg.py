@@ -377,9 +377,11 @@ def tensordot(a, b, dims=2):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    elif len(dims) != 2:
+        raise RuntimeError(f"tensordot: dims must be a number or two lists of axes, got {dims}.")
     else:
         left, right = (
-            [d % t.ndim for d in (ds if isinstance(ds, (list, tuple)) else [ds])]
+            [normalize_dim(d, t.ndim) for d in (ds if isinstance(ds, (list, tuple)) else [ds])]
             for ds, t in zip(dims, (a, b), strict=True)
         )
     if len(left) != len(right):

@@ -407,7 +407,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         >>> F.huber_loss(tensor([1.0, 4.0]), tensor([0.0, 0.0]), reduction="none", delta=2.0).tolist()
         [0.5, 6.0]
     """
-    if delta <= 0:
+    if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
     return _reduce(_smooth_abs(input - target, beta=delta) * delta, reduction, weight=weight)
@@ -524,8 +524,11 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     """
     if not isinstance(var, (Tensor, Array)):
         var = input * 0 + var
-    elif tuple(var.shape) != tuple(input.shape) and var.ndim == input.ndim - 1:
-        var = var.unsqueeze(-1)
+    elif tuple(var.shape) != tuple(input.shape):
+        if tuple(var.shape) == tuple(input.shape)[:-1]:
+            var = var.unsqueeze(-1)
+        elif var.ndim != input.ndim or [n for n, m in zip(var.shape, input.shape, strict=True) if n != m] != [1]:
+            raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
     clamped = var.detach().clamp(min=eps)
@@ -633,7 +636,7 @@ def pdist(input, p=2.0):
     """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     xp = xp_of(raw_of(input))
     rows, columns = (Tensor._wrap(xp.asarray(i)) for i in np.triu_indices(input.shape[0], 1))
@@ -770,6 +773,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         RuntimeError: shapes that do not fit.
     """
     rows = _scores(input, target)
+    if target.numel() != rows.numel():
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     index = raw_of(target).reshape(rows.shape)
     xp = xp_of(index)
     listed = xp.cumprod(index >= 0, axis=1).astype(bool)

@@ -720,6 +720,8 @@ def repeat(input, *repeats, **named):
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
             f"{times} for shape {tuple(input.shape)}."
         )
+    if min(times, default=0) < 0:
+        raise RuntimeError(f"repeat: Trying to create tensor with negative dimension: {times}")
     return _repeat(input, repeats=times)
 
 

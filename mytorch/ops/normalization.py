@@ -528,15 +528,15 @@ def instance_norm(
     _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if math.prod(input.shape[2:]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
-    if running_mean is not None:
-        flat = input.detach().reshape(*input.shape[:2], -1)
+    if running_mean is not None and input.numel():
+        flat = input.detach().flatten(2)
         for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):
             running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
     if input.device.type != "cpu":  # as groups of one channel, in the input's dtype whatever autocast says
         return _group_norm(
             input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused, auto=auto
         )
-    rows = input.reshape(input.shape[0], input.shape[1], -1)
+    rows = input.flatten(2)
     return _affine(
         _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape), weight, bias
     )

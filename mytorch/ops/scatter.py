@@ -157,6 +157,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     d, raw = _checked(input, dim, index, "scatter_reduce")
     if raw.size == 0:
         return input.clone()
+    src = _source(input, src, raw, "scatter_reduce")
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
     shape = tuple(input.shape)
     hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype)), index=raw, dim=d, shape=shape)
@@ -300,6 +301,12 @@ def index_fill(input, dim, index, value):
     d, raw, _ = _at(input, dim, index, "index_fill")
     mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise RuntimeError(f"index_fill: only a 0-d value tensor is taken, got one of shape {list(value.shape)}.")
+        value = value.to(input.dtype)
+    elif isinstance(value, float) and input.dtype.category < dtypes.FLOAT:
+        value = int(value)
     return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
 
 
@@ -414,7 +421,7 @@ def take_along_dim(input, indices, dim=None):
         return input.reshape(-1).gather(0, indices.reshape(-1))
     d = normalize_dim(dim, input.ndim)
     indices = where(indices < 0, indices + input.shape[d], indices)
-    shape = list(np.broadcast_shapes(*([*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (input, indices))))
+    shape = list(broadcast(*([*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (input, indices))))
     shape[d] = -1  # each has its own length there
     return input.expand(shape).gather(d, indices.expand(shape))
 

@@ -379,6 +379,10 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
             f"repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} and input.size({d}) = {n}"
         )
     order = np.repeat(np.arange(n), times.reshape(-1))
+    if output_size is not None and output_size != order.size:
+        raise RuntimeError(
+            f"repeat_interleave: allocated size does not match required size: {output_size}, not {order.size}"
+        )
     return _index(input, index=(slice(None),) * d + (order,))
 
 
@@ -663,5 +667,7 @@ def sum_to_size(input, *size):
     """input summed over the axes along which `size` would have to be broadcast to reach it."""
     size = as_shape(size)
     lead = input.ndim - len(size)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(size, input.shape[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(size)}}} is not expandable to size {{{list(input.shape)}}}.")
     dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(size) if n == 1 and input.shape[i + lead] != 1)
     return (input.sum(dims, keepdim=True) if dims else input).reshape(size)

@@ -219,6 +219,8 @@ def median(input, dim=None, keepdim=False):
         2
     """
     if dim is None:
+        if not input.numel():
+            return input.sum() + (math.nan if input.dtype.is_floating_point else np.iinfo(np.int64).min)
         ordered = input.reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
         return where(isnan.caller(ordered[-1]), ordered[-1], middle) if input.dtype.is_floating_point else middle
@@ -304,6 +306,12 @@ def _quantiles(q, interpolation):
     return _INTERPOLATION[interpolation], raw_q
 
 
+def _along(input, dim):
+    """(input, the axis), or (all of it in a row, 0)."""
+    d = 0 if dim is None else normalize_dim(dim, input.ndim)
+    return (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, d)
+
+
 def _stacked(out, input, q, dim, d, keepdim):
     """Quantiles with (keepdim) or without the axis they were taken along, one after the other if q is a vector."""
     if dim is None:
@@ -330,7 +338,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
             f"quantile() input tensor must be of a floating point dtype, and q of the same one; got {input.dtype} and "
             f"{getattr(q, 'dtype', type(q).__name__)}"
         )
-    x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
+    x, d = _along(input, dim)
     n = x.shape[d]
     if n == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
@@ -360,7 +368,7 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         interpolation: "linear", "lower", "higher", "nearest" or "midpoint".
     """
     weights, raw_q = _quantiles(q, interpolation)
-    x, d = (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, normalize_dim(dim, input.ndim))
+    x, d = _along(input, dim)
     ordered = x.sort(d).values  # NaNs come last
     n = (~isnan.caller(x)).sum(d, keepdim=True)
     out = []
@@ -492,6 +500,8 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     for given, word in ((bins, "bins tensors"), (weight, "weight tensor")):
         if hasattr(given, "dtype") and given.dtype is not input.dtype:
             raise RuntimeError(f"histogram(): input tensor and {word} should have the same dtype")
+    if isinstance(weight, (bool, int, float)):
+        raise TypeError(f"histogram(): weight must be a tensor, not {type(weight).__name__}.")
     if weight is not None and weight.shape != input.shape:
         raise RuntimeError(
             "histogram(): if weight tensor is provided it should have the same shape as the input tensor"
@@ -500,6 +510,8 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
         raise TypeError("histogram() received an invalid combination of arguments: edges and a range")
     if (bins.numel() if hasattr(bins, "dtype") else bins) < 1:
         raise RuntimeError("histogram(): bins must be > 0, and a bins tensor should have at least 1 element")
+    if getattr(bins, "ndim", 1) != 1:
+        raise RuntimeError(f"histogram(): bins tensor should have one dimension, but got {bins.ndim} dimensions")
     if range is not None and range[0] > range[1]:
         raise RuntimeError("histogram(): min should not exceed max")
     raw = to_cpu(input).reshape(-1)
@@ -688,6 +700,7 @@ def _trapezoids(y, x, dx, dim):
         widths = widths.reshape(-1, *along) if along else widths
     else:
         widths = 1.0 if dx is None else dx
+    y = y * 1.0 if y.dtype.category < dtypes.FLOAT else y  # sums of bytes overflow
     return (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5 * widths
 
 
