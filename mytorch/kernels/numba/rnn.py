@@ -39,23 +39,26 @@ def lstm(x, gates, c, c_next, h_next):
 
 @kernel
 def lstm_backward(g_out, g_h, g_c, gates, c, gz):
-    """The gradients of the gates' sums, gz, and of the cells before the step, in place of g_c."""
+    """The gradients of the gates' sums, gz, and of the cells before the step, in place of g_c; g_out is added to g_h."""
     rows, width = c.shape
-    for r in range(rows):
+    f, g, o = width, 2 * width, 3 * width  # where the gates begin
+    for r in range(rows):  # loops of few arrays each, as in forward
         for j in range(width):
-            i = gates[r, j]
-            f = gates[r, width + j]
-            g = gates[r, 2 * width + j]
-            o = gates[r, 3 * width + j]
-            before = c[r, j]
-            t = _tanh(f * before + i * g)
-            gh = g_h[r, j] + g_out[r, j]
-            gc = g_c[r, j] + gh * o * (_ONE - t * t)
-            gz[r, j] = gc * g * i * (_ONE - i)
-            gz[r, width + j] = gc * before * f * (_ONE - f)
-            gz[r, 2 * width + j] = gc * i * (_ONE - g * g)
-            gz[r, 3 * width + j] = gh * t * o * (_ONE - o)
-            g_c[r, j] = gc * f
+            g_h[r, j] += g_out[r, j]
+        for j in range(width):
+            gz[r, j] = _tanh(gates[r, f + j] * c[r, j] + gates[r, j] * gates[r, g + j])
+        for j in range(width):
+            g_c[r, j] += g_h[r, j] * gates[r, o + j] * (_ONE - gz[r, j] * gz[r, j])
+        for j in range(width):
+            gz[r, o + j] = g_h[r, j] * gz[r, j] * gates[r, o + j] * (_ONE - gates[r, o + j])
+        for j in range(width):
+            gz[r, g + j] = g_c[r, j] * gates[r, j] * (_ONE - gates[r, g + j] * gates[r, g + j])
+        for j in range(width):
+            gz[r, f + j] = g_c[r, j] * c[r, j] * gates[r, f + j] * (_ONE - gates[r, f + j])
+        for j in range(width):
+            gz[r, j] = g_c[r, j] * gates[r, g + j] * gates[r, j] * (_ONE - gates[r, j])
+        for j in range(width):
+            g_c[r, j] *= gates[r, f + j]
 
 
 @kernel
