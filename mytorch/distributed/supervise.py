@@ -78,32 +78,53 @@ def kill_group(child, number):
         pass
 
 
-def main():
-    """Supervise the rank that the command line starts."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the launcher decides
+def connected():
+    """A connection to the launcher."""
     host, _, port = os.environ["MYTORCHRUN_CONTROL"].rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=30)
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    env = environment()
-    lock = threading.Lock()
+    return connection
+
+
+def started(command, env):
+    """The rank's process."""
 
     def prepare():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         die_with_parent()
 
-    child = subprocess.Popen(
-        sys.argv[1:],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        close_fds=False,  # MPI's connection to mpiexec
-        start_new_session=True,
-        preexec_fn=prepare,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    own = {
+        "close_fds": False,
+        "start_new_session": True,
+        "preexec_fn": prepare,
+    }  # close_fds: MPI's connection to mpiexec
+    return subprocess.Popen(command, env=env, **pipes, **own)
+
+
+def obey(messages, child):
+    """Do what the launcher says until all is done, or it is gone."""
+    while True:
+        kind, content = receive(messages)
+        if kind == b"s":
+            if child.poll() is None:
+                os.kill(child.pid, int(content))
+            continue
+        kill_group(child, signal.SIGKILL)
+        if kind != b"k":
+            if not kind and os.path.exists(os.environ.get("MYTORCHRUN_COLLECTIVE_LOG", "")):
+                os.remove(os.environ["MYTORCHRUN_COLLECTIVE_LOG"])
+            os._exit(0)
+
+
+def main():
+    """Supervise the rank that the command line starts."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the launcher decides
+    connection, env, lock = connected(), environment(), threading.Lock()
+    child = started(sys.argv[1:], env)
     hello = {"rank": int(env["RANK"]), "pid": child.pid, "token": os.environ["MYTORCHRUN_CONTROL_TOKEN"]}
     send(connection, lock, b"h", json.dumps(hello).encode())
 
@@ -129,19 +150,7 @@ def main():
         send(connection, lock, b"x", json.dumps({"code": code}).encode())
 
     threading.Thread(target=wait, daemon=True).start()
-    messages = connection.makefile("rb")
-    while True:
-        kind, content = receive(messages)
-        if kind == b"s":
-            if child.poll() is None:
-                os.kill(child.pid, int(content))
-        elif kind == b"k":
-            kill_group(child, signal.SIGKILL)
-        else:  # all is done, or the launcher is gone
-            kill_group(child, signal.SIGKILL)
-            if not kind and os.path.exists(os.environ.get("MYTORCHRUN_COLLECTIVE_LOG", "")):
-                os.remove(os.environ["MYTORCHRUN_COLLECTIVE_LOG"])
-            os._exit(0)
+    obey(connection.makefile("rb"), child)
 
 
 if __name__ == "__main__":

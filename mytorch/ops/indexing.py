@@ -321,54 +321,63 @@ def setitem(self, index, value):
         setitem(_index(self, index=parts[0]), parts[1], value)
         return
     array = self if isinstance(self, Array) else self._data
-    raw = array._array
-    source = value
     if isinstance(value, (Tensor, Array)):
-        value = raw_of(value)
-        if array._cell is not None and basic and isinstance(raw, ndarray):
-            refuse_overlap(self, source, "setitem", region=raw[found])
-        if value.ndim > 1 and value.shape[0] == 1:
-            value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
-        if value.dtype.kind == "c" and raw.dtype.kind != "c":
-            raise RuntimeError(f"index_put_: a {value.dtype} value can't be written into a {raw.dtype} tensor.")
-        if not isinstance(raw, ndarray) and isinstance(value, ndarray):
-            value = xp_of(raw).asarray(value)
-    elif not isinstance(value, (int, float, bool, complex)):
-        value = source = Array(value)._array
+        written = _written(self, array, found, basic, value)
+    else:
+        written = value if isinstance(value, NUMBERS) else Array(value)._array
     try:
-        raw[found] = value
-    except IndexError:
-        raise IndexError(_misfit(raw.shape, found)) from None
-    except (TypeError, ValueError):
-        try:
-            region = raw[found].shape
-        except IndexError:
-            raise IndexError(_misfit(raw.shape, found)) from None
-        except ValueError:
-            region = ()
-        if any(isinstance(i, slice) and i.step == 0 for i in (found if isinstance(found, tuple) else (found,))):
-            raise ValueError("slice step cannot be zero") from None
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
-            f"{list(region)}"
-        ) from None
+        array._array[found] = written
+    except (IndexError, TypeError, ValueError) as error:
+        raise _unwritable(array._array, found, written, error) from None
     array._bump()
     mode = get_mode()
     if mode.interpreter:
-        mode.interpreter.set_item(self, found, source)
-    if not isinstance(self, Tensor) or not mode.grad:
-        return
+        mode.interpreter.set_item(self, found, value if isinstance(value, (Tensor, Array)) else written)
+    if isinstance(self, Tensor) and mode.grad:
+        _record_assignment(self, array, found, value)
+
+
+def _written(self, array, found, basic, source):
+    """The raw array of a tensor that is written to self[found]."""
+    raw, value = array._array, raw_of(source)
+    if array._cell is not None and basic and isinstance(raw, ndarray):
+        refuse_overlap(self, source, "setitem", region=raw[found])
+    if value.ndim > 1 and value.shape[0] == 1:
+        value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
+    if value.dtype.kind == "c" and raw.dtype.kind != "c":
+        raise RuntimeError(f"index_put_: a {value.dtype} value can't be written into a {raw.dtype} tensor.")
+    return xp_of(raw).asarray(value) if not isinstance(raw, ndarray) and isinstance(value, ndarray) else value
+
+
+def _unwritable(raw, found, value, error):
+    """What to raise where NumPy refuses raw[found] = value."""
+    if isinstance(error, IndexError):
+        return IndexError(_misfit(raw.shape, found))
+    try:
+        region = raw[found].shape
+    except IndexError:
+        return IndexError(_misfit(raw.shape, found))
+    except ValueError:
+        region = ()
+    if any(isinstance(i, slice) and i.step == 0 for i in (found if isinstance(found, tuple) else (found,))):
+        return ValueError("slice step cannot be zero")
+    return RuntimeError(
+        f"shape mismatch: value tensor of shape {list(np.shape(value))} cannot be broadcast to indexing result of shape "
+        f"{list(region)}"
+    )
+
+
+def _record_assignment(self, array, found, source):
+    """The edge of a tensor into which `source` was written, if one of the two has an edge."""
     is_tensor = isinstance(source, Tensor)
     if self.edge is None and (not is_tensor or source.edge is None):
         return
+    raw = array._array
     region = tuple(raw[found].shape)
     if is_tensor:
-        src = source
-        if tuple(src.shape) != region:
-            lead = len(region) - src.ndim
-            if lead < 0:
-                src = src.reshape(tuple(src.shape)[-lead:])
-            src = src.expand(*region)
+        lead = len(region) - source.ndim
+        src = source if lead >= 0 else source.reshape(tuple(source.shape)[-lead:])
+        src = src.expand(*region) if tuple(source.shape) != region else source
         src = src.to(self.dtype)
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
