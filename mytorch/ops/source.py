@@ -157,11 +157,10 @@ def source_of(op):
 
 def _source_of_variadic(op, fields):
     """The text of the caller of an op of any number of inputs, such as cat."""
-    parameters = [f"*{op.inputs[0]}", *(f"{n}=default_{n}" for n in op.attrs), "**kwargs"]
+    fields["parameters"] = ", ".join([f"*{op.inputs[0]}", *(f"{n}=default_{n}" for n in op.attrs)])
     fields |= {"general": f"general({op.inputs[0]}, {_options(op.attrs)}, (), kwargs)", "raws": "*raws, "}
     fields |= {"unusual": fields["unusual"].removeprefix("args or ")}
-    begin = _BEGIN.replace("{parameters}, *args, **kwargs", ", ".join(parameters))
-    return (begin + _INPUTS + _RUN + _RECORD_INPUTS + "    return result\n").format(**fields)
+    return (_BEGIN + _INPUTS + _RUN + _RECORD_INPUTS + "    return result\n").format(**fields)
 
 
 def _options(names):
