@@ -157,10 +157,9 @@ def source_of(op):
 
 def _source_of_variadic(op, fields):
     """The text of the caller of an op of any number of inputs, such as cat."""
-    parameters = [f"*{op.inputs[0]}", *(f"{n}=default_{n}" for n in op.attrs)]
+    fields["parameters"] = ", ".join([f"*{op.inputs[0]}", *(f"{n}=default_{n}" for n in op.attrs)])
     fields |= {"general": f"general({op.inputs[0]}, {_options(op.attrs)}, (), kwargs)", "raws": "*raws, "}
     fields |= {"unusual": fields["unusual"].removeprefix("args or ")}
-    fields |= {"parameters": ", ".join(parameters)}
     return (_BEGIN + _INPUTS + _RUN + _RECORD_INPUTS + "    return result\n").format(**fields)
 
 
