@@ -25,6 +25,7 @@ from .backend import (
     xp_of,
 )
 from .backend.dlpack import to_dlpack
+from .backend.others import BY_NAME
 from .backend.printing import format_array
 from .base import config, dtypes
 
@@ -406,5 +407,6 @@ def _rewrap(x):
 
 
 def _restore(host, where):
-    """Rebuild a pickled Array; one from a GPU comes back to the CPU where there is no GPU."""
-    return Array(host, device=where if where == "cpu" or cuda_available() else "cpu")
+    """Rebuild a pickled Array; one from a device that is not there comes back to the CPU."""
+    there = where.startswith("cuda") and cuda_available()
+    return Array(host, device=where if there or where in BY_NAME else "cpu")

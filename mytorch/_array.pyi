@@ -19,6 +19,7 @@ class Array(Tensor):
     _cell: Any
     def _bump(self) -> Any: ...
     def _shared_cell(self) -> Any: ...
+BY_NAME: Any
 class Size(tuple[_int, ...]):
     def __add__(self, other: tuple[_int, ...]) -> Size: ...  # type: ignore[override]
     @overload

@@ -1,7 +1,7 @@
 """What all tests share: seeds, PyTorch where a test compares with it, and the device they run on.
 
 `pytest --device cuda` makes a GPU the default device, so that every tensor a test makes lies there; with `--stand-in` CuPy is
-replaced by `tests/gpu/fake_cupy.py`, which needs no GPU. With `--device cuda:1`, cuda:0 stays the current GPU.
+replaced by `tests/gpu/fake_cupy.py`, which needs no GPU. With `--device cuda:1`, cuda:0 stays the current GPU. `--device toy` is `tests/toy_device.py`, a device that is registered.
 """
 
 import os
@@ -15,7 +15,9 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--device", default=os.environ.get("DEVICE", "cpu"), help="where tensors are made: cpu (default), cuda, cuda:1"
+        "--device",
+        default=os.environ.get("DEVICE", "cpu"),
+        help="where tensors are made: cpu (default), cuda, cuda:1, toy",
     )
     parser.addoption("--stand-in", action="store_true", help="replace CuPy by a stand-in over NumPy")
 
@@ -33,6 +35,10 @@ def pytest_configure(config):
         ):  # with it, kernels run in Triton's interpreter on the stand-in's memory
             os.environ["MYTORCH_FUSED"] = "0"
         fake_cublaslt.install()
+    if config.getoption("--device") == "toy":
+        from tests import toy_device
+
+        toy_device.register()
     if config.getoption("--device") != "cpu":
         _use(config.getoption("--device"))
 

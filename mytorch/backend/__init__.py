@@ -15,6 +15,7 @@ from .devices import (
     device_of,
     get_default_device,
     on,
+    register_device,
     restore_device,
     set_default_device,
     set_device_of,

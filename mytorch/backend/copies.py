@@ -7,6 +7,7 @@ from . import gpu
 from .devices import CPU, device_guard, device_of, on
 from .gpu import cupy_ns, out_of_memory, xp_of
 from .namespaces import ndarray
+from .others import BY_ARRAY, BY_NAME
 
 
 def to_device(raw, where, non_blocking=False):
@@ -19,6 +20,10 @@ def to_device(raw, where, non_blocking=False):
     here = device_of(raw)
     if here is where:
         return raw
+    if here.type in BY_NAME:
+        return to_device(xp_of(raw).to_cpu(raw), where)
+    if where.type in BY_NAME:
+        return on(where)[0].from_cpu(to_device(raw, CPU))
     if where.type == "cpu":
         return _to_cpu_later(raw) if non_blocking else _to_cpu(raw)
     xp, there = on(where)
@@ -144,7 +149,7 @@ def _from_other_gpu(xp, raw):
 def memory_owner(raw):
     """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's block of memory,
     since what its as_strided makes does not know whose memory it is."""
-    if type(raw) is not ndarray and hasattr(raw, "data") and hasattr(raw.data, "mem"):
+    if type(raw) is not ndarray and type(raw) not in BY_ARRAY and hasattr(raw, "data") and hasattr(raw.data, "mem"):
         return raw.data.mem
     while getattr(raw, "base", None) is not None:
         raw = raw.base
@@ -156,7 +161,7 @@ def storage_bytes(raw):
     root = base = raw
     while base is not None:
         root, base = (base if isinstance(base, type(raw)) else root), getattr(base, "base", None)
-    if isinstance(raw, ndarray):
+    if isinstance(raw, ndarray) or type(raw) in BY_ARRAY:
         return root.ravel(order="K").view("u1")
     xp, memory = xp_of(raw), raw.data.mem
     if root.flags.c_contiguous and root.data.mem is memory and -(-root.nbytes // 512) * 512 == memory.size:

@@ -1,13 +1,22 @@
 """Devices: what names them, which is the default one, and which GPU is the current one."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 from ..base.errors import DeviceError
 from . import gpu
 from .gpu import cupy_ns
 from .namespaces import ndarray, numpy_ns
+from .others import BY_ARRAY, BY_NAME, Library
 
-_KINDS = ("cpu", "cuda", "meta", "mps", "xpu")  # that can be named; arrays lie on the first two
+KINDS = [
+    "cpu",
+    "cuda",
+    "meta",
+    "mps",
+    "xpu",
+]  # that can be named; arrays lie on the first two, and on those that are registered
 _before = []  # default devices to go back to
 
 
@@ -35,8 +44,8 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
             index = int(number)
-        if name not in _KINDS:
-            raise RuntimeError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {name}")
+        if name not in KINDS:
+            raise RuntimeError(f"Expected one of {', '.join(KINDS)} device type at start of device string: {name}")
         self.type = name
         self.index = index
 
@@ -89,6 +98,8 @@ def as_device(like):
     where = like if isinstance(like, device) else device(like)
     if where.type == "cpu":
         return CPU
+    if where.type in BY_NAME and not where.index:
+        return BY_NAME[where.type].device
     if where.type != "cuda":
         hint = (
             "there is no meta device, make the module on the CPU"
@@ -129,7 +140,9 @@ def get_default_device():
 
 def device_of(raw):
     """The device of a raw array."""
-    return CPU if isinstance(raw, ndarray) else _cuda_device(raw.device.id)
+    if isinstance(raw, ndarray):
+        return CPU
+    return BY_ARRAY[type(raw)].device if type(raw) in BY_ARRAY else _cuda_device(raw.device.id)
 
 
 _NOTHING = nullcontext()
@@ -164,5 +177,30 @@ def on(where):
     """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
     if where.type == "cpu":
         return numpy_ns, _NOTHING
+    if where.type in BY_NAME:
+        return BY_NAME[where.type], _NOTHING
     xp = cupy_ns()
     return xp, xp.cuda.Device(where.index) if gpu.several_gpus else _NOTHING
+
+
+def register_device(
+    name: str, module: Any, *, from_cpu: Callable[[Any], Any], to_cpu: Callable[[Any], Any], **functions: Callable
+) -> None:
+    """Make a library of arrays a device, which tensors can be made on, moved to and trained on.
+
+    Args:
+        name: of the device's type: `tensor.to(name)`, `mytorch.device(name)`.
+        module: functions with NumPy's names over its arrays; `module.ndarray` is their class, which has NumPy's attributes,
+            methods and operators. What gives a view there has to give one here, with `base`. Functions that it lacks run on the CPU.
+        from_cpu: its array, a copy of a NumPy array. to_cpu: the reverse.
+        functions: further ones of the namespace that operations are written over, or others in the module's place; among them
+            `address(array)`, where its first element lies, which `data_ptr` and `storage_offset` ask for.
+
+    Raises:
+        ValueError: a name that is taken, or no name.
+    """
+    if name in KINDS or not name.isidentifier():
+        raise ValueError(f"register_device: expected a name that no device has, got {name!r}.")
+    KINDS.append(name)
+    BY_NAME[name] = BY_ARRAY[module.ndarray] = library = Library(name, module, from_cpu, to_cpu, functions)
+    library.device = device(name)

@@ -8,6 +8,7 @@ import numpy as np
 from ..base import capturing
 from ..base.errors import DeviceError, OutOfMemoryError
 from .namespaces import Namespace, ndarray, numpy_ns
+from .others import BY_ARRAY
 
 EXTENSIONS = []  # functions of the cupy module that give further functions for its namespace; kernels/registry.py adds the products
 
@@ -178,6 +179,7 @@ def _load_cupy():
     else:
         _cupy_ns = Namespace(
             cp,
+            kind="cuda",
             **{name: _widened(getattr(cupy_special, name)) for name in ("erf", "erfc")},
             **{name: _widened(getattr(cp, name)) for name in ("sort", "partition", "cumsum", "cumprod")},
             argsort=_widened(cp.argsort, back=False),
@@ -226,17 +228,23 @@ def device_count():
 
 def xp_of(raw):
     """The namespace of a raw array."""
-    return numpy_ns if isinstance(raw, ndarray) else cupy_ns()
+    if isinstance(raw, ndarray):
+        return numpy_ns
+    return BY_ARRAY[type(raw)] if type(raw) in BY_ARRAY else cupy_ns()
 
 
 def address(raw):
     """Where a raw array's first element lies in memory."""
-    return raw.__array_interface__["data"][0] if isinstance(raw, ndarray) else raw.data.ptr
+    if isinstance(raw, ndarray):
+        return raw.__array_interface__["data"][0]
+    return BY_ARRAY[type(raw)].address(raw) if type(raw) in BY_ARRAY else raw.data.ptr
 
 
 def is_raw(x):
-    """Whether x is an array that a Tensor can lie over: NumPy's or CuPy's."""
-    return isinstance(x, ndarray) or (_cupy_ns is not None and isinstance(x, _cupy_ns.module.ndarray))
+    """Whether x is an array that a Tensor can lie over: NumPy's, CuPy's or a registered library's."""
+    if isinstance(x, ndarray) or (_cupy_ns is not None and isinstance(x, _cupy_ns.module.ndarray)):
+        return True
+    return type(x) in BY_ARRAY
 
 
 def looks_like_cupy(x):

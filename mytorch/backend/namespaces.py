@@ -277,6 +277,7 @@ def _numpy_take_along_axis(x, index, axis):
 
 numpy_ns = Namespace(
     np,
+    kind="cpu",
     all=_numpy_all,
     any=_numpy_any,
     argmax=ndarray.argmax,

@@ -18,7 +18,7 @@ ops/core.py describes them.
 import importlib
 import warnings
 
-from ..backend import gpu, ndarray, numpy_ns
+from ..backend import gpu, ndarray, numpy_ns, xp_of
 from ..base import config
 from . import blas
 
@@ -129,8 +129,8 @@ class Kernels:
 
 
 def device_type(raw):
-    """The kind of device that a raw array lies on: "cpu" or "cuda"."""
-    return "cpu" if isinstance(raw, ndarray) else "cuda"
+    """The kind of device that a raw array lies on: "cpu", "cuda", or a registered one's name."""
+    return "cpu" if isinstance(raw, ndarray) else xp_of(raw).kind
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
@@ -139,7 +139,7 @@ _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.ke
 
 def multi_tensor(raws, fused=None):
     """The kernels that update, clip or unscale all of some raw arrays in one launch; None on a CPU, and where they can't."""
-    if not raws or device_type(raws[0]) == "cpu":
+    if not raws or device_type(raws[0]) != "cuda":
         return None
     return _MULTI_TENSOR.find("cuda", fused, (raws,), {})
 

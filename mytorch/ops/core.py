@@ -14,7 +14,7 @@ import traceback
 from inspect import Parameter
 
 from .._array import Array, other_device
-from ..backend import gpu, is_raw, memory_owner, numpy_ns
+from ..backend import gpu, is_raw, memory_owner
 from ..graph.mode import get_mode
 from ..graph.node import Node, Port
 from ..graph.saved import pack_node
@@ -79,7 +79,7 @@ class Op(Record):
                 inputs, attrs = mode.autocast.cast(self, inputs, attrs)
         raws, edges, arrays, mask, as_tensor, xp, bfloat16 = prepare(self, inputs)
         implementation = self.reference
-        device = "cpu" if xp is numpy_ns else "cuda"
+        device = xp.kind
         if device in self.fused_on or fused is True:
             module = self.kernels.find(device, fused, raws, attrs)
             if module is not None:

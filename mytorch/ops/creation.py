@@ -527,7 +527,7 @@ def type(self, dtype=None):
             word = dtype.rpartition(".")[2].removesuffix("Tensor")
             dtype = next((name for name, known in words.items() if known == word), dtype)
         return cast(self, dtypes.as_dtype(dtype))
-    prefix = "" if self.device.type == "cpu" else "cuda."
+    prefix = "" if self.device.type == "cpu" else f"{self.device.type}."
     return f"{config.torch_name()}.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
 
 
@@ -739,7 +739,7 @@ def data_ptr(self):
 def get_device(self):
     """The GPU's number; -1 for the CPU."""
     where = self.device
-    return -1 if where.type == "cpu" else where.index
+    return -1 if where.index is None else where.index
 
 
 @public(inplace=False)

@@ -18,6 +18,7 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from ..backend import CPU, as_device, assign, device_count, on, philox, rejection
+from ..backend.devices import KINDS
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..graph.mode import get_mode
@@ -232,7 +233,7 @@ class Generator:
         state, call = self.next_draw()
         xp, there = on(self.device)
         with there:
-            return getattr(_kernels(), name)(xp, state, call, *arguments)
+            return getattr(_kernels(self.device), name)(xp, state, call, *arguments)
 
     def _floats_by_kernel(self, name, shape, numpy_dtype, *arguments):
         kind = np.dtype(numpy_dtype)
@@ -409,9 +410,9 @@ def _memory_for_state(device):
         return xp.empty(2, np.int64)
 
 
-def _kernels():
+def _kernels(device):
     """Where numbers on a GPU are made: the kernels' module where Triton runs and may be used, else `philox`."""
-    return RANDOM.allowed("cuda") or philox
+    return RANDOM.allowed(device.type) or philox
 
 
 default_generator = Generator()
@@ -435,21 +436,22 @@ def generator_for(where, generator=None):
         return generator
     if where is CPU:
         return default_generator
-    if where.index not in _gpu_generators:
-        _gpu_generators[where.index] = Generator(where).manual_seed(default_generator.initial_seed())
-    return _gpu_generators[where.index]
+    key = where.index if where.type == "cuda" else where.type
+    if key not in _gpu_generators:
+        _gpu_generators[key] = Generator(where).manual_seed(default_generator.initial_seed())
+    return _gpu_generators[key]
 
 
 def gpu_states():
-    """The states of the GPUs' default generators that were used, by the GPU's number."""
-    return {index: generator.get_state() for index, generator in _gpu_generators.items()}
+    """The states of the GPUs' default generators that were used, by the GPU's number, or a registered device's name."""
+    return {key: generator.get_state() for key, generator in _gpu_generators.items()}
 
 
 def set_gpu_states(states):
     """Go on from what `gpu_states` returned; GPUs that are not here are passed over."""
-    for index, state in states.items():
-        if index < device_count():
-            generator_for(as_device(f"cuda:{index}")).set_state(state)
+    for key, state in states.items():
+        if key in KINDS if isinstance(key, str) else key < device_count():
+            generator_for(as_device(key)).set_state(state)
 
 
 def manual_seed(seed):

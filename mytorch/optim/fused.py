@@ -65,7 +65,7 @@ class FusedGroup:
     @classmethod
     def of(cls, optimizer, group):
         """A group's FusedGroup, or None if its parameters must be updated one at a time."""
-        if not group["params"] or registry.device_type(group["params"][0]._data._array) == "cpu":
+        if not group["params"] or registry.device_type(group["params"][0]._data._array) != "cuda":
             return None
         params = [p for p in group["params"] if p.grad is not None]
         raws, grads = [p._data._array for p in params], [raw_grad(p) for p in params]
