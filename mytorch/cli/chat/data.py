@@ -49,7 +49,7 @@ def _opposites():
 
 def questions():
     """All questions of each kind with their answers: {kind: [(several wordings, answer), …]}."""
-    both = [(a, b) for a in range(1, 13) for b in range(1, 13)]
+    both = [(a, b) for a in range(1, 10) for b in range(1, 10)]
     return {
         "sums": [
             ([f"What is {a} + {b}?", f"{a} + {b} = ?", f"How much is {a} plus {b}?"], f"{a} + {b} = {a + b}.") for a, b in both
@@ -90,8 +90,8 @@ def split(seed=0):
 
 
 def conversations(learnt, count, seed=0):
-    """Yield conversations of one to three exchanges, each a list of messages."""
-    chooser, kinds = random.Random(seed), list(learnt)
+    """Yield conversations of one to three exchanges, each a list of messages; of the many sums there are more."""
+    chooser, kinds = random.Random(seed), [*learnt, "sums", "sums"]
     for _ in range(count):
         messages = []
         for _ in range(chooser.choice((1, 1, 2, 3))):
