@@ -324,7 +324,7 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 
 
 _batch_norm.vjp(_batch_norm_vjp)
-_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm")
+_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm", cuda="mytorch.kernels.triton.batch_norm:batch_norm")
 
 
 @op(name="channel_affine", promoted=("input",))
@@ -346,7 +346,9 @@ def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
 
 
 _channel_affine.vjp(_channel_affine_vjp)
-_channel_affine.fuse(cpu="mytorch.kernels.numba.batch_norm:channel_affine")
+_channel_affine.fuse(
+    cpu="mytorch.kernels.numba.batch_norm:channel_affine", cuda="mytorch.kernels.triton.batch_norm:channel_affine"
+)
 
 
 def _batch_statistics(xp, raw, kernel):

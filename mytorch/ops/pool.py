@@ -106,7 +106,7 @@ _max_pool.grad(
         _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
-_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool")
+_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool", cuda="mytorch.kernels.triton.pool:max_pool")
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
@@ -238,6 +238,7 @@ _sum_pool.grad(
         _sum_pool_spread, g, shape=shape, kernel=kernel, stride=stride, padding=padding, scale=scale
     )
 )
+_sum_pool.fuse(cuda="mytorch.kernels.triton.pool:avg_pool")
 _sum_pool_spread.grad(
     g=lambda g, shapes, kernel, stride, padding, scale, xp: xp.call(
         _sum_pool, g, out_size=tuple(shapes[0][2:]), kernel=kernel, stride=stride, padding=padding, scale=scale
@@ -279,6 +280,7 @@ def _avg_pooling(d):
         count_include_pad=True,
         divisor_override=None,
         *,
+        fused=None,
         auto=False,
     ):
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
@@ -294,7 +296,8 @@ def _avg_pooling(d):
             scale = 1.0 / math.prod(kernel)
         else:
             scale = 1.0 / _counts(x.shape[2:], out_size, kernel, stride, padding, count_include_pad)
-        out = _sum_pool(x, out_size=out_size, kernel=kernel, stride=stride, padding=padding, scale=scale, auto=auto)
+        options = {"out_size": out_size, "kernel": kernel, "stride": stride, "padding": padding, "scale": scale}
+        out = _sum_pool(x, **options, fused=fused, auto=auto)
         return out.squeeze(0) if single else out
 
     return avg_pool

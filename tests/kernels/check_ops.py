@@ -141,6 +141,31 @@ CALLS = {
         lambda x, w, b, fused: mytorch.ops.normalization._group_norm(x, w, b, num_groups=2, fused=fused),
         [(3, 4, 2, 3), (4,), (4,)],
     ),
+    **{
+        f"batch_norm {shape}": (
+            lambda x, w, b, fused: F.batch_norm(x, None, None, w, b, training=True, fused=fused),
+            [shape, shape[1:2], shape[1:2]],
+        )
+        for shape in ((3, 5, 7, 9), (37, 5), (2, 3, 1400))
+    },
+    "batch_norm without weights": (
+        lambda x, fused: F.batch_norm(x, None, None, training=True, fused=fused),
+        [(4, 3, 5)],
+    ),
+    "channel_affine": (
+        lambda x, w, b, fused: mytorch.ops.normalization._channel_affine(x, w, b, fused=fused),
+        [(3, 5, 7, 9), (5,), (5,)],
+    ),
+    "max_pool": (lambda x, fused: F.max_pool2d(x, 3, 2, 1, fused=fused), [(2, 3, 7, 9)]),
+    "max_pool dilated": (
+        lambda x, fused: F.max_pool3d(x, (2, 1, 3), (1, 2, 2), (1, 0, 1), (1, 1, 2), fused=fused),
+        [(2, 1, 4, 5, 7)],
+    ),
+    "avg_pool": (lambda x, fused: F.avg_pool2d(x, (3, 2), 2, 1, fused=fused), [(2, 3, 7, 9)]),
+    "avg_pool counted": (
+        lambda x, fused: F.avg_pool1d(x, 4, 3, 2, ceil_mode=True, count_include_pad=False, fused=fused),
+        [(2, 3, 10)],
+    ),
     "relu_squared": (lambda x, fused: mytorch.ops.activation._relu_squared(x, fused=fused), [(3, 5)]),
     "rotary": (
         lambda x, fused: mytorch.ops.rotary.rotary(

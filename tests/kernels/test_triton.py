@@ -81,7 +81,10 @@ def test_programs_on_the_gpu(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [f"check_{part}.py" for part in ("norm", "cross_entropy", "elementwise", "matmul", "multi", "conv", "random")],
+    [
+        f"check_{part}.py"
+        for part in ("norm", "layers", "cross_entropy", "elementwise", "matmul", "multi", "conv", "random")
+    ],
 )
 def test_compiles_for_an_h200(name):
     run([name], MYTORCH_COMPILE_ONLY="1")
