@@ -1,9 +1,11 @@
 import contextlib
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
 from collections import OrderedDict
 
@@ -250,6 +252,26 @@ with atomic_file({str(path)!r}) as file:
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
+def test_links_permissions_and_pipes_stay_what_they_are(tmp_path):
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    mytorch.save({"x": mytorch.arange(3)}, link)
+    assert link.is_symlink()
+    assert mytorch.load(target)["x"].tolist() == [0, 1, 2]
+    assert target.stat().st_mode & 0o777 == 0o640
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    atomic_write(pipe, b"through")  # a device such as /dev/null goes the same way
+    reader.join(20)
+    assert read == [b"through"]
+    assert pipe.is_fifo()
 
 
 # -- PyTorch's files -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import sys
 import threading
 import time
@@ -46,6 +47,13 @@ def _lock(handle):
     except OSError:
         return None
     return None if fcntl is None else True
+
+
+def _standing(path):
+    """The mode of the file at `path`, None where there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(path).st_mode
+    return None
 
 
 def _open(path):
@@ -86,14 +94,23 @@ def _clean_up_once(directory):
 def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """A binary file to write to, which takes the name `path` when the block ends without an error.
 
+    A link stays and its target is replaced, which keeps its permissions; a device or a pipe is written to as it is.
+
     Raises:
         OSError: the disk is full; the message has path and size.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    mode = _standing(path)
+    if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        with open(path, "wb") as file:
+            yield file
+        return
     _clean_up_once(path.parent)
     file, partial = _open(path)
     try:
         try:
+            if mode is not None:
+                os.chmod(partial, stat.S_IMODE(mode))
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -90,6 +90,7 @@ def in_place(caller, name):
                 return self
         return overwrite(self, caller(self, *args, **kwargs), name)
 
+    twin.__wrapped__ = caller  # whose parameters it has
     twin.__name__ = twin.__qualname__ = name
     twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
     return twin
