@@ -51,7 +51,7 @@ def core():
 def source_page(name):
     """A source file as a page, which the search leaves out."""
     code = (ROOT / name).read_text(encoding="utf-8")
-    return f'---\nsearch:\n  exclude: true\n---\n# {name}\n\n````python linenums="1"\n{code}\n````\n'
+    return f'---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n# {name}\n\n````python linenums="1"\n{code}\n````\n'
 
 
 def on_page_markdown(markdown, page, config, files):

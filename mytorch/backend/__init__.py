@@ -1,6 +1,6 @@
 """NumPy and CuPy behind one namespace, the devices that they stand for, and copies between them.
 
-namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), devices.py, copies.py; numeric.py,
+namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), others.py (registered ones), devices.py, copies.py; numeric.py,
 philox.py and rejection.py hold functions and random numbers that neither library has; printing.py says how arrays print.
 """
 

@@ -10,13 +10,7 @@ from .gpu import cupy_ns
 from .namespaces import ndarray, numpy_ns
 from .others import BY_ARRAY, BY_NAME, Library
 
-KINDS = [
-    "cpu",
-    "cuda",
-    "meta",
-    "mps",
-    "xpu",
-]  # that can be named; arrays lie on the first two, and on those that are registered
+KINDS = ["cpu", "cuda", "meta", "mps", "xpu"]  # that can be named; arrays lie on the first two and on registered ones
 _before = []  # default devices to go back to
 
 
