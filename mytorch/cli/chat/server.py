@@ -2,7 +2,7 @@
 
     GET /        the page
     POST /chat   {"messages": [{"role": "user", "content": "…"}, …], "temperature": 0.3, "max_tokens": 128}
-                 answers with lines of JSON as text is made: {"text": "…"}, …, {"done": true}; or {"error": "…"}
+                 answers with lines of JSON as text is made: {"text": "…"}, …, {"done": true}
 
 What is wrong with a request is said in JSON, {"error": "…"}, with its status.
 """
