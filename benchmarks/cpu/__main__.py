@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--threads", default="1", help="numbers of threads, each measured: 1,2")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each library")
     parser.add_argument("--numpy", action="store_true", help="mytorch without its compiled kernels")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time: for a machine with other work")
     parser.add_argument("--memory", action="store_true", help="peak memory, too")
     parser.add_argument(
         "--json", help="also write the rows to this file; those of other sections and threads in it stay"
@@ -44,9 +45,10 @@ def main():
                 flush=True,
             )
             of_section = []
-            for row in compared(section, names, threads, args.rounds, args.numpy):
+            for row in compared(section, names, threads, args.rounds, args.numpy, args.cpu_time):
                 row |= memory(section, row["name"], threads) if args.memory else {}
-                of_section.append({"section": section, "threads": threads, **row})
+                clock = "CPU time" if args.cpu_time else "time"
+                of_section.append({"section": section, "threads": threads, "clock": clock, **row})
                 print(line(row), flush=True)
             print(
                 f"  geometric mean {math.exp(sum(math.log(row['ratio']) for row in of_section) / len(of_section)):.2f}"

@@ -22,12 +22,12 @@ def sections():
     return [name for name in files if name not in ("__main__", "timing")]
 
 
-def timed(step):
+def timed(step, clock):
     """Seconds of one step: the fastest of those that fit into a turn."""
-    fastest, end = float("inf"), time.perf_counter() + TURN
-    while (began := time.perf_counter()) < end:
+    fastest, end = float("inf"), clock() + TURN
+    while (began := clock()) < end:
         step()
-        fastest = min(fastest, time.perf_counter() - began)
+        fastest = min(fastest, clock() - began)
     return fastest
 
 
@@ -36,7 +36,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def serve(library, section, threads, pipe):
+def serve(library, section, threads, cpu_time, pipe):
     """Answer the name of a workload by making it, with the memory before and after; and None by its fastest step of a turn."""
     lib = importlib.import_module(library)
     lib.set_num_threads(threads)
@@ -44,7 +44,7 @@ def serve(library, section, threads, pipe):
     step, imported = None, peak()
     while (name := pipe.recv()) != "end":
         if name is None:
-            pipe.send(timed(step))
+            pipe.send(timed(step, time.process_time if cpu_time else time.perf_counter))
         else:
             lib.manual_seed(0)
             step = workloads[name](lib)
@@ -53,7 +53,7 @@ def serve(library, section, threads, pipe):
             pipe.send((imported, peak()))
 
 
-def started(library, section, threads, numpy):
+def started(library, section, threads, numpy=False, cpu_time=False):
     """(process, pipe) of a library whose number of threads was set before NumPy is loaded."""
     kept = dict(os.environ)
     for name in ENVIRONMENT:
@@ -64,7 +64,7 @@ def started(library, section, threads, numpy):
         os.environ["MYTORCH_FUSED"] = "0"
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(library, section, threads, theirs), daemon=True
+        target=serve, args=(library, section, threads, cpu_time, theirs), daemon=True
     )
     process.start()
     os.environ.clear()
@@ -76,7 +76,7 @@ def memory(section, name, threads):
     """MB that each library takes at most for three steps beyond what its import took, in a process of its own."""
     found = {}
     for library in ("mytorch", "torch"):
-        process, pipe = started(library, section, threads, False)
+        process, pipe = started(library, section, threads)
         pipe.send(name)
         imported, most = pipe.recv()
         found[library + "_MB"] = round(most - imported, 1)
@@ -86,13 +86,14 @@ def memory(section, name, threads):
     return found
 
 
-def compared(section, names, threads, rounds, numpy=False):
+def compared(section, names, threads, rounds, numpy=False, cpu_time=False):
     """For each workload a row: its name, milliseconds of each library, and the ratio.
 
     Args:
         section, names: which. threads: of each library. rounds: turns of each. numpy: mytorch without compiled kernels.
+        cpu_time: count the time that the process has a core, not what others take of it.
     """
-    running = {library: started(library, section, threads, numpy) for library in ("mytorch", "torch")}
+    running = {library: started(library, section, threads, numpy, cpu_time) for library in ("mytorch", "torch")}
     for name in names:
         for _, pipe in running.values():
             pipe.send(name)

@@ -103,8 +103,12 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
         return result if bias is None else result + xp.reshape(bias, (-1, *(1,) * len(kernel)))
     result = xp.empty((n, weight.shape[0], *out), input.dtype)
     split = result.reshape(n, groups, rows.shape[2], math.prod(out))
-    for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
-        split[chunk] = xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups))
+    if groups == math.prod(out) == 1:  # one window: a product for the whole batch
+        columns = _columns(xp, input, kernel, stride, padding, dilation, 1).reshape(n, rows.shape[3])
+        split[:, 0, :, 0] = xp.matmul(columns, rows[0, 0].T)
+    else:
+        for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
+            split[chunk] = xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups))
     if bias is not None:
         result += bias.reshape(-1, *(1,) * len(kernel))
     return result
@@ -140,6 +144,10 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     n, channels = input.shape[:2]
     outs, out = g.shape[1], math.prod(g.shape[2:])
     rows = g.reshape(n, groups, outs // groups, out)
+    if groups == out == 1:
+        columns = _columns(xp, input, kernel, stride, padding, dilation, 1, g.shape[2:])
+        columns = columns.reshape(n, channels * math.prod(kernel))
+        return xp.matmul(xp.swapaxes(g.reshape(n, outs), 0, 1), columns).reshape(outs, channels, *kernel)
     dtype = np.float32 if g.dtype.itemsize == 2 else g.dtype
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):

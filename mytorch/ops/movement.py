@@ -420,7 +420,9 @@ def _clone(xp, input):
 
 @op(dtype="same", grad_name="Clone")
 def _clone_ordered(xp, input, *, axes):
-    return input.copy("C") if axes is None else input.transpose(axes).copy("C").transpose(inverse(axes))
+    if axes is None:
+        return input.copy("C") if input.flags.c_contiguous else xp.ascontiguousarray(input)
+    return input.transpose(axes).copy("C").transpose(inverse(axes))
 
 
 _clone_ordered.grad(input=lambda g: g)

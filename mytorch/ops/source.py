@@ -31,23 +31,23 @@ _INPUT = """\
         return {general}
 """
 _INPUTS = """\
-    raws, edges, mask = [], [], 0
+    raws, edges, wanting = [], [], 0
     for tensor in {first}:
         raw = tensor._data._array if isinstance(tensor, Tensor) else None
         if type(raw) is not ndarray or raw.dtype.kind == 'V' or (raws and raw.dtype is not raws[0].dtype):
             return {general}
         edge = tensor._edge if tensor._view is None else tensor.edge
         if edge is not None:
-            mask |= 1 << len(raws)
+            wanting |= 1 << len(raws)
         raws.append(raw)
         edges.append(edge)
 """
 _KERNEL = """\
     if fused is not False and (x0.size >= {small} or policy()):
-        kernel = find("cpu", fused, ({raws}), {options})
-        if kernel is not None:
-            operands = ({raws}), ({edges}), ({arrays}), {wanting}, xp
-            return apply(by_kernel(kernel), operands, {options}, mode, ({first},))
+        module = find("cpu", fused, ({raws}), {options})
+        if module is not None:
+            collected = ({raws}), ({edges}), ({arrays}), {wanting}, xp
+            return apply(by_kernel(module), collected, {options}, mode, ({first},))
 """
 _RUN = """\
     try:
@@ -114,8 +114,8 @@ _NODE_OF_SEVERAL = """\
             result._edge = Node(op, plan, ({edges}), saved, versions, out.shape, out.dtype)
 """
 _RECORD_INPUTS = """\
-    if mask and mode.grad:
-        record((result,), (out,), reference, (), (raws, edges, [t._data for t in {first}], mask, xp), {options}, mode)
+    if wanting and mode.grad:
+        record((result,), (out,), reference, (), (raws, edges, [t._data for t in {first}], wanting, xp), {options}, mode)
 """
 
 

@@ -15,6 +15,7 @@ LAYERS = [
     ("Conv2d(6, 4, 3)", IMAGE), ("Conv2d(6, 9, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=3, bias=False)", IMAGE),
     ("Conv2d(6, 4, 1)", IMAGE), ("Conv2d(6, 6, 3, padding=1, groups=6)", IMAGE), ("Conv2d(6, 4, 3, padding=2, padding_mode='reflect')", IMAGE),
     ("Conv2d(6, 4, 3, padding='same', padding_mode='circular')", IMAGE), ("Conv3d(6, 4, 2, padding=1)", VOLUME),
+    ("Conv2d(6, 4, (8, 9))", IMAGE), ("Conv1d(6, 4, 5, padding=2)", (3, 6, 1)), ("ConvTranspose2d(6, 4, (3, 2))", (3, 6, 1, 1)),
     ("ConvTranspose1d(6, 4, 3, stride=2, padding=1, output_padding=1)", LINE), ("ConvTranspose2d(6, 4, 4, stride=2, padding=1)", IMAGE),
     ("ConvTranspose2d(6, 9, 3, groups=3, dilation=2, bias=False)", IMAGE), ("ConvTranspose3d(6, 4, 2, stride=2)", VOLUME),
     ("MaxPool1d(3, 2)", LINE), ("MaxPool2d(2)", IMAGE), ("MaxPool2d(3, stride=2, padding=1)", IMAGE), ("MaxPool2d(3, 2, dilation=2, ceil_mode=True)", IMAGE), ("MaxPool3d(2)", VOLUME),

@@ -119,6 +119,10 @@ def test_multinomial_is_pytorchs(torch, dtype):
             )
 
 
+def test_multinomial_of_many_rows_and_draws_is_pytorchs(torch):
+    compare(torch, lambda lib: lib.multinomial(spaced(lib, 0.1, 1, 37 * 61).reshape(37, 61), 40, True), 0, 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_poisson_gamma_and_binomial_are_pytorchs(torch, dtype):
     def gamma(lib, alpha):
