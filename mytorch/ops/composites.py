@@ -18,7 +18,7 @@ from .conv import conv1d
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
-from .elementwise import where
+from .elementwise import named, where
 from .inplace import overwrite
 from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
@@ -164,13 +164,12 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
 
 
 def _channel_dropout(d):
+    @named(f"dropout{d}d", f"Whole channels, all of their last {d} axes, zeroed with probability p while training.")
     def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         spatial = 1 if d == 2 and input.ndim == 3 else d  # three axes are (N, C, L), as in PyTorch
         shape = (*tuple(input.shape)[: input.ndim - spatial], *(1,) * spatial)
         return _drop(input, shape, p, training, inplace, f"dropout{d}d")
 
-    dropout.__name__ = dropout.__qualname__ = f"dropout{d}d"
-    dropout.__doc__ = f"Whole channels, all of their last {d} axes, zeroed with probability p while training."
     return dropout
 
 
@@ -280,9 +279,7 @@ _IN_PLACE = {  # the functions that PyTorch also has with an underscore
     "threshold": lambda input, threshold, value: _threshold(input, threshold, value, True),
 }
 for _name, _twin in _IN_PLACE.items():
-    _twin.__name__ = _twin.__qualname__ = f"{_name}_"
-    _twin.__doc__ = f"In-place version of `{_name}`."
-    globals()[_twin.__name__] = _twin
+    globals()[f"{_name}_"] = named(f"{_name}_", f"In-place version of `{_name}`.")(_twin)
 
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:

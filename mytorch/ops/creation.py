@@ -29,7 +29,7 @@ from ..graph.mode import get_mode
 from ..tensor import Tensor
 from .bind import _attribute, public
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, named
 from .inplace import adopt, check_writable, set_edge
 from .memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
 from .movement import _permute, as_shape
@@ -413,12 +413,10 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 
 def _new(make):
+    @public(function=False, inplace=False)
+    @named("new_" + make.__name__, f"As `mytorch.{make.__name__}`, with self's dtype and device by default.")
     def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
         return make(*size, requires_grad=requires_grad, **like(self, dtype, device), **named)
-
-    method.__name__ = method.__qualname__ = "new_" + make.__name__
-    method.__doc__ = f"As `mytorch.{make.__name__}`, with self's dtype and device by default."
-    public(function=False, inplace=False)(method)
 
 
 for _make in (zeros, ones, empty, full):
@@ -494,13 +492,13 @@ def to(self, *args, **named):
 
 
 def _cast_method(name, d):
+    @public(function=False, inplace=False)
+    @named(name, f"self as {d.name}.")
     def method(self, memory_format=None):
         result = cast(self, d)
         return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"self as {d.name}."
-    return public(function=False, inplace=False)(method)
+    return method
 
 
 for _word, _dtype in (

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.arguments import describe
 from ..tensor import Tensor
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, named
 from .movement import cat
 from .padding import pad
 from .reduction import normalize_dim
@@ -191,6 +191,10 @@ _SEVERAL = "\n\n    Args:\n        dim: the axes."
 def _last_first(first, others):
     """A transform over several axes that treats the last one specially, before or after the others."""
 
+    @named(
+        f"{first.__name__}n",
+        f"{first.__name__} along the last of several axes, {others.__name__} along the others.{_SEVERAL}",
+    )
     def half(input, s=None, dim=None, norm=None):
         sizes, dims = _axes(input, s, dim)
         if not dims:
@@ -200,8 +204,6 @@ def _last_first(first, others):
             return _over(others, out, sizes[:-1], dims[:-1], norm)
         return first(_over(others, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
 
-    half.__name__ = half.__qualname__ = f"{first.__name__}n"
-    half.__doc__ = f"{first.__name__} along the last of several axes, {others.__name__} along the others.{_SEVERAL}"
     return half
 
 
@@ -210,11 +212,10 @@ hfftn, ihfftn = _last_first(hfft, fft), _last_first(ihfft, ifft)
 
 
 def _two(transform):
+    @named(transform.__name__[:-1] + "2", f"`{transform.__name__}` over two axes, the last two by default.{_SEVERAL}")
     def over_two(input, s=None, dim=(-2, -1), norm=None):
         return transform(input, s, dim, norm)
 
-    over_two.__name__ = over_two.__qualname__ = transform.__name__[:-1] + "2"
-    over_two.__doc__ = f"`{transform.__name__}` over two axes, the last two by default.{_SEVERAL}"
     return over_two
 
 

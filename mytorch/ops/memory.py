@@ -7,6 +7,7 @@ from ..backend import address, device_of, to_device, xp_of
 from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
 from .creation import elements, uninitialized
+from .elementwise import named
 from .inplace import check_writable, overwrite
 from .memory_format import strided
 from .movement import as_shape, split
@@ -168,12 +169,10 @@ def is_signed(input):
 def _no(name, why, function=True):
     """A method, and perhaps a function, that always answers False."""
 
+    @public(inplace=False, function=function)
+    @named(name, f"False: {why} here.")
     def method(input):
         return False
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"False: {why} here."
-    public(inplace=False, function=function)(method)
 
 
 _no("is_conj", "conjugates are never lazy")
@@ -184,12 +183,10 @@ _no("is_coalesced", "there are no sparse tensors", function=False)
 
 
 def _itself(name, why):
+    @public(function=False, inplace=False)
+    @named(name, f"self: {why} here.")
     def method(self, *args):
         return self
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"self: {why} here."
-    public(function=False, inplace=False)(method)
 
 
 _itself("share_memory_", "processes share no tensors")
@@ -278,14 +275,8 @@ def _removed(name, instead):
     method.__doc__ = f"Removed from PyTorch; use {instead}."
 
 
-for _name, _instead in {
-    "lstsq": "lstsq",
-    "eig": "eig",
-    "solve": "solve",
-    "symeig": "eigh",
-    "matrix_rank": "matrix_rank",
-}.items():
-    _removed(_name, f"linalg.{_instead}")
+for _name in ("lstsq", "eig", "solve", "symeig", "matrix_rank"):
+    _removed(_name, f"linalg.{'eigh' if _name == 'symeig' else _name}")
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj())

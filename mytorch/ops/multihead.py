@@ -52,6 +52,39 @@ def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
     return d == 3
 
 
+def _check_sizes(query, key, value, wanted, num_heads, separate):
+    """Refuse sizes that don't fit together; `separate`: key and value may be of different sizes."""
+    embed_dim = query.shape[2]
+    if embed_dim != wanted:
+        raise AssertionError(f"was expecting embedding dimension of {wanted}, but got {embed_dim}")
+    if embed_dim % num_heads:
+        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if separate and tuple(key.shape[:2]) != tuple(value.shape[:2]):
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+    if not separate and tuple(key.shape) != tuple(value.shape):
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+def _mask_of_heads(mask, n, heads, sizes):
+    """A mask (L, S), or (N * heads, L, S) as (N, heads, L, S)."""
+    if mask is None:
+        return None
+    want = sizes if mask.ndim == 2 else (n * heads, *sizes)
+    if tuple(mask.shape) != want:
+        raise RuntimeError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {want}.")
+    return mask.reshape(n, heads, *sizes) if mask.ndim == 3 else mask
+
+
+def _with_padding(mask, padding, sizes):
+    """The mask with that of the keys, (N, S), added."""
+    if padding is None:
+        return mask
+    if tuple(padding.shape) != sizes:
+        raise AssertionError(f"Expected key_padded_mask.shape to be {sizes}, but got {tuple(padding.shape)}")
+    padding = padding.reshape(sizes[0], 1, 1, -1)
+    return padding if mask is None else mask + padding
+
+
 def _projected(query, key, value, packed, separate, bias, fused):
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     if packed is not None and query is key and key is value:
@@ -101,21 +134,9 @@ def multi_head_attention_forward(
             "`generate_square_subsequent_mask` to create this mask."
         )
     length, n, embed_dim = query.shape
-    if embed_dim != embed_dim_to_check:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
-    if embed_dim % num_heads:
-        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     head_dim = embed_dim // num_heads
-    if use_separate_proj_weight and tuple(key.shape[:2]) != tuple(value.shape[:2]):
-        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
-    if not use_separate_proj_weight and tuple(key.shape) != tuple(value.shape):
-        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
-    mask = _as_added(attn_mask, query.dtype, "attn_mask")
-    if mask is not None:
-        want = (length, key.shape[0]) if mask.ndim == 2 else (n * num_heads, length, key.shape[0])
-        if tuple(mask.shape) != want:
-            raise RuntimeError(f"The shape of the {mask.ndim}D attn_mask is {mask.shape}, but should be {want}.")
-        mask = mask.reshape(n, num_heads, *mask.shape[1:]) if mask.ndim == 3 else mask
+    mask = _mask_of_heads(_as_added(attn_mask, query.dtype, "attn_mask"), n, num_heads, (length, key.shape[0]))
     padding = _as_added(key_padding_mask, query.dtype, "key_padding_mask")
 
     packed = None if use_separate_proj_weight else in_proj_weight
@@ -143,13 +164,7 @@ def multi_head_attention_forward(
     if extra:
         mask = None if mask is None else pad(mask, (0, extra))
         padding = None if padding is None else pad(padding, (0, extra))
-    if padding is not None:
-        if tuple(padding.shape) != (n, k.shape[2]):
-            raise AssertionError(
-                f"Expected key_padded_mask.shape to be {(n, k.shape[2])}, but got {tuple(padding.shape)}"
-            )
-        padding = padding.reshape(n, 1, 1, -1)
-        mask = padding if mask is None else mask + padding
+    mask = _with_padding(mask, padding, (n, k.shape[2]))
     p = dropout_p if training else 0.0
     weights = None
     if need_weights:

@@ -529,6 +529,28 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
     return tuple(int(n * r) for n, r in zip(input.shape[-d:], ratios, strict=True))
 
 
+def _fractional_places(x, u, sizes, kernel):
+    """Where the maximum of each window is, as a place in the flattened axes; windows start where the numbers u say."""
+    xp, (batch, channels, *spatial), d = xp_of(x), x.shape, len(sizes)
+    u = u[..., ::-1] if d == 2 else u  # the first number is for the last axis, as in PyTorch
+    starts = [_starts(xp, u[..., i], n, o, k) for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))]
+    flat_x = x.reshape(batch, channels, -1)
+    best = where = None
+    for position in taps(kernel):
+        flat = 0
+        for i, p in enumerate(position):
+            place = (starts[i] + p).reshape(batch, channels, *(-1 if j == i else 1 for j in range(d)))
+            flat = flat * spatial[i] + place
+        flat = flat.reshape(batch, channels, -1)
+        value = xp.take_along_axis(flat_x, flat, -1)
+        if best is None:
+            best, where = value, flat
+        else:
+            better = (value > best) | (value != value)
+            best, where = xp.where(better, value, best), xp.where(better, flat, where)
+    return where
+
+
 def _fractional_pooling(d):
     name = f"fractional_max_pool{d}d"
 
@@ -554,30 +576,10 @@ def _fractional_pooling(d):
             raise RuntimeError(
                 f"{name}: expected _random_samples of shape {(*x.shape[:2], d)}, got {tuple(samples.shape)}."
             )
-        raw, u = x._data._array, samples._data._array
-        xp = xp_of(raw)
-        if d == 2:  # the first number is for the last axis, as in PyTorch
-            u = u[..., ::-1]
-        starts = [
-            _starts(xp, u[..., i], n, o, k) for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))
-        ]
-        flat_x = raw.reshape(*raw.shape[:2], -1)
-        best = where = None
-        for position in taps(kernel):
-            flat = 0
-            for i, p in enumerate(position):
-                place = (starts[i] + p).reshape(*raw.shape[:2], *(-1 if j == i else 1 for j in range(d)))
-                flat = flat * spatial[i] + place
-            flat = flat.reshape(*raw.shape[:2], -1)
-            value = xp.take_along_axis(flat_x, flat, -1)
-            if best is None:
-                best, where = value, flat
-            else:
-                better = (value > best) | (value != value)
-                best, where = xp.where(better, value, best), xp.where(better, flat, where)
-        indices = Tensor._wrap(where)
-        out = x.reshape(*raw.shape[:2], -1).gather(-1, indices).reshape(*raw.shape[:2], *sizes)
-        indices = indices.reshape(*raw.shape[:2], *sizes)
+        lead = tuple(x.shape[:2])
+        indices = Tensor._wrap(_fractional_places(x._data._array, samples._data._array, sizes, kernel))
+        out = x.reshape(*lead, -1).gather(-1, indices).reshape(*lead, *sizes)
+        indices = indices.reshape(*lead, *sizes)
         return (out.squeeze(0), indices.squeeze(0)) if single else (out, indices)
 
     def fractional(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):

@@ -14,6 +14,7 @@ from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange, empty
+from .elementwise import named
 from .indexing import _index, _put_index
 from .inplace import check_shared
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
@@ -47,13 +48,13 @@ def _grown(x, n):
 
 
 def _at_least(n):
+    @public(inplace=False, method=False)
+    @named(f"atleast_{n}d", f"The tensor (or each of several) with at least {n} axes.")
     def grow(*tensors):
         grown = tuple(_grown(x, n) for x in _tensors(tensors))
         return grown[0] if len(tensors) == 1 and isinstance(tensors[0], (Tensor, Array)) else grown
 
-    grow.__name__ = f"atleast_{n}d"
-    grow.__doc__ = f"The tensor (or each of several) with at least {n} axes."
-    return public(inplace=False, method=False)(grow)
+    return grow
 
 
 atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
@@ -117,6 +118,8 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 
 def _directed(name, axes, axis_of):
+    @public(inplace=False)
+    @named(name, f"`tensor_split` along the axis of `{name}`.")
     def directed(input, indices_or_sections):
         if input.ndim < axes:
             raise RuntimeError(
@@ -130,9 +133,7 @@ def _directed(name, axes, axis_of):
             )
         return tensor_split(input, indices_or_sections, axis_of(input))
 
-    directed.__name__ = name
-    directed.__doc__ = f"`tensor_split` along the axis of `{name}`."
-    return public(inplace=False)(directed)
+    return directed
 
 
 hsplit = _directed("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1)
@@ -564,6 +565,10 @@ def diagonal_sum(input):
 
 
 def _triangle_indices(name, make):
+    triangle = "lower" if "tril" in name else "upper"
+
+    @public(inplace=False, method=False)
+    @named(name, f"The (2, n) indices of the {triangle} triangle of a row x col matrix.")
     def indices(row, col, offset=0, *, dtype=None, device=None, layout=None):
         for word, n in (("row", row), ("col", col)):
             if n < 0:
@@ -572,11 +577,7 @@ def _triangle_indices(name, make):
         found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
         return found if device is None else found.to(device)
 
-    indices.__name__ = name
-    indices.__doc__ = (
-        f"The (2, n) indices of the {'lower' if 'tril' in name else 'upper'} triangle of a row x col matrix."
-    )
-    return public(inplace=False, method=False)(indices)
+    return indices
 
 
 tril_indices = _triangle_indices("tril_indices", np.tril_indices)
@@ -614,16 +615,13 @@ def _reshaping(name, view):
         before = self if self._view is not None else Tensor._of(self._data, self._edge)
         out = view(before, *args, **kwargs)
         if out._data._array is not before._data._array:
-            self._data, self._view = (
-                out._data,
-                out._view,
-            )  # of `before`: views that know self as their base are refused by refresh
+            # `_view` is that of `before`: views that know self as their base are refused by refresh
+            self._data, self._view = out._data, out._view
             self._edge = self._edge if out._edge is None else out._edge
             self._data._bump()
         return self
 
-    method.__name__ = name
-    method.__doc__ = f"In-place version of `{name[:-1]}`: the same memory in another shape; returns self."
+    named(name, f"In-place version of `{name[:-1]}`: the same memory in another shape; returns self.")(method)
     method.__wrapped__ = view  # for its signature
     METHODS[name] = method
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+from ...base.arguments import describe
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
 from ...tensor import Tensor
@@ -241,8 +242,8 @@ class L1Unstructured(_ByAmount):
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
-class RandomStructured(_ByAmount):
-    """`amount` whole channels along `dim`, chosen at random."""
+class _Structured(_ByAmount):
+    """What takes channels along `dim`: all but those that `_kept` names."""
 
     PRUNING_TYPE = "structured"
 
@@ -251,17 +252,21 @@ class RandomStructured(_ByAmount):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Zeros in the channels with the smallest of random numbers."""
+        """Zeros in the channels that are taken."""
         _check_structured(t, self.dim)
-        size = t.shape[self.dim]
-        count = _count(self.amount, size)
-        if not count:
-            return default_mask
-        chances = rand(size)
-        return _only(t, self.dim, (chances > chances.kthvalue(count).values).to(t.device), default_mask)
+        count = _count(self.amount, t.shape[self.dim])
+        return _only(t, self.dim, self._kept(t, count), default_mask) if count else default_mask
 
 
-class LnStructured(_ByAmount):
+class RandomStructured(_Structured):
+    """`amount` whole channels along `dim`, chosen at random."""
+
+    def _kept(self, t, count):
+        chances = rand(t.shape[self.dim])
+        return (chances > chances.kthvalue(count).values).to(t.device)
+
+
+class LnStructured(_Structured):
     """The `amount` channels along `dim` of the smallest n-norm.
 
     Args:
@@ -270,22 +275,13 @@ class LnStructured(_ByAmount):
         dim: the axis of the channels.
     """
 
-    PRUNING_TYPE = "structured"
-
     def __init__(self, amount: float, n: float, dim: int = -1) -> None:
-        super().__init__(amount)
+        super().__init__(amount, dim)
         self.n = n
-        self.dim = dim
 
-    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Zeros in the channels of the smallest norm."""
-        _check_structured(t, self.dim)
-        size = t.shape[self.dim]
-        count = _count(self.amount, size)
-        if not count:
-            return default_mask
+    def _kept(self, t, count):
         norms = t.norm(self.n, [d for d in range(t.ndim) if d != self.dim % t.ndim])
-        return _only(t, self.dim, norms.topk(size - count).indices, default_mask)
+        return norms.topk(t.shape[self.dim] - count).indices
 
     @classmethod
     def apply(
@@ -328,25 +324,13 @@ def identity(module: Module, name: str) -> Module:
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module.
-
-    Args:
-        module: the layer that owns the parameter.
-        name: the parameter's name.
-        amount: a number of elements or channels if int, a share if float.
-    """
+    """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
     """Prune the `amount` (a number or a share) of a parameter's smallest elements; returns the module.
-
-    Args:
-        module: the layer that owns the parameter.
-        name: the parameter's name.
-        amount: a number of elements or channels if int, a share if float.
-        importance_scores: scores that decide instead of the magnitudes.
 
     Example:
         >>> layer = nn.Linear(4, 2)
@@ -359,14 +343,7 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module.
-
-    Args:
-        module: the layer that owns the parameter.
-        name: the parameter's name.
-        amount: a number of elements or channels if int, a share if float.
-        dim: the axis of the channels.
-    """
+    """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -374,16 +351,7 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module.
-
-    Args:
-        module: the layer that owns the parameter.
-        name: the parameter's name.
-        amount: a number of elements or channels if int, a share if float.
-        n: order of the norm.
-        dim: the axis of the channels.
-        importance_scores: scores that decide instead of the magnitudes.
-    """
+    """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores)
     return module
 
@@ -392,8 +360,6 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prune a parameter where a mask is zero; returns the module.
 
     Args:
-        module: the layer that owns the parameter.
-        name: the parameter's name.
         mask: 1 to keep an element, 0 to prune it.
     """
     CustomFromMask.apply(module, name, mask)
@@ -495,3 +461,14 @@ def _only(t, dim, channels, mask):
     place[dim] = channels
     kept[tuple(place)] = 1
     return kept * mask.to(kept.dtype)
+
+
+describe(
+    globals(),
+    module="the layer that owns the parameter.",
+    name="the parameter's name.",
+    amount="a number of elements or channels if int, a share if float.",
+    n="order of the norm.",
+    dim="the axis of the channels.",
+    importance_scores="scores that decide instead of the magnitudes.",
+)
