@@ -1,5 +1,5 @@
 """What mkdocs is given besides the pages of this folder (a hook of mkdocs.yml): the API reference, the sources of the core, and
-the root's own documents; and links to what no page shows become plain text.
+the root's own documents; links to what no page shows become plain text.
 """
 
 import posixpath
@@ -66,9 +66,15 @@ def on_page_markdown(markdown, page, config, files):
 
     def to_page(match):
         target = match[2].partition("#")[0]
-        if not target or "://" in target or files.get_file_from_path(posixpath.normpath(posixpath.join(here, target))):
+        if not target or "://" in target:
             return match[0]
-        return match[1]
+        found = files.get_file_from_path(posixpath.normpath(posixpath.join(here, target)))
+        if found is None:
+            return match[1]
+        named = (
+            match[1].removeprefix("docs/") == target and found.page is not None
+        )  # a file's name: the page's title says more
+        return f"[{found.page.title}]({match[2]})" if named else match[0]
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.S | re.M)
     return "".join(p if i % 2 else SOURCE.sub(to_source, LINK.sub(to_page, p)) for i, p in enumerate(parts))
