@@ -116,6 +116,15 @@ def test_import_without_extras():
     assert done.stdout.strip() == "ok", done.stderr
 
 
+def test_the_wheel_takes_every_file():
+    """Each folder is a package, and what is no Python file is among pyproject.toml's package-data."""
+    patterns = re.search(r"package-data\]\nmytorch = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.S)[1]
+    taken = {path for pattern in re.findall(r'"(.+?)"', patterns) for path in PACKAGE.glob(pattern)}
+    files = {p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    assert not {p for p in files - taken if p.suffix != ".py"}
+    assert not {p.parent for p in files if not (p.parent / "__init__.py").exists()}
+
+
 def test_import_is_quick(tmp_path, monkeypatch):
     """With bytecode cached, importing takes less than four times what NumPy and ml_dtypes take (median of five, CPU time)."""
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
