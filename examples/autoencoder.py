@@ -9,7 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import default_device, digit_tensors, save_digits
+from examples.data import add_data_flags, default_device, digit_tensors
+from examples.pictures import save_digits
 from mytorch import nn
 from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.nn import functional as F
@@ -37,7 +38,7 @@ class Autoencoder(nn.Module):
 def fit(build, args):
     """Train what `build(side of the pictures)` gives to draw what it is shown; print the error on unseen digits."""
     mytorch.manual_seed(0)
-    train, test = digit_tensors(args.data)
+    train, test = digit_tensors(args.data, download=args.download)
     unseen = test.tensors[0][:1000].to(args.device)
     mean = train.tensors[0].mean(0).to(args.device)
     model = build(unseen.shape[-1]).to(args.device)
@@ -58,8 +59,9 @@ def fit(build, args):
         error, error_of_mean = F.mse_loss(drawn, unseen).item(), ((unseen - mean) ** 2).mean().item()
     print(f"test loss {error:.4f} (always drawing the mean digit: {error_of_mean:.4f})")
     if args.save:
-        save_digits(mytorch.cat([unseen[:16], drawn[:16]]), args.save, nrow=16)
-        print(f"digits and what was drawn of them: {args.save}")
+        rows = [part for i in (0, 12, 24) for part in (unseen[i : i + 12], drawn[i : i + 12])]
+        save_digits(mytorch.cat(rows), args.save, nrow=12)
+        print(f"rows of digits, and below each what was drawn of them: {args.save}")
 
 
 def flags(description):
@@ -70,7 +72,7 @@ def flags(description):
     parser.add_argument("--batch_size", type=count, default=64)
     parser.add_argument("--lr", type=positive, default=2e-3)
     parser.add_argument("--code", type=count, default=16, help="how many numbers a digit is squeezed into")
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    add_data_flags(parser)
     parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw into")
     return parser
 

@@ -11,8 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 import mytorch
 from examples.data import default_device, read_text, text_batches
+from examples.pictures import save_curves
 from mytorch import nn
-from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.tokenizer import CharTokenizer
 
@@ -53,6 +54,7 @@ def main():
     parser.add_argument("--num_layers", type=count, default=1)
     parser.add_argument("--lr", type=positive, default=5e-3)
     parser.add_argument("--temperature", type=positive, default=0.7)
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses (needs matplotlib)")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -67,20 +69,34 @@ def main():
         logits, _ = model(x.to(args.device))
         return F.cross_entropy(logits.flatten(0, 1), y.to(args.device).flatten())
 
+    trained = []
     for step, batch in enumerate(text_batches(tokens[:cut], args.batch_size, args.length, args.steps), 1):
         loss = loss_of(*batch)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        trained.append(loss.item())
         if step % 100 == 0:
-            print(f"step {step}  loss {loss.item():.3f}")
+            print(f"step {step}  loss {trained[-1]:.3f}")
 
     start = tokens[cut : cut + 20].unsqueeze(0).to(args.device)
     print(f"\n{tokenizer.decode(start[0].tolist() + write(model, start, 400, args.temperature))}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.length, 10)]
-    print(f"validation loss {sum(losses) / len(losses):.3f} (guessing blindly: {math.log(tokenizer.vocab_size):.3f})")
+    validation, blind = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
+    print(f"validation loss {validation:.3f} (guessing blindly: {blind:.3f})")
+    if args.save:
+        ends = (1, len(trained))
+        save_curves(
+            args.save,
+            {
+                "training": trained,
+                "validation, at the end": (ends, [validation] * 2),
+                "guessing blindly": (ends, [blind] * 2),
+            },
+            smooth=10,
+        )
 
 
 if __name__ == "__main__":

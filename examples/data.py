@@ -1,4 +1,4 @@
-"""What the examples share: pictures of digits, and a text, that are there without a network."""
+"""The data that the examples share: digits, and a text, that are there without a network."""
 
 import gzip
 import os
@@ -8,7 +8,6 @@ from pathlib import Path
 import mytorch
 from mytorch.utils.data import DataLoader, TensorDataset
 from mytorch.vision import datasets
-from mytorch.vision.utils import save_image
 
 
 def default_device():
@@ -16,33 +15,39 @@ def default_device():
     return "cuda" if mytorch.cuda.is_available() else "cpu"
 
 
-def digit_sets(root=None, transform=None, say=print):
+def add_data_flags(parser):
+    """Add the flags that say which digits are read."""
+    parser.add_argument("--data", help="a folder that MNIST/raw lies in; examples/README.md says what is used without")
+    parser.add_argument("--download", action="store_true", help="get MNIST into that folder (by default `data`) first")
+
+
+def digit_sets(root=None, transform=None, say=print, download=False):
     """(train, test): MNIST from the folder `root`, or what there is without one; says which.
 
     Without a root it is MNIST if it lies in `data`, else scikit-learn's digits, else digits drawn by rule. Ends the program
     if MNIST is not in the root.
     """
-    if root is None and os.path.isdir("data/MNIST"):
+    if root is None and (download or os.path.isdir("data/MNIST")):
         root = "data"
     if root is not None:
         try:
-            return [datasets.MNIST(root, train, transform) for train in (True, False)]
+            return [datasets.MNIST(root, train, transform, download=download) for train in (True, False)]
         except RuntimeError:
             sys.exit(
-                f"--data {root}: MNIST is not in {os.path.join(root, 'MNIST', 'raw')}; without --data other digits do."
+                f"--data {root}: MNIST is not in {os.path.join(root, 'MNIST', 'raw')}; --download gets it, without --data other digits do."
             )
     try:
         sets, name = [datasets.Digits(train, transform) for train in (True, False)], "scikit-learn's digits"
     except ImportError:
         sets = [datasets.SyntheticDigits(train, transform=transform) for train in (True, False)]
         name = "synthetic digits"
-    say(f"data: {name}, {len(sets[0])} to train, {len(sets[1])} to test; --data FOLDER reads MNIST from a folder")
+    say(f"data: {name}, {len(sets[0])} to train, {len(sets[1])} to test; --data FOLDER reads MNIST, --download gets it")
     return sets
 
 
-def digit_tensors(root=None, truncate_train=None, truncate_test=None, say=print):
+def digit_tensors(root=None, truncate_train=None, truncate_test=None, say=print, download=False):
     """(train, test) as TensorDatasets of pictures (N, 1, H, W), from 0 to 1, and labels (N,)."""
-    sets = digit_sets(root, say=say)
+    sets = digit_sets(root, say=say, download=download)
     return [
         TensorDataset(s.data[:n].unsqueeze(1).float() / 255, s.targets[:n])
         for s, n in zip(sets, (truncate_train, truncate_test), strict=True)
@@ -58,13 +63,6 @@ def accuracy(model, dataset, device):
             right += (model(x.to(device)).argmax(-1) == y.to(device)).sum().item()
     model.train()
     return right / len(dataset)
-
-
-def save_digits(pictures, path, **options):
-    """Write pictures (N, 1, H, W) as one, each about 64 pixels wide; `options` are save_image's."""
-    factor = max(1, round(64 / pictures.shape[-1]))
-    large = pictures.repeat_interleave(factor, -1).repeat_interleave(factor, -2)
-    save_image(large.cpu(), path, pad_value=0.5, **options)
 
 
 def read_text(path=None):

@@ -9,9 +9,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import digit_tensors
+from examples.data import add_data_flags, digit_tensors
+from examples.pictures import save_curves
 from mytorch import nn
-from mytorch.cli.arguments import ArgumentParser, count, positive, run_script
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader, DistributedSampler
 
@@ -22,7 +23,8 @@ def main():
     parser.add_argument("--batch_size", type=count, default=64, help="pictures in each step, of all processes together")
     parser.add_argument("--lr", type=positive, default=2e-3)
     parser.add_argument("--truncate_train", type=count, help="use so many pictures of the training set only")
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    add_data_flags(parser)
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses of each process")
     args = parser.parse_args()
 
     import mytorch.distributed as dist
@@ -34,7 +36,7 @@ def main():
     say = print if rank == 0 else lambda *words: None
 
     mytorch.manual_seed(0)
-    train, test = digit_tensors(args.data, args.truncate_train, say=say)
+    train, test = digit_tensors(args.data, args.truncate_train, say=say, download=args.download)
     side = train.tensors[0].shape[-1]
     model = nn.Sequential(
         nn.Conv2d(1, 16, kernel_size=3, padding=1),
@@ -51,6 +53,7 @@ def main():
     sampler = DistributedSampler(train, world_size, rank)  # each process reads its own part of the data
     loader = DataLoader(train, args.batch_size // world_size, sampler=sampler)
 
+    losses = []
     for epoch in range(1, args.epochs + 1):
         sampler.set_epoch(epoch)  # another order in each epoch
         total = mytorch.zeros(1, device=device)
@@ -60,8 +63,10 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.detach()
-        dist.all_reduce(total)
-        say(f"epoch {epoch}  loss {total.item() / (len(loader) * world_size):.4f}")
+        totals = [mytorch.zeros_like(total) for _ in range(world_size)]
+        dist.all_gather(totals, total)  # everyone hears of everyone's
+        losses.append([t.item() / len(loader) for t in totals])
+        say(f"epoch {epoch}  loss {sum(losses[-1]) / world_size:.4f}")
 
     right = mytorch.zeros(1, device=device)
     with mytorch.no_grad():
@@ -70,6 +75,8 @@ def main():
     dist.all_reduce(right)
     say(f"accuracy {right.item() / len(test):.4f} on {world_size} processes")
     dist.destroy_process_group()
+    if args.save and rank == 0:
+        save_curves(args.save, {f"process {i}": list(own) for i, own in enumerate(zip(*losses, strict=True))}, "epoch")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 import mytorch
 from examples.data import default_device, read_text, text_batches
+from examples.pictures import save_curves
 from mytorch import nn
-from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.models import Llama
 from mytorch.utils.tokenizer import CharTokenizer
 
@@ -34,11 +35,12 @@ def flags(description):
     parser.add_argument("--key_heads", type=count, default=2)
     parser.add_argument("--lr", type=positive, default=3e-3)
     parser.add_argument("--temperature", type=positive, default=0.7)
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses (needs matplotlib)")
     return parser
 
 
 def fit(args, **options):
-    """Train a Llama on a text; print what it writes and its loss on the text's last tenth. Returns the model.
+    """Train a Llama on a text; print what it writes and its loss on the text's last tenth. Returns (model, tokenizer, curves of the loss).
 
     Args:
         **options: further fields of its config.
@@ -64,7 +66,7 @@ def fit(args, **options):
     def loss_of(x, y):
         return model(x.to(args.device), y.to(args.device))
 
-    begin = time.perf_counter()
+    trained, begin = [], time.perf_counter()
     for step, batch in enumerate(text_batches(tokens[:cut], args.batch_size, args.context, args.steps), 1):
         loss = loss_of(*batch)
         optimizer.zero_grad()
@@ -72,9 +74,10 @@ def fit(args, **options):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        trained.append(loss.item())
         if step % 50 == 0:
             speed = step * args.batch_size * args.context / (time.perf_counter() - begin)
-            print(f"step {step}  loss {loss.item():.3f}  {speed:.0f} tokens/s")
+            print(f"step {step}  loss {trained[-1]:.3f}  {speed:.0f} tokens/s")
 
     model.eval()
     start = tokens[cut : cut + 16].unsqueeze(0).to(args.device)
@@ -82,12 +85,16 @@ def fit(args, **options):
     print(f"\n{tokenizer.decode(written[0].tolist())}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.context, 10)]
-    print(f"validation loss {sum(losses) / len(losses):.3f} (guessing blindly: {math.log(tokenizer.vocab_size):.3f})")
-    return model
+    validation, blind = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
+    print(f"validation loss {validation:.3f} (guessing blindly: {blind:.3f})")
+    return model, tokenizer, {"training": trained, "validation, at the end": ([1, args.steps], [validation] * 2)}
 
 
 def main():
-    fit(flags(__doc__.splitlines()[0]).parse_args())
+    args = flags(__doc__.splitlines()[0]).parse_args()
+    _, _, curves = fit(args)
+    if args.save:
+        save_curves(args.save, curves, smooth=10)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import accuracy, digit_sets
+from examples.data import accuracy, add_data_flags, digit_sets
+from examples.pictures import save_answers
 from mytorch import nn
 from mytorch.accelerate import Accelerator
-from mytorch.cli.arguments import ArgumentParser, count, positive, run_script
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script
 from mytorch.utils.data import DataLoader
 from mytorch.vision import transforms as T
 
@@ -23,12 +24,15 @@ def main():
     parser.add_argument("--batch_size", type=count, default=64)
     parser.add_argument("--lr", type=positive, default=2e-3)
     parser.add_argument("--mixed_precision", default="no", choices=("no", "fp16", "bf16"))
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    add_data_flags(parser)
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="a .png to draw test digits into, with the answers"
+    )
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
     accelerator = Accelerator(mixed_precision=args.mixed_precision)
-    train, test = digit_sets(args.data, transform=T.Compose([T.ToTensor(), T.Normalize([0.13], [0.31])]))
+    train, test = digit_sets(args.data, T.Compose([T.ToTensor(), T.Normalize([0.13], [0.31])]), download=args.download)
     pixels = train[0][0].numel()
     model = nn.Sequential(
         nn.Flatten(),
@@ -55,6 +59,8 @@ def main():
             total += loss.item()
         accelerator.print(f"epoch {epoch}  loss {total / len(loader):.4f}")
     accelerator.print(f"accuracy {accuracy(model, test, accelerator.device):.4f}")
+    if args.save and accelerator.is_main_process:
+        save_answers(model, test, args.save)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
+import mytorch
+from examples.data import read_text
 from examples.llama import fit, flags
+from examples.pictures import panels, save_figure
 from mytorch.cli.arguments import count, run_script
 from mytorch.models import MixtureOfExperts
+from mytorch.nn import functional as F
 from mytorch.nn.module import register_module_forward_hook
 
 
@@ -25,17 +29,32 @@ def main():
 
     if args.chosen > args.experts:
         raise ValueError(f"--chosen {args.chosen} of --experts {args.experts}: there are not so many.")
-    usage = {}
+    options = {"num_experts": args.experts, "experts_per_token": args.chosen, "balance": args.balance}
+    model, tokenizer, _ = fit(args, hidden_dim=args.width, **options)
+    letters, shares = [" ", *"etaoinshrdlu,.\n"], []
+    letters = [letter for letter in letters if letter in tokenizer.chars]
+    text = read_text(args.text)[-8 * args.context :]
+    tokens = mytorch.tensor(tokenizer.encode(text)).reshape(8, -1).to(args.device)
 
     def note(layer, inputs, output):
         if isinstance(layer, MixtureOfExperts):
-            usage[layer] = output[1][0] / args.chosen  # of the last call: the share of the choices on each expert
+            chosen = layer.gate(inputs[0]).topk(args.chosen).indices  # (B, T, chosen)
+            shares.append(F.one_hot(chosen, args.experts).float().sum(2) / args.chosen)  # (B, T, experts)
 
-    options = {"num_experts": args.experts, "experts_per_token": args.chosen, "balance": args.balance}
-    with register_module_forward_hook(note):
-        model = fit(args, hidden_dim=args.width, **options)
-    for i, block in enumerate(model.model.layers):
-        print(f"layer {i}: share of the tokens by expert " + " ".join(f"{u:.2f}" for u in usage[block.mlp].tolist()))
+    with register_module_forward_hook(note), mytorch.no_grad():
+        model(tokens)
+    for i, share in enumerate(shares):
+        total = " ".join(f"{u:.2f}" for u in share.mean((0, 1)).tolist())
+        print(f"layer {i}: share of the letters by expert {total}")
+    if args.save:
+        figure, axes = panels(len(shares), width=3, height=4.2)
+        for i, (axis, share) in enumerate(zip(axes, shares, strict=True)):
+            rows = [share[tokens == tokenizer.encode(letter)[0]].mean(0) for letter in letters]
+            axis.imshow(mytorch.stack(rows).cpu().numpy(), cmap="viridis", vmin=0, aspect="auto")
+            axis.set(title=f"layer {i}", xlabel="expert", xticks=range(args.experts), yticks=range(len(letters)))
+            axis.set_yticklabels([repr(letter)[1:-1] if letter != " " else "space" for letter in letters])
+            axis.grid(False)
+        save_figure(figure, args.save)
 
 
 if __name__ == "__main__":

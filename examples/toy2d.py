@@ -1,6 +1,6 @@
-"""MiniTorch's two-dimensional problems: a small network draws the border between two classes.
+"""MiniTorch's two-dimensional problems: a small network draws the boundary between two classes.
 
-python -m examples.toy2d --kind spiral --plot spiral.png
+python -m examples.toy2d --kind spiral --save spiral.gif
 """
 
 import sys
@@ -9,56 +9,48 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
+from examples.pictures import answers, bounds, draw_boundary, panels, pyplot, save_figure
 from mytorch import nn
 from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script
 from mytorch.nn import functional as F
 from mytorch.vision.datasets import Toy2D
 
 
-def bounds(data):
-    """(low, high) of the square that all points lie in, the unit square at least."""
-    return min(0.0, data.points.min().item() - 0.02), max(1.0, data.points.max().item() + 0.02)
-
-
-@mytorch.no_grad()
-def answers(model, data, side):
-    """The model's probability of class 1 in each cell of that square, (side, side), the lowest row first."""
-    low, high = bounds(data)
-    cells = low + (mytorch.arange(side).float() + 0.5) * ((high - low) / side)
-    points = mytorch.stack(mytorch.meshgrid(cells, cells, indexing="xy"), -1)
-    return model(points.reshape(-1, 2)).sigmoid().reshape(side, side)
-
-
 def letters(model, data, side=20):
     """The square in letters: `#` where the model says class 1, and the points, x or o."""
-    low, high = bounds(data)
-    rows = [["#" if cell > 0.5 else "." for cell in row] for row in answers(model, data, side).tolist()]
+    low, high = bounds(data.points)
+    rows = [["#" if cell > 0.5 else "." for cell in row] for row in answers(model, data.points, side).tolist()]
     places = ((data.points - low) * (side / (high - low))).long()
     for (column, row), target in zip(places.tolist(), data.targets.tolist(), strict=True):
         rows[row][column] = "x" if target else "o"
     return "\n".join(" ".join(row) for row in reversed(rows))
 
 
-def plot(path, pictures, data, losses):
-    """Draw the model's answers at several steps, and the loss, into a file."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise SystemExit("--plot needs matplotlib: pip install matplotlib") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+def save_training(path, frames, data):
+    """Draw the (step, loss, answers) of a training: as an animation into a .gif, else four of them side by side."""
+    points, targets = data.points.numpy(), data.targets.numpy()
 
-    figure, axes = plt.subplots(1, len(pictures) + 1, figsize=(3 * len(pictures) + 3, 3), layout="constrained")
-    for axis, (step, picture) in zip(axes, pictures, strict=False):
-        axis.imshow(
-            picture, extent=(*bounds(data), *bounds(data)), origin="lower", cmap="coolwarm", vmin=0, vmax=1, alpha=0.6
-        )
-        axis.scatter(*data.points.numpy().T, c=data.targets.numpy(), cmap="coolwarm", edgecolors="black", s=15)
-        axis.set(title=f"step {step}", xticks=[], yticks=[])
-    axes[-1].plot(losses)
-    axes[-1].set(title="loss", yscale="log")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    def draw(axis, frame):
+        step, loss, probabilities = frame
+        draw_boundary(axis, probabilities, points, targets, f"step {step}: loss {loss:.3f}")
+
+    if not path.lower().endswith(".gif"):
+        figure, axes = panels(4, width=2.8, height=3)
+        for axis, i in zip(axes, (0, 1, 2, 3), strict=True):
+            draw(axis, frames[i * (len(frames) - 1) // 3])
+        return save_figure(figure, path)
+    pyplot()
+    from matplotlib.animation import FuncAnimation, PillowWriter
+
+    figure, (axis,) = panels(width=2.8, height=3)
+
+    def show(i):
+        axis.clear()
+        draw(axis, frames[min(i, len(frames) - 1)])
+
+    FuncAnimation(figure, show, frames=len(frames) + 5).save(path, PillowWriter(fps=5))
+    pyplot().close(figure)
+    print(f"picture: {path}")
 
 
 def main():
@@ -67,9 +59,9 @@ def main():
     parser.add_argument("--points", type=count, default=100)
     parser.add_argument("--steps", type=count, default=1500)
     parser.add_argument("--hidden", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=0.02)
+    parser.add_argument("--lr", type=positive, default=0.01)
     parser.add_argument(
-        "--plot", type=new_file, metavar="FILE", help="a file to draw the training into (needs matplotlib)"
+        "--save", type=new_file, metavar="FILE", help="a .gif or .png to draw the training into (needs matplotlib)"
     )
     args = parser.parse_args()
 
@@ -79,21 +71,21 @@ def main():
         nn.Linear(2, args.hidden), nn.ReLU(), nn.Linear(args.hidden, args.hidden), nn.ReLU(), nn.Linear(args.hidden, 1)
     )
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
-    losses, pictures = [], []
+    moments = {round(args.steps * (i / 24) ** 2) for i in range(25)} | {1}  # most of them early, when most happens
+    frames = []
     for step in range(1, args.steps + 1):
         loss = F.binary_cross_entropy_with_logits(model(data.points)[:, 0], data.targets.float())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
+        if step in moments and args.save:
+            frames.append((step, loss.item(), answers(model, data.points, 80).numpy()))
         if step % max(args.steps // 4, 1) == 0:
             print(f"step {step}  loss {loss.item():.4f}")
-            pictures.append((step, answers(model, data, 60).numpy()))
 
     print(letters(model, data))
-    if args.plot:
-        plot(args.plot, pictures, data, losses)
-        print(f"the training in pictures: {args.plot}")
+    if args.save:
+        save_training(args.save, frames, data)
     right = (model(data.points)[:, 0] > 0) == (data.targets > 0)
     print(f"accuracy {right.float().mean().item():.2f}")
 

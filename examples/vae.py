@@ -1,4 +1,4 @@
-"""A variational autoencoder: digits from normal numbers. Source: Kingma and Welling, 2013.
+"""A variational autoencoder that is told the label: new digits from normal numbers. Source: Kingma and Welling, 2013.
 
 python -m examples.vae --save digits.png
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
-from examples.data import default_device, digit_tensors, save_digits
+from examples.data import add_data_flags, default_device, digit_tensors
+from examples.pictures import save_digits
 from mytorch import nn
 from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.distributions import Normal, kl_divergence
@@ -18,18 +19,22 @@ from mytorch.utils.data import DataLoader
 
 
 class VAE(nn.Module):
-    """An encoder that gives a normal distribution of codes, and a decoder of codes."""
+    """An encoder that gives a normal distribution of codes, and a decoder of codes; both see the label."""
 
     def __init__(self, pixels, code, width=128):
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(pixels, width), nn.ReLU(), nn.Linear(width, 2 * code))
-        self.decoder = nn.Sequential(nn.Linear(code, width), nn.ReLU(), nn.Linear(width, pixels))
+        self.encoder = nn.Sequential(nn.Linear(pixels + 10, width), nn.ReLU(), nn.Linear(width, 2 * code))
+        self.decoder = nn.Sequential(nn.Linear(code + 10, width), nn.ReLU(), nn.Linear(width, pixels))
 
-    def forward(self, x):
+    def decode(self, codes, labels):
+        """Logits of the pixels."""
+        return self.decoder(mytorch.cat([codes, F.one_hot(labels, 10).float()], -1))
+
+    def forward(self, x, labels):
         """(cost of the drawing, cost of the code) for each picture, in nats; their sum bounds -log p(x)."""
-        mean, log_std = self.encoder(x).chunk(2, dim=-1)
+        mean, log_std = self.encoder(mytorch.cat([x, F.one_hot(labels, 10).float()], -1)).chunk(2, dim=-1)
         codes = Normal(mean, log_std.exp())
-        logits = self.decoder(codes.rsample())
+        logits = self.decode(codes.rsample(), labels)
         drawing = F.binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
         prior = Normal(mytorch.zeros_like(mean), mytorch.ones_like(mean))
         return drawing, kl_divergence(codes, prior).sum(-1)
@@ -42,19 +47,19 @@ def main():
     parser.add_argument("--batch_size", type=count, default=64)
     parser.add_argument("--lr", type=positive, default=2e-3)
     parser.add_argument("--code", type=count, default=8, help="how many normal numbers a digit is drawn from")
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in")
+    add_data_flags(parser)
     parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw new digits into")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
-    train, test = digit_tensors(args.data)
+    train, test = digit_tensors(args.data, download=args.download)
     side = train.tensors[0].shape[-1]
     model = VAE(side * side, args.code).to(args.device)
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):
         total = 0.0
-        for x, _ in DataLoader(train, args.batch_size, shuffle=True):
-            drawing, code = model(x.flatten(1).to(args.device))
+        for x, y in DataLoader(train, args.batch_size, shuffle=True):
+            drawing, code = model(x.flatten(1).to(args.device), y.to(args.device))
             loss = (drawing + code).mean()
             optimizer.zero_grad()
             loss.backward()
@@ -63,12 +68,14 @@ def main():
         print(f"epoch {epoch}  loss {total / len(train):.3f}")
 
     with mytorch.no_grad():
-        drawing, code = (part.mean().item() for part in model(test.tensors[0].flatten(1).to(args.device)))
+        x, y = (t.to(args.device) for t in test.tensors)
+        drawing, code = (part.mean().item() for part in model(x.flatten(1), y))
         print(f"test loss {drawing + code:.3f} = drawing {drawing:.3f} + code {code:.3f}")
         if args.save:
-            new = model.decoder(mytorch.randn(64, args.code, device=args.device)).sigmoid()
-            save_digits(new.reshape(-1, 1, side, side), args.save)
-            print(f"new digits: {args.save}")
+            labels = mytorch.arange(10, device=args.device).repeat(8)
+            new = model.decode(mytorch.randn(80, args.code, device=args.device), labels).sigmoid()
+            save_digits(new.reshape(-1, 1, side, side), args.save, nrow=10)
+            print(f"new digits, a column for each label: {args.save}")
 
 
 if __name__ == "__main__":

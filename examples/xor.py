@@ -9,8 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
 
 import mytorch
+from examples.pictures import answers, draw_boundary, panels, save_figure
 from mytorch import nn
-from mytorch.cli.arguments import ArgumentParser, count, positive, run_script, usable_device
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 
 
 def main():
@@ -18,6 +19,7 @@ def main():
     parser.add_argument("--steps", type=count, default=500)
     parser.add_argument("--lr", type=positive, default=0.05)
     parser.add_argument("--device", type=usable_device, default="cpu")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the boundary (needs matplotlib)")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -38,6 +40,10 @@ def main():
     guesses = model(x).sigmoid()
     for point, guess in zip(x.tolist(), guesses[:, 0].tolist(), strict=True):
         print(f"{point[0]:.0f} xor {point[1]:.0f} = {guess:.3f}")
+    if args.save:
+        figure, (axis,) = panels(width=3.4)
+        draw_boundary(axis, answers(model.cpu(), x.cpu(), 60).numpy(), x.cpu().numpy(), y[:, 0].tolist(), "x xor y")
+        save_figure(figure, args.save)
     print(f"accuracy {((guesses > 0.5) == (y > 0.5)).float().mean().item():.2f}")
 
 

@@ -36,7 +36,7 @@ FLOORS = [
     ("accelerate", "the training loop's helper"),
     ("compat", "PyTorch's other names, and import paths that have no file here"),
     ("__init__", "`import mytorch`"),
-    ("cli __main__", "`mytorchrun`, `python -m mytorch`"),
+    ("cli playground __main__", "`mytorchrun`, `python -m mytorch.playground`, `python -m mytorch`"),
 ]
 FLOOR = {room: floor for floor, (rooms, _) in enumerate(FLOORS) for room in rooms.split()}
 

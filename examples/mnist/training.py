@@ -3,8 +3,9 @@
 import time
 
 import mytorch
-from examples.data import accuracy, default_device, digit_tensors
-from mytorch.cli.arguments import ArgumentParser, count, positive, usable_device
+from examples.data import accuracy, add_data_flags, default_device, digit_tensors
+from examples.pictures import save_answers
+from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, usable_device
 from mytorch.nn import functional as F
 from mytorch.utils.data import DataLoader
 
@@ -18,14 +19,17 @@ def flags(description):
     parser.add_argument("--lr", type=positive, default=2e-3, help="highest learning rate")
     parser.add_argument("--truncate_train", type=count, default=10000, help="number of training samples, at most")
     parser.add_argument("--truncate_test", type=count, default=1000, help="number of test samples, at most")
-    parser.add_argument("--data", help="a folder that MNIST/raw lies in; examples/README.md says what is used without")
+    add_data_flags(parser)
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="a .png to draw test digits into, with the answers"
+    )
     return parser
 
 
 def fit(build, args):
     """Train the model that `build(side of the pictures)` gives, and print its accuracy after each epoch."""
     mytorch.manual_seed(0)
-    train, test = digit_tensors(args.data, args.truncate_train, args.truncate_test)
+    train, test = digit_tensors(args.data, args.truncate_train, args.truncate_test, download=args.download)
     model = build(train[0][0].shape[-1]).to(args.device)
     print(f"{sum(p.numel() for p in model.parameters())} parameters on {args.device}")
     loader = DataLoader(train, args.batch_size, shuffle=True)
@@ -43,3 +47,5 @@ def fit(build, args):
         score = accuracy(model, test, args.device)
         seconds = time.perf_counter() - start
         print(f"epoch {epoch}  loss {total / len(loader):.4f}  accuracy {score:.4f}  ({seconds:.1f} s)")
+    if args.save:
+        save_answers(model, test, args.save)
