@@ -33,6 +33,8 @@ PATHS = {
     "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "backends": "compat.backends",
     "compiler": "compat.compiler",
+    "cpu": "compat.cpu",
+    "cpu.amp": "compat.cpu: GradScaler autocast",
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
