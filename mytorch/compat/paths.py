@@ -87,6 +87,7 @@ PATHS = {
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
     "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
+    "utils._traceback": "compat.captured",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.hooks": "tensor: RemovableHandle",
     "vision.ops.boxes": "vision.ops",

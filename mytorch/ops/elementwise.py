@@ -613,12 +613,14 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         equal_nan: count NaN as equal to NaN.
 
     Raises:
-        RuntimeError: a negative tolerance.
+        RuntimeError: a negative tolerance. TypeError: one that requires grad.
 
     Example:
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
         [True, False]
     """
+    if getattr(rtol, "requires_grad", False) or getattr(atol, "requires_grad", False):
+        raise TypeError("isclose(): rtol and atol must be numbers, not tensors that require grad")
     if not (rtol >= 0 and atol >= 0):
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     if input.dtype is dtypes.bool_:

@@ -91,6 +91,7 @@ CALLS = {
     "write_one_at_mask_mixed": lambda L: (lambda x: x.__setitem__(L.tensor([True, False]), L.tensor(3).double()) or x)(L.ones(2)),
     "write_slice_mixed": lambda L: (lambda x: x.__setitem__(slice(1), L.full((1,), 3.0).double()) or x)(L.ones(2)),
     "to_complex_of_ints": lambda L: L.int64.to_complex(),
+    "isclose_tolerance_with_grad": lambda L: L.isclose(L.ones(1), L.ones(1), L.tensor(1.0), L.tensor(1.0, requires_grad=True)),
     # statistics
     "histogram_of_matrix_bins": lambda L: L.histogram(L.ones(2), L.ones(2, 2)),
     "histogram_of_nan": lambda L: L.histogram(L.tensor([math.nan, 1.0]), 2),
