@@ -64,11 +64,13 @@ A view made under `no_grad` may be changed in place while recording, with right 
 Files are read and written in PyTorch's formats (also that of before 1.6, storages, and attributes of tensors), but `weights_only=False`
 and `pickle_module` run no code from a file here either. `differentiable=True` steps of the optimizers differentiate the first momentum
 buffer too, which PyTorch detaches. Forward mode (`autograd.forward_ad`, `func.jvp`) gives the second derivatives of
-`layer_norm` that finite differences give, which PyTorch's does not. Left out on purpose: TorchScript's and ONNX's internals, `CapturedTraceback`, and `Function.ctx`'s and module hooks' refusals of
-views that are changed in place.
+`layer_norm` that finite differences give, which PyTorch's does not. Left out on purpose: TorchScript's and ONNX's internals, and
+`Function.ctx`'s and module hooks' refusals of views that are changed in place.
 Left out, since nothing depends on them here: `hipify`, quantized engines, jit internals; errors of `use_deterministic_algorithms` for
 functions that vary in PyTorch only; lazy conjugates and negatives (`_conj`, `_neg_view`); `_fix_weakref` of tensors and storages.
-`complex32` is a name to compare dtypes with, which no tensor has. `lerp`, `baddbmm` and `x[index] = y` promote mixed dtypes.
+`complex32` is a name to compare dtypes with, which no tensor has. Products (other than `baddbmm`) and convolutions promote mixed
+dtypes, as does `add(array, tensor)` of a NumPy array, and `1 - mask` is allowed; state dicts may hold NumPy arrays. The gradient behind
+a pooling to nothing, `adaptive_avg_pool2d(x, 0)`, is zeros, where PyTorch refuses.
 """
 
 SURFACES = [

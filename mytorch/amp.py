@@ -7,6 +7,7 @@ Source: Micikevicius et al., Mixed Precision Training, 2018.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -14,10 +15,12 @@ from typing import Any
 from ._array import Array
 from .backend import CPU, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
+from .base.errors import warn
 from .graph.mode import ModeSwitch, get_mode
 from .graph.node import Leaf
 from .kernels.registry import multi_tensor
 from .ops.core import to_dtype
+from .ops.creation import tensor
 from .tensor import Tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -132,6 +135,8 @@ class autocast(ModeSwitch):
         cache_enabled: bool | None = None,
     ):
         super().__init__()
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         if device_type not in _defaults:
             raise RuntimeError(f"autocast: device_type must be one of {', '.join(_defaults)}, got {device_type!r}.")
         self.device = self.device_type = device_type
@@ -406,6 +411,8 @@ class GradScaler:
         if stage is _Stage.READY:
             found = self._unscale(optimizer)
         self._optimizers[id(optimizer)] = (_Stage.STEPPED, found, optimizer)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._hand_over(optimizer, found, kwargs)
         if isinstance(found, bool) or not optimizer.takes_found_inf:
             return None if bool(found) else optimizer.step(**kwargs)
         optimizer._found_inf = found
@@ -413,6 +420,21 @@ class GradScaler:
             return optimizer.step(**kwargs)
         finally:
             optimizer._found_inf = None
+
+    def _hand_over(self, optimizer, found, kwargs):
+        """The step of a foreign optimizer that deals with overflow itself: told so, of gradients that need no unscaling any more."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near future "
+                "GradScaler registers `grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer.",
+                FutureWarning,
+            )
+            return optimizer.step(**kwargs, grad_scaler=self)
+        optimizer.grad_scale, optimizer.found_inf = tensor(1.0), tensor(float(bool(found)))
+        try:
+            return optimizer.step(**kwargs)
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
 
     def verdict(self, optimizer):
         """As `found_inf`, without waiting: a bool, or an array in the GPU's memory until the next step."""

@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import numpy as np
@@ -381,3 +382,44 @@ def test_gradients_of_weights_that_a_gpu_casts_are_not_rounded():
         got = w.grad.cpu().numpy()
         assert w.grad.dtype is mytorch.float32
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("takes_scaler", [False, True])
+def test_foreign_optimizers_that_deal_with_overflow_themselves(takes_scaler):
+    """They step in any case, and are given the scaler, or told of the overflow."""
+    seen = []
+
+    class Own(mytorch.optim.Optimizer):
+        _step_supports_amp_scaling = True
+
+        def __init__(self, params):
+            super().__init__(params, {})
+
+        if takes_scaler:
+
+            def step(self, closure=None, *, grad_scaler=None):
+                seen.append(grad_scaler)
+        else:
+
+            def step(self, closure=None):
+                seen.append((self.grad_scale.item(), self.found_inf.item()))
+
+    p = mytorch.nn.Parameter(mytorch.ones(1))
+    optimizer, scaler = Own([p]), mytorch.amp.GradScaler("cpu", init_scale=2.0)
+    scaler.scale((p * np.inf).sum()).backward()
+    with pytest.warns(FutureWarning, match="stop passing itself") if takes_scaler else contextlib.nullcontext():
+        scaler.step(optimizer)
+    assert seen == [scaler if takes_scaler else (1.0, 1.0)]
+    assert not hasattr(optimizer, "found_inf")
+
+
+def test_the_cpu_module():
+    """`torch.cpu`, whose names for mixed precision are deprecated."""
+    from mytorch import cpu
+
+    assert cpu.is_available()
+    assert cpu.device_count() == 1
+    with pytest.warns(FutureWarning, match=r"torch.cpu.amp.GradScaler\(args...\)` is deprecated"):
+        assert isinstance(cpu.amp.GradScaler(init_scale=2.0), mytorch.amp.GradScaler)
+    with pytest.warns(FutureWarning, match="deprecated"), cpu.amp.autocast():
+        assert mytorch.is_autocast_enabled("cpu")

@@ -182,3 +182,21 @@ def test_pinv_takes_rcond_second(torch):
         found = mytorch.linalg.pinv(mytorch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
         expected = torch.linalg.pinv(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
         np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-6)
+
+
+def test_stacks_are_captured_and_made_code_is_shown():
+    """What stands behind `torch.utils._traceback`."""
+    import traceback
+
+    from mytorch.compat.captured import CapturedTraceback, format_traceback_short, report_compile_source_on_error
+
+    noted = CapturedTraceback.extract()
+    assert "test_stacks_are_captured" in noted.format()[-1]
+    assert CapturedTraceback.format_all([noted]) == [noted.format()]
+    text = "def f():\n    1 / 0  # HERE\n"
+    made = {"__compile_source__": text}
+    exec(text, made)
+    with pytest.raises(ZeroDivisionError) as error, report_compile_source_on_error():
+        made["f"]()
+    assert "HERE" in "".join(traceback.format_tb(error.value.__traceback__))
+    assert format_traceback_short(error.value.__traceback__).endswith("in f")

@@ -28,6 +28,7 @@ from .graph import saved_tensors_hooks
 
 Contexts = Callable[[], tuple[contextlib.AbstractContextManager, contextlib.AbstractContextManager]]
 _early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)
+_debug = ContextVar("mytorch_checkpoint_debug", default=None)
 
 
 class CheckpointError(RuntimeError):
@@ -40,13 +41,22 @@ def noop_context_fn():
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool):
-    """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
-    token = _early_stop.set(enable)
+def _setting(variable, value):
+    token = variable.set(value)
     try:
         yield
     finally:
-        _early_stop.reset(token)
+        variable.reset(token)
+
+
+def set_checkpoint_early_stop(enable: bool):
+    """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
+    return _setting(_early_stop, enable)
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None):
+    """Within the block, say for all checkpoints whether they run with `debug=True`; None leaves it to each."""
+    return _setting(_debug, enabled)
 
 
 @contextlib.contextmanager
@@ -85,11 +95,28 @@ class _Stop(Exception):
     """Everything that was saved has been found again."""
 
 
+class _OpsRun:
+    """What ran, op by op; it takes a profiler's place."""
+
+    def __init__(self):
+        self.lines = []
+
+    def run(self, op, inputs, fused, attrs):
+        """Note an op and run it; those that it calls are part of it."""
+        self.lines.append(f"{op.name}({', '.join(str(tuple(x.shape)) for x in inputs if hasattr(x, 'shape'))})")
+        token = set_mode(get_mode().replace(profile=None))
+        try:
+            return op(*inputs, fused=fused, **attrs)
+        finally:
+            reset_mode(token)
+
+
 class _Frame:
     """One call of a checkpointed function: how to repeat it, and what the repetition saved."""
 
-    def __init__(self, function, args, kwargs, keep_rng, context, check, early_stop):
+    def __init__(self, function, args, kwargs, keep_rng, context, check, early_stop, debug):
         self.function = function
+        self.first = _OpsRun() if debug else None
         self.args = [_apart(a) for a in args]
         self.kwargs = {k: _apart(v) for k, v in kwargs.items()}
         self.mode = get_mode()
@@ -133,19 +160,33 @@ class _Frame:
                 raise _Stop
             return tensor
 
-        token = set_mode(self.mode.replace(grad=True, inference=False))
+        second = self.first and _OpsRun()
+        token = set_mode(self.mode.replace(grad=True, inference=False, profile=second or self.mode.profile))
         try:
             with _random_numbers_of(self.rng), self.context, saved_tensors_hooks(collect, lambda tensor: tensor):
                 self.function(*self.args, **self.kwargs)
         except _Stop:
             return
+        except CheckpointError as error:
+            raise self.explained(error, second) from None
         finally:
             reset_mode(token)
         if len(seen) != self.count:
-            raise CheckpointError(
+            error = CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation. "
                 f"Number of tensors saved during forward: {self.count}; during recomputation: {len(seen)}."
             )
+            raise self.explained(error, second)
+
+    def explained(self, error, second):
+        """An error with the ops of both runs, if they were noted."""
+        if self.first is None:
+            return error
+        runs = (f"{name}:\n  " + "\n  ".join(run.lines) for name, run in (("forward", self.first), ("again", second)))
+        return CheckpointError(
+            f"{error}\nYou are seeing this error because you passed `debug=True` to checkpoint. What ran, "
+            + "\nand ".join(runs)
+        )
 
 
 def _apart(x):
@@ -156,11 +197,15 @@ def _apart(x):
     return copy.requires_grad_() if x.requires_grad else copy
 
 
-def _by_hooks(function, args, kwargs, keep_rng, context_fn, check, early_stop):
+def _by_hooks(function, args, kwargs, keep_rng, context_fn, *options):
     first, second = context_fn()
-    frame = _Frame(function, args, kwargs, keep_rng, second, check, early_stop)
-    with saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **kwargs)
+    frame = _Frame(function, args, kwargs, keep_rng, second, *options)
+    token = set_mode(frame.mode.replace(profile=frame.first or frame.mode.profile))
+    try:
+        with saved_tensors_hooks(frame.pack, frame.unpack), first:
+            return function(*args, **kwargs)
+    finally:
+        reset_mode(token)
 
 
 # -- by a backward inside backward ----------------------------------------------------------------------
@@ -193,9 +238,10 @@ class _Reentrant(Function):
             reset_mode(token)
         outs = outs if isinstance(outs, tuple) else (outs,)
         used = [i for i, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad and grads[i] is not None]
-        if used:
-            with enable_grad():
-                run_backward([outs[i] for i in used], [grads[i] for i in used])
+        if not used:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        with enable_grad():
+            run_backward([outs[i] for i in used], [grads[i] for i in used])
         return (None, None, None, *(_gradient(a) if isinstance(a, Tensor) else None for a in args))
 
 
@@ -224,11 +270,11 @@ def checkpoint(
         preserve_rng_state: draw the same random numbers the second time.
         context_fn: gives two context managers, for the first run and for the second. Not with use_reentrant=True.
         determinism_check: "default" compares shapes, dtypes and devices of what the runs save; "none" doesn't.
+        debug: if the second run differs, say which ops ran in both; `set_checkpoint_debug_enabled` overrides it.
         early_stop: the second run ends when all that was saved is found; `set_checkpoint_early_stop` overrides it.
 
     Raises:
         ValueError: options that do not go together.
-        NotImplementedError: debug=True.
         CheckpointError: in backward, the second run differs.
 
     Source: see the module.
@@ -239,14 +285,12 @@ def checkpoint(
         >>> x.grad.item()
         1.0
     """
-    if debug:
-        raise NotImplementedError("checkpoint: debug=True is not supported.")
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if use_reentrant:
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-        if context_fn not in (None, noop_context_fn):
+        if debug or context_fn not in (None, noop_context_fn):
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     if not get_mode().grad:
         return function(*args, **kwargs)
@@ -254,7 +298,8 @@ def checkpoint(
         anchor = Tensor._wrap(np.zeros((), np.float32)).requires_grad_()  # recorded even if no argument requires grad
         return _Reentrant.apply(function, preserve_rng_state, anchor, *args)
     stop = early_stop if _early_stop.get() is None else _early_stop.get()
-    return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn or noop_context_fn, determinism_check, stop)
+    options = determinism_check, stop, debug if _debug.get() is None else _debug.get()
+    return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn or noop_context_fn, *options)
 
 
 def checkpoint_sequential(

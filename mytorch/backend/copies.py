@@ -168,3 +168,14 @@ def storage_bytes(raw):
         return root.reshape(-1).view("u1")
     # made by as_strided: the whole block of memory, whose size CuPy has rounded up
     return xp.ndarray((memory.size,), "u1", xp.cuda.MemoryPointer(memory, 0)).view()
+
+
+def laid_out(g, owned, tensor):
+    """A gradient with the channels last in memory where its tensor's are, as in PyTorch; a copy, unless it is `owned` and lies so."""
+    raw = g if tensor is None else tensor._data._array
+    order = (0, *range(2, g.ndim), 1)
+    if raw.flags.c_contiguous or not raw.transpose(order).flags.c_contiguous:
+        return g if owned else g.copy()
+    there = g.transpose(order)
+    there = there if owned and there.flags.c_contiguous else there.copy()
+    return there.transpose(0, g.ndim - 1, *range(1, g.ndim - 1))

@@ -95,7 +95,13 @@ class dtype:
         return {complex64: float32, complex128: float64}.get(self, self)
 
     def to_complex(self):
-        """The complex dtype whose parts have this dtype."""
+        """The complex dtype whose parts have this dtype.
+
+        Raises:
+            RuntimeError: an integer dtype.
+        """
+        if self.category < FLOAT:
+            raise RuntimeError(f"to_complex: no complex dtype has parts of {self}")
         return {float32: complex64, float64: complex128}.get(self, self if self.is_complex else complex64)
 
 

@@ -389,11 +389,35 @@ def slice_copy(input, dim=0, start=None, end=None, step=1):
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
 
 
+def batch_norm_update_stats(input, running_mean, running_var, momentum):
+    """(mean, variance) of each channel, which move running statistics, where there are any, on their way by `momentum`.
+
+    Args:
+        input: (N, C, …).
+        running_mean, running_var: (C,), changed in place; the variance by the unbiased one.
+        momentum: the share of the new.
+
+    Raises:
+        RuntimeError: nothing to take statistics of.
+    """
+    if not input.numel():
+        raise RuntimeError(
+            f"input tensor must have at least one element, but got input_sizes = {list(input.shape)}, batch_norm_update_stats"
+        )
+    axes = (0, *range(2, input.ndim))
+    var, mean = input.var(axes, correction=0), input.mean(axes)
+    count = input.numel() / input.shape[1]
+    for running, batch in ((running_mean, mean), (running_var, var * (count / max(count - 1, 1)))):
+        if running is not None:
+            running.lerp_(batch.to(running.dtype), momentum)
+    return mean, var
+
+
 METHODS = {
     "geqrf": geqrf, "ormqr": ormqr, "orgqr": linalg.householder_product, "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
     "matrix_power": linalg.matrix_power, "matrix_exp": linalg.matrix_exp, "stft": stft, "istft": istft,
 }  # fmt: skip
 FUNCTIONS = {
     **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
-    "histogramdd": histogramdd, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
+    "histogramdd": histogramdd, "batch_norm_update_stats": batch_norm_update_stats, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
 }  # fmt: skip

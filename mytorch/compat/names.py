@@ -462,7 +462,12 @@ def install(namespace):
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
-    names.update(storage.CLASSES, UntypedStorage=storage.UntypedStorage, TypedStorage=storage.TypedStorage)
+    names.update(
+        storage.CLASSES,
+        Storage=storage.CLASSES["FloatStorage"],
+        UntypedStorage=storage.UntypedStorage,
+        TypedStorage=storage.TypedStorage,
+    )
     names.update({d.name: d for d in dtypes.FLOAT8})
     names.update(_storage_classes=storage._storage_classes)
     vars(cuda).update(storage.CUDA_CLASSES)

@@ -296,6 +296,7 @@ class TypedStorage(_Storage):
         self.dtype = dtype or dtypes.default_dtype()
         where = _device(device)
         given = args[0] if args else 0
+        given = int(given) if isinstance(given, np.integer) else given
         if isinstance(given, (Tensor, Array)) or not (isinstance(given, int) or hasattr(given, "__len__")):
             raise TypeError(f"TypedStorage: Argument type not recognized: {type(given)}")
         if isinstance(given, str):

@@ -3,7 +3,7 @@
 import math
 
 from ..base import dtypes
-from ..ops.creation import empty, full, zeros_like
+from ..ops.creation import as_tensor, empty, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.movement import stack
@@ -213,6 +213,9 @@ class Gamma(RealFamily, ExponentialFamily):
 
     def _draw(self, shape):
         return gamma_draw(self.concentration, shape) / self.rate
+
+    def log_prob(self, value):
+        return super().log_prob(as_tensor(value, dtype=self.rate.dtype, device=self.rate.device))
 
     def _log_prob(self, value):
         a, b = self.concentration, self.rate

@@ -9,6 +9,7 @@ eight digits or more (PyTorch's approximations give three).
 import numpy as np
 
 from ..backend.numeric import digamma
+from ..base import dtypes
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma
@@ -190,8 +191,9 @@ def dirichlet_draw(concentration, shape):
     in proportion.
     """
     alpha = concentration.expand(shape)
-    gammas = gamma_draw(alpha.detach(), shape)
-    drawn = gammas / gammas.sum(-1, keepdim=True)
+    gammas = gamma_draw(alpha.detach().to(dtypes.float64), shape)  # in float32 all may underflow
+    drawn = (gammas / gammas.sum(-1, keepdim=True)).to(alpha.dtype)
+    drawn = drawn.clamp(finfo(alpha).tiny, 1 - finfo(alpha).eps / 2)
     if not alpha.requires_grad:
         return drawn
     x, a = _host(drawn), _host(alpha)

@@ -226,7 +226,7 @@ class Walk:
 
     def visit_node(self, node, g):
         """Run the node's formulas and hand each parent its gradient."""
-        if g is None:
+        if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
             node.check()

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
+from ..backend.copies import laid_out
 from ..backend.namespaces import Namespace
 from ..base.errors import GraphFreedError, InPlaceError
 
@@ -79,7 +80,7 @@ class Leaf(_HookedNode, Edge):
         with accumulating:
             grad = self.grad
             if grad is None:
-                self.grad = Array._wrap(g if owned else g.copy())
+                self.grad = Array._wrap(laid_out(g, owned, self.variable) if g.ndim > 3 else g if owned else g.copy())
             elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
                 raw = grad._array
                 if getattr(raw.flags, "writeable", True):

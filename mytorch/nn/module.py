@@ -73,6 +73,13 @@ class _Handle(RemovableHandle):
         for option in self.options:
             option.pop(self.id, None)
 
+    def __getstate__(self):
+        return super().__getstate__(), self.options
+
+    def __setstate__(self, state):
+        super().__setstate__(state[0])
+        self.options = state[1]
+
 
 def _global_hook(hooks, hook):
     _hooked_globally[0] = True
@@ -637,6 +644,8 @@ class Module:
         where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
         non_blocking = kwargs.pop("non_blocking", False)
         kwargs.pop("memory_format", None)
+        if "copy" in kwargs:
+            raise RuntimeError(".to() does not accept copy argument")
         if kwargs:
             raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
         for a in args:
@@ -894,10 +903,19 @@ class Module:
             return f"{self._get_name()}({extra[0]})"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
+    def _replicate_for_data_parallel(self):
+        """A module of the same state without parameters, which data-parallel code sets one by one."""
+        replica = type(self).__new__(type(self))
+        copies = {name: dict(getattr(self, name)) for name in ("_buffers", "_modules")}
+        replica.__dict__.update(self.__dict__, **copies, _parameters={}, _is_replica=True)
+        return replica
+
     def __setstate__(self, state):
         self.__dict__.update(state)
         for name in ("_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_backward_pre_hooks"):  # older pickles
             self.__dict__.setdefault(name, OrderedDict())
+        if isinstance(self._hooks_with_kwargs, set):
+            self._hooks_with_kwargs = OrderedDict.fromkeys(self._hooks_with_kwargs, True)
 
 
 def _refuse_other_than_none(value, what, name, wanted):

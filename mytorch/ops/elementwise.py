@@ -501,6 +501,9 @@ def lerp(input, end, weight):
         >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
         [2.0, 15.0]
     """
+    for word, other in (("end", end), ("weight", weight)):
+        if getattr(other, "dtype", input.dtype) is not input.dtype:
+            raise RuntimeError(f"expected dtype {input.dtype} for `{word}` but got dtype {other.dtype}")
     if input.dtype.itemsize == 2:  # in float32, rounded once
         parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
         return lerp(*parts).to(input.dtype)
@@ -610,12 +613,14 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         equal_nan: count NaN as equal to NaN.
 
     Raises:
-        RuntimeError: a negative tolerance.
+        RuntimeError: a negative tolerance. TypeError: one that requires grad.
 
     Example:
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
         [True, False]
     """
+    if getattr(rtol, "requires_grad", False) or getattr(atol, "requires_grad", False):
+        raise TypeError("isclose(): rtol and atol must be numbers, not tensors that require grad")
     if not (rtol >= 0 and atol >= 0):
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     if input.dtype is dtypes.bool_:

@@ -340,6 +340,12 @@ def setitem(self, index, value):
 def _written(self, array, found, basic, source):
     """The raw array of a tensor that is written to self[found]."""
     raw, value = array._array, raw_of(source)
+    mask = found[0] if type(found) is tuple and len(found) == 1 else found
+    if value.dtype != raw.dtype and not basic and (value.size != 1 or str(getattr(mask, "dtype", "")) != "bool"):
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{dtypes.from_numpy(raw.dtype)} for the destination and {dtypes.from_numpy(value.dtype)} for the source."
+        )
     if array._cell is not None and basic and isinstance(raw, ndarray):
         refuse_overlap(self, source, "setitem", region=raw[found])
     if value.ndim > 1 and value.shape[0] == 1:

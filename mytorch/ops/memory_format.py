@@ -89,3 +89,14 @@ def lies_in(raw, format):
     if axes == ():
         return False
     return raw.flags.c_contiguous if axes is None else raw.transpose(axes).flags.c_contiguous
+
+
+def follows(raw, format):
+    """Whether an array's strides rise in the order of a channels-last format, gaps aside: by which PyTorch lays out results."""
+    least, axes = 0, _CHANNELS_LAST[format]
+    for axis in reversed(axes):
+        size, stride = raw.shape[axis], raw.strides[axis]
+        if not size or stride < least or not stride or (axis == 0 and least == raw.strides[1]):
+            return False
+        least = stride * size
+    return True

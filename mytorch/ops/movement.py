@@ -11,7 +11,7 @@ from ..base.errors import kind
 from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
-from .memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, inverse, lies_in
+from .memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
 from .mismatch import broadcast
 from .raw import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
@@ -452,7 +452,7 @@ def laid_out_as(input, out):
     if raw.flags.c_contiguous or raw.ndim not in (4, 5):
         return out if raw_of(out).flags.c_contiguous else contiguous(out)
     last = channels_last if raw.ndim == 4 else channels_last_3d
-    return contiguous(out, memory_format=last) if lies_in(raw, last) else out
+    return contiguous(out, memory_format=last) if follows(raw, last) else out
 
 
 # -- joining ---------------------------------------------------------------------------------------------------

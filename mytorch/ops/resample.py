@@ -12,6 +12,7 @@ from ..base import dtypes
 from ..tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
+from .creation import zeros
 from .elementwise import where
 from .movement import laid_out_as
 from .padding import pad
@@ -277,7 +278,7 @@ def pixel_unshuffle(input, downscale_factor):
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     n = len(lead)
     x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return x.reshape(*lead, c * r * r, h // r, w // r)
+    return laid_out_as(input, x.reshape(*lead, c * r * r, h // r, w // r))
 
 
 def channel_shuffle(input, groups):
@@ -285,7 +286,7 @@ def channel_shuffle(input, groups):
     n, c, *rest = _image(input, "channel_shuffle")
     if _factor(groups, "number of groups") > c or c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
-    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
+    return laid_out_as(input, input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest))
 
 
 # -- patches ---------------------------------------------------------------------------------------------------------
@@ -496,7 +497,10 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         return _bicubic([pixels(axis) for axis in range(2)], sizes, settle, take)
     at = [settle(pixels(axis), sizes[axis]) for axis in range(d)]
     if mode == "nearest":
-        return take([x.detach().round() for x in at])
+        out = take([x.detach().round() for x in at])
+        return (
+            where(zeros((), dtype=dtypes.bool_), at[0].unsqueeze(1), out) if grid.requires_grad else out
+        )  # 0 for the grid
     low = [x.detach().floor() for x in at]
     share = [(x - x0).unsqueeze(1) for x, x0 in zip(at, low, strict=True)]
     total = 0

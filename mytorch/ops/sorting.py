@@ -508,6 +508,8 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
         )
     if hasattr(bins, "dtype") and range is not None:
         raise TypeError("histogram() received an invalid combination of arguments: edges and a range")
+    if hasattr(bins, "dtype") and bins.ndim != 1:
+        raise RuntimeError(f"histogram(): bins tensor should have one dimension, but got {bins.ndim} dimensions")
     if (bins.numel() if hasattr(bins, "dtype") else bins) < 1:
         raise RuntimeError("histogram(): bins must be > 0, and a bins tensor should have at least 1 element")
     if getattr(bins, "ndim", 1) != 1:
@@ -517,6 +519,8 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     raw = to_cpu(input).reshape(-1)
     bins = to_cpu(bins) if hasattr(bins, "_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
+    if range is None and isinstance(bins, int) and raw.size and not np.isfinite([raw.min(), raw.max()]).all():
+        raise RuntimeError(f"histogram(): dimension 0's range [{raw.min()}, {raw.max()}] is not finite")
     counts, edges = np.histogram(raw, bins=bins, range=range, weights=weights, density=density)
     return _Histogram(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
 
@@ -596,8 +600,8 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and not (return_inverse or return_counts):
-        return on_device_of(np.unique(raw, axis=dim), input)
-    values, inverse, counts = found or np.unique(raw, return_inverse=True, return_counts=True, axis=dim)
+        return on_device_of(np.unique(raw, axis=dim, equal_nan=False), input)
+    values, inverse, counts = found or np.unique(raw, False, True, True, axis=dim, equal_nan=False)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     inverse = inverse.reshape(shape) if return_inverse else None
     return _chosen(input, values, inverse, counts, return_inverse, return_counts)
@@ -690,6 +694,10 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 def _trapezoids(y, x, dx, dim):
     """The areas under y between neighbours along `dim`."""
     n = y.shape[dim]
+    if x is not None and dx is not None:
+        raise TypeError("trapezoid() received an invalid combination of arguments: both x and dx")
+    if isinstance(dx, complex):
+        raise RuntimeError("trapezoid: Currently, we only support dx as a real number.")
     if n == 0:
         return y
     if x is not None and x.ndim == 1 and x.shape[0] != n:

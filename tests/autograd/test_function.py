@@ -308,3 +308,34 @@ def test_materialized_gradients_can_be_differentiated():
     assert mytorch.autograd.grad(second, x, materialize_grads=True)[0].item() == 0.0
     with pytest.raises(RuntimeError, match="floating point"):
         x.data = mytorch.tensor(3)
+
+
+def test_checkpoint_says_what_ran_with_debug():
+    calls = []
+
+    def varying(x):
+        calls.append(x)
+        return x.sin().exp() if len(calls) == 1 else x.sin() * mytorch.ones(2)
+
+    out = checkpoint(varying, leaf(1), use_reentrant=False, debug=True)
+    with pytest.raises(
+        RuntimeError, match=r"(?s)different metadata.*passed `debug=True`.*forward:\n  sin\(\(1,\)\)\n  exp.*again:"
+    ):
+        out.sum().backward()
+    calls.clear()
+    with mytorch.utils.checkpoint.set_checkpoint_debug_enabled(False):
+        out = checkpoint(varying, leaf(1), use_reentrant=False, debug=True)
+    with pytest.raises(RuntimeError, match="different metadata") as error:
+        out.sum().backward()
+    assert "debug" not in str(error.value)
+
+
+def test_a_target_behind_which_nothing_is_wanted_does_not_run():
+    a = leaf(2)
+    b = a * 2
+    counts = []
+    b.grad_fn.register_hook(lambda *args: counts.append(1))
+    mytorch.autograd.grad((b * 3).sum(), b, retain_graph=True)
+    assert not counts
+    mytorch.autograd.grad((b * 3).sum(), (a, b))
+    assert counts == [1]

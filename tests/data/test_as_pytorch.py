@@ -520,3 +520,11 @@ def test_worker_info(torch):
         return [plain(b) for b in lib.utils.data.DataLoader(Data(), 2, num_workers=2)]
 
     same(run, torch)
+
+
+def test_batches_may_be_tuples():
+    data = mytorch.arange(12.0).reshape(6, 2)
+    loader = mytorch.utils.data.DataLoader(
+        mytorch.utils.data.TensorDataset(data, data), batch_sampler=[(0, 1), (2, 3, 4)]
+    )
+    assert [x.tolist() for x, _ in loader] == [data[:2].tolist(), data[2:5].tolist()]

@@ -1,5 +1,6 @@
 """Small rules of PyTorch's that its own tests ask for: what is refused, what is warned of, what 0-d and empty tensors do."""
 
+import math
 import warnings
 
 import numpy as np
@@ -61,6 +62,12 @@ def changed_indices(L, pool):
     return x.grad
 
 
+def gradient(L, function, shape):
+    x = L.zeros(shape, requires_grad=True)
+    function(x).sum().backward()
+    return x.grad
+
+
 CALLS = {
     # products: numbers first, as older programs have them; dtypes
     "addmm_beta_first": lambda L: L.addmm(2, L.ones(2, 2), L.full((2, 3), 2.0), L.ones(3, 2)),
@@ -75,7 +82,37 @@ CALLS = {
     "vander_1_bool": lambda L: L.vander(L.tensor([True, False]), 1),
     "matrix_rank_is_gone": lambda L: L.matrix_rank(L.ones(2, 2)),
     "lu_of_tall_singular": lambda L: L.linalg.lu(L.ones(4, 2)),
+    # dtypes that must agree
+    "lerp_mixed": lambda L: L.lerp(L.ones(2), L.ones(2).double(), 0.5),
+    "lerp_mixed_weight": lambda L: L.lerp(L.ones(2), L.ones(2), L.ones(2).double()),
+    "write_at_indices_mixed": lambda L: L.ones(2).__setitem__(L.tensor([0, 1]), L.ones(2).double()),
+    "write_at_one_index_mixed": lambda L: L.ones(2).__setitem__([0], L.tensor(2).double()),
+    "write_at_mask_mixed": lambda L: L.ones(2).__setitem__(L.tensor([True, True]), L.ones(2).double()),
+    "write_one_at_mask_mixed": lambda L: (lambda x: x.__setitem__(L.tensor([True, False]), L.tensor(3).double()) or x)(L.ones(2)),
+    "write_slice_mixed": lambda L: (lambda x: x.__setitem__(slice(1), L.full((1,), 3.0).double()) or x)(L.ones(2)),
+    "to_complex_of_ints": lambda L: L.int64.to_complex(),
+    "isclose_tolerance_with_grad": lambda L: L.isclose(L.ones(1), L.ones(1), L.tensor(1.0), L.tensor(1.0, requires_grad=True)),
+    # statistics
+    "histogram_of_matrix_bins": lambda L: L.histogram(L.ones(2), L.ones(2, 2)),
+    "histogram_of_nan": lambda L: L.histogram(L.tensor([math.nan, 1.0]), 2),
+    "unique_nan": lambda L: L.unique(L.tensor([math.nan, 1.0, math.nan, 1.0])),
+    "trapezoid_complex_dx": lambda L: L.cumulative_trapezoid(L.ones(3), dx=1j),
+    "trapezoid_x_and_dx": lambda L: L.trapezoid(L.ones(3), x=L.ones(3), dx=2),
+    "batch_norm_update_stats": lambda L: (lambda m, v: (*L.batch_norm_update_stats(L.arange(8.0).view(2, 2, 2), m, v, 0.1), m, v))(
+        L.zeros(2), L.ones(2)
+    ),
+    "batch_norm_update_stats_of_nothing": lambda L: L.batch_norm_update_stats(L.ones(0, 1), None, None, 0.1),
+    "gamma_of_a_number": lambda L: L.distributions.Gamma(1, 1).log_prob(1),
+    "beta_of_small_numbers": lambda L: L.distributions.Beta(L.full((3,), 0.01), L.full((3,), 0.01)).sample((4,)),
     # layers
+    "module_to_copy": lambda L: L.nn.Linear(2, 2).to("cpu", copy=True),
+    "autocast_device": lambda L: L.autocast(L.device("cpu")),
+    "grid_sample_nearest_grid": lambda L: gradient(
+        L, lambda g: L.nn.functional.grid_sample(L.ones(1, 1, 2, 2), g, mode="nearest", align_corners=False), (1, 2, 2, 2)
+    ),
+    "checkpoint_of_nothing": lambda L: L.utils.checkpoint.checkpoint(
+        lambda a, b: a, L.ones(2), L.ones(2, requires_grad=True), use_reentrant=True
+    ).sum().backward(),
     "max_pool_changed_indices": lambda L: changed_indices(L, L.nn.functional.max_pool2d),
     "adaptive_max_pool_changed_indices": lambda L: changed_indices(L, L.nn.functional.adaptive_max_pool2d),
     "embedding_bag_mixed": lambda L: L.nn.functional.embedding_bag(

@@ -45,3 +45,25 @@ def test_type_by_name(torch, word):
     for library in (torch, mytorch):
         x = library.ones(2)
         assert x.type(getattr(library, word + "Tensor")).dtype is x.type(f"torch.{word}Tensor").dtype
+
+
+@pytest.mark.parametrize("name", ["leaf", "pixel_unshuffle", "channel_shuffle", "sliced_pool", "twice"])
+def test_gradients_lie_as_their_tensor_does(torch, name):
+    """Channels last in memory where the tensor's are; results follow strides though there are gaps."""
+
+    def run(L):
+        F = L.nn.functional
+        x = L.arange(2.0 * 8 * 4 * 4).reshape(2, 8, 4, 4).contiguous(memory_format=L.channels_last).requires_grad_()
+        y = {
+            "leaf": lambda: x * L.arange(4.0),
+            "twice": lambda: x + x,
+            "pixel_unshuffle": lambda: F.pixel_unshuffle(x, 2),
+            "channel_shuffle": lambda: F.channel_shuffle(x, 2),
+            "sliced_pool": lambda: F.max_pool2d(x[:, ::2], 2),
+        }[name]()
+        (y * L.arange(float(y.numel())).reshape(y.shape)).sum().backward()
+        if name == "twice":
+            (2 * x).sum().backward()
+        return [*([] if name in ("leaf", "twice") else [y.stride()]), x.grad.stride(), x.grad.tolist()]
+
+    assert run(mytorch) == run(torch)

@@ -89,7 +89,7 @@ class TensorDataset(Dataset[tuple]):
         own = type(self).__getitem__ is TensorDataset.__getitem__ and not hasattr(self, "__getitems__")
         if not own or not all(type(i) is int for i in indices) or not all(isinstance(t, Tensor) for t in self.tensors):
             return None
-        return [t[indices] for t in self.tensors]
+        return [t[list(indices)] for t in self.tensors]
 
 
 class StackDataset(Dataset):

@@ -1,0 +1,66 @@
+"""`torch.utils._traceback`: stacks as they are noted to be shown later."""
+
+import contextlib
+import linecache
+import sys
+import traceback
+
+
+def format_traceback_short(tb):
+    """Where an exception was raised: "file.py:3 in function"."""
+    frame = traceback.extract_tb(tb)[-1]
+    return f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+@contextlib.contextmanager
+def report_compile_source_on_error():
+    """Tracebacks of exceptions in the block show the lines of code made by `exec` that has its text in `__compile_source__`."""
+    try:
+        yield
+    except Exception as error:
+        tb = error.__traceback__
+        while tb is not None:
+            source = tb.tb_frame.f_globals.get("__compile_source__")
+            if source is not None and tb.tb_frame.f_code.co_filename == "<string>":
+                linecache.cache["<string>"] = len(source), None, source.splitlines(True), "<string>"
+            tb = tb.tb_next
+        raise
+
+
+class CapturedTraceback:
+    """The stack at `extract()`, whose lines are read when it is formatted.
+
+    Example:
+        >>> from mytorch.compat.captured import CapturedTraceback
+        >>> "File" in CapturedTraceback.extract().format()[0]
+        True
+    """
+
+    __slots__ = ("frames",)
+
+    def __init__(self, frames):
+        self.frames = frames
+
+    @staticmethod
+    def extract(*, script=False, cpp=False, skip=0):
+        """Note the stack of the caller, `skip` frames less; script and cpp are accepted, there is neither."""
+        found, frame = [], sys._getframe(1 + skip)
+        while frame is not None:
+            found.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        return CapturedTraceback(found[::-1])
+
+    def summary(self):
+        """A `traceback.StackSummary`."""
+        return traceback.StackSummary.from_list(
+            [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in self.frames]
+        )
+
+    def format(self):
+        """The lines that a traceback shows, outermost first."""
+        return self.summary().format()
+
+    @staticmethod
+    def format_all(tbs):
+        """`format()` of each."""
+        return [tb.format() for tb in tbs]

@@ -1,0 +1,77 @@
+"""`torch.cpu`: the CPU as one device with one stream; and, deprecated there too, its names for mixed precision."""
+
+import contextlib
+from types import SimpleNamespace
+
+from .. import amp as _amp
+from ..base.dtypes import bfloat16
+from ..base.errors import warn
+
+
+def _deprecated(name):
+    warn(
+        f"`torch.cpu.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cpu', args...)` instead.",
+        FutureWarning,
+    )
+
+
+class autocast(_amp.autocast):
+    """`amp.autocast("cpu", …)`."""
+
+    def __init__(self, enabled=True, dtype=bfloat16, cache_enabled=True):
+        _deprecated("autocast")
+        super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    def clone(self):
+        return _amp.autocast("cpu", self.fast_dtype, self.enabled, self.cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """`amp.GradScaler("cpu", …)`."""
+
+    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        _deprecated("GradScaler")
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+amp = SimpleNamespace(autocast=autocast, GradScaler=GradScaler)
+
+
+class Stream:
+    """There is one order of work on the CPU: a stream does nothing."""
+
+    def wait_stream(self, stream):
+        """Accepted."""
+
+
+def is_available():
+    """True."""
+    return True
+
+
+def device_count():
+    """1."""
+    return 1
+
+
+def current_device():
+    """ "cpu"."""
+    return "cpu"
+
+
+def set_device(device):
+    """Accepted."""
+
+
+def synchronize(device=None):
+    """Accepted: nothing runs behind the program's back."""
+
+
+def current_stream(device=None):
+    """The stream."""
+    return Stream()
+
+
+def stream(stream):
+    """A context that changes nothing."""
+    return contextlib.nullcontext()
