@@ -112,6 +112,7 @@ TASKS = {
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
+    "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
     "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),
     "silu": lambda: F.silu(_numbers(128, 128)),

@@ -96,14 +96,20 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
         B, T, C = x.shape
-        heads = (B, T, self.num_heads, C // self.num_heads)
-        q, k, v = (part.reshape(heads).transpose(1, 2) for part in self.c_attn(x).split(C, dim=2))  # (B, H, T, D)
+        H, D = self.num_heads, C // self.num_heads
+        if T == 1:  # the order in memory is the same
+            q, k, v = self.c_attn(x).reshape(B, 3 * H, 1, D).split(H, dim=1)
+        else:
+            q, k, v = (
+                part.reshape(B, T, H, D).transpose(1, 2) for part in self.c_attn(x).split(C, dim=2)
+            )  # (B, H, T, D)
         mask, is_causal = None, True
         if cache is not None:
             k, v, mask, is_causal = cache.extend(k, v)  # (B, H, cache.length + T, D)
         dropout_p = self.dropout_p if self.training else 0.0
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, fused=self.fused)
-        return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(B, T, C)))
+        out = out if T == 1 else out.transpose(1, 2)
+        return self.resid_dropout(self.c_proj(out.reshape(B, T, C)))
 
 
 class MLP(nn.Module):

@@ -299,6 +299,27 @@ def test_fused_true_equals_fused_false():
 
 
 @pytest.mark.cpu_only
+@pytest.mark.parametrize("shape", [(512,), (1, 512), (1, 1, 512), (1, 48)])
+def test_a_linear_layer_of_one_row_is_the_product(rng, shape):
+    pytest.importorskip("numba")
+    layer = nn.Linear(shape[-1], 165, bias=len(shape) != 2)
+    x = rng.standard_normal((*shape[:-1], 2 * shape[-1])).astype("float32")[..., ::2]  # not contiguous
+    g, found = mytorch.from_numpy(rng.standard_normal((*shape[:-1], 165)).astype("float32")), []
+    for fused in (True, None, False):
+        given = mytorch.from_numpy(x).requires_grad_()
+        layer.zero_grad()
+        out = nn.functional.linear(given, layer.weight, layer.bias, fused=fused)
+        out.backward(g)
+        found.append([out.detach(), given.grad, layer.weight.grad.clone()])
+    bias = 0 if layer.bias is None else layer.bias.detach().numpy().astype("float64")
+    truth = x.astype("float64") @ layer.weight.detach().numpy().T.astype("float64") + bias
+    np.testing.assert_allclose(found[0][0].numpy(), truth, rtol=1e-5, atol=1e-5)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.cpu_only
 def test_fused_true_that_can_not_run_warns_once_and_says_why():
     x = mytorch.randn(8, 8, dtype=mytorch.float64)
     mytorch.kernels.registry._warned.clear()
