@@ -4,6 +4,7 @@ python benchmarks/report.py
 """
 
 import json
+import math
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,15 +46,67 @@ def gpt2():
     )
 
 
+def _mean(ratios):
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def cpu():
+    """The tables of common work on a CPU."""
+    r = json.loads((RESULTS / "cpu.json").read_text())
+    lines = [
+        "## Common work on a CPU: milliseconds",
+        "",
+        f"`python -m benchmarks.cpu`, with Numba. {_machine(r)}. *memory*: MB that three steps take at most beyond what importing the "
+        "library took (for mytorch Numba among it, about 60 MB); *in all*: of the whole process.",
+    ]
+    tables = dict.fromkeys((row["section"], row["threads"]) for row in r["rows"])
+    for section, threads in tables:
+        rows = [row for row in r["rows"] if (row["section"], row["threads"]) == (section, threads)]
+        lines += [
+            "",
+            f"### {section.capitalize()}, {threads} thread{'s' * (threads > 1)}",
+            "",
+            f"Clock: {rows[0]['clock']}. Geometric mean of {len(rows)}: {_mean([row['ratio'] for row in rows]):.2f}.",
+            "",
+            "| what | mytorch | PyTorch | ratio | memory | PyTorch's | in all | PyTorch's |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for row in rows:
+            sizes = [
+                f"{row[k]:.0f}" if k in row else ""
+                for k in ("mytorch_MB", "torch_MB", "mytorch_all_MB", "torch_all_MB")
+            ]
+            lines.append(
+                f"| `{row['name']}` | {row['mytorch']:.3g} | {row['torch']:.3g} | {row['ratio']:.2f} | {' | '.join(sizes)} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
 def overhead():
     """The table of host time per op."""
     r = json.loads((RESULTS / "overhead.json").read_text())
-    rows = [
-        f"| `{row['what']}` | {'yes' if row['requires_grad'] else 'no'} | {row['mytorch']:.2f} | {row['torch']:.2f} | {row['ratio']:.2f} |"
-        for row in r["rows"]
+    by_kind = {}
+    for row in r["rows"]:
+        by_kind.setdefault(row["kind"], {}).setdefault(row["what"], {})[row["requires_grad"]] = row
+    single = [row for found in by_kind.pop("elementwise").values() for row in found.values()]
+    lines = [
+        "## Host time per operation on a few numbers, microseconds",
+        "",
+        f"`benchmarks/overhead.py`. {_machine(r)}. {len(single)} elementwise operations, with and without gradients, are not in the table: "
+        f"geometric mean {_mean([row['ratio'] for row in single]):.2f}, at most {max(row['ratio'] for row in single):.2f}.",
+        "",
+        "| what | mytorch | PyTorch | ratio | with grad: mytorch | PyTorch | ratio |",
+        "|---|---|---|---|---|---|---|",
     ]
-    head = f"## Host time per operation on a few numbers, microseconds\n\n`benchmarks/overhead.py`. {_machine(r)}.\n\n"
-    return head + "| what | grad | mytorch | PyTorch | ratio |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    for rows in by_kind.values():
+        for what, found in rows.items():
+            cells = []
+            for grad in (False, True):
+                row = found.get(grad)
+                cells += [f"{row[k]:.2f}" for k in ("mytorch", "torch", "ratio")] if row else ["", "", ""]
+            lines.append(f"| `{what.replace('|', chr(92) + '|')}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def processes():
@@ -146,7 +199,7 @@ GPU_NOTES = """What this shows, and what was done about it:
 
 
 def main():
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), overhead(), processes(), gpu()]))
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), cpu(), overhead(), processes(), gpu()]))
 
 
 if __name__ == "__main__":
