@@ -1,6 +1,5 @@
 """What arguments mean that many functions share, said once: `described` puts it into the docstrings of those that take them."""
 
-import re
 from types import FunctionType
 
 SHARED = {
@@ -12,7 +11,7 @@ SHARED = {
     "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.",
     "auto": "derive the gradient from the formula instead of the written one.",
 }
-_NEXT = re.compile(r"\n\n( *)(?:Raises|Source|Example|Shape|Returns)s?:|\s*\Z")
+_LATER = ("Raises:", "Returns:", "Shape:", "Source:", "Example:")  # the sections that stand behind `Args:`
 
 
 def described(function, **texts):
@@ -40,10 +39,11 @@ def described(function, **texts):
 
 def _with_section(doc, names, texts):
     """A docstring with `Args:` of all names, behind its first paragraphs."""
-    place = _NEXT.search(doc)
-    indent = "    " if place[1] is None else place[1]
-    entries = "".join(f"\n{indent}    {n}: {texts[n]}" for n in names)
-    return f"{doc[: place.start()]}\n\n{indent}Args:{entries}{doc[place.start() :]}"
+    first, *rest = doc.rstrip().split("\n\n")
+    count = next((i for i, part in enumerate(rest) if part.lstrip().startswith(_LATER)), len(rest))
+    indent = rest[count][: -len(rest[count].lstrip())] if count < len(rest) else "    "
+    section = f"{indent}Args:" + "".join(f"\n{indent}    {n}: {texts[n]}" for n in names)
+    return "\n\n".join((first, *rest[:count], section, *rest[count:])) + "\n"
 
 
 def _completed(doc, names, texts):
@@ -53,10 +53,11 @@ def _completed(doc, names, texts):
     place = doc.find("\n\n", start)
     place = len(doc.rstrip()) if place < 0 else place
     for name in reversed(names):
-        own = doc.find(f"{indent}{name}: ", start)
-        if own >= 0 or f" {name}: " in doc or f" {name}, " in doc[start:]:
-            place = own if own >= 0 else place
-        elif name in texts:
+        own = doc.find(f" {name}: ", start)
+        if own >= 0:
+            line = own + 1 - len(indent)
+            place = line if doc.startswith(indent, line) else place
+        elif name in texts and f" {name}, " not in doc[start:]:
             doc = f"{doc[:place]}{indent}{name}: {texts[name]}{doc[place:]}"
     return doc
 

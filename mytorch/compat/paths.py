@@ -5,9 +5,7 @@ none of it costs anything before a program asks for it.
 """
 
 import importlib
-import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import sys
 
 from ..backend.printing import set_printoptions
@@ -129,7 +127,7 @@ def _absent_spec(name, loader):
     return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=absent.Absent(name[8:]))
 
 
-class _Paths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Paths:
     """Finds the paths of `PATHS`, and those of `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
@@ -179,7 +177,7 @@ def _find_attributes(package):
     package.__getattr__ = find
 
 
-class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Torch:
     """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
 
     def __init__(self, aliases):
@@ -208,27 +206,15 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__spec__ = self._own  # which the import system has just replaced
 
 
-class _Distribution(importlib.metadata.Distribution):
-    """What `importlib.metadata` tells of a package that mytorch stands for: the version whose API it has."""
-
-    def __init__(self, name):
-        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSIONS[name]}\n"
-
-    def read_text(self, filename):
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path):
-        return path
-
-
-class _Distributions(importlib.metadata.DistributionFinder):
+class _Distributions:
     """Finds the distributions of `VERSIONS`; it is among the finders of modules, and finds none of these."""
 
     def find_spec(self, name, path=None, target=None):
         return None
 
-    def find_distributions(self, context=importlib.metadata.DistributionFinder.Context()):
-        return [_Distribution(name) for name in VERSIONS if context.name in (None, name)]
+    def find_distributions(self, context=None):
+        make = importlib.import_module("mytorch.compat.distribution").Distribution
+        return [make(name, VERSIONS[name]) for name in VERSIONS if context is None or context.name in (None, name)]
 
 
 def install_paths():

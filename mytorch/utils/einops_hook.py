@@ -6,7 +6,6 @@ there. So its import is watched, and nothing is imported for programs that don't
 
 import importlib
 import sys
-from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 
 _WATCHED = "einops._backends"
@@ -16,7 +15,7 @@ def _register():
     importlib.import_module("mytorch.utils.einops")
 
 
-class _Loader(Loader):
+class _Loader:
     """The module's own loader, with our registration after it."""
 
     def __init__(self, inner):
@@ -30,7 +29,7 @@ class _Loader(Loader):
         _register()
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Steps in for the one module that is watched, once."""
 
     def find_spec(self, name, path=None, target=None):
