@@ -134,6 +134,7 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
+CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .._array import on_input_device
+from ..ops.attention import append_to_cache
 from ..ops.creation import arange, empty
 from ..ops.movement import cat
 from ..tensor import Tensor
@@ -58,12 +59,9 @@ class LayerCache:
             self.first = seen
         if kept + T > self.rows:  # more at once than the memory holds
             return self._long(k, v, kept)
-        views = []
-        for store, new in ((self.k, k), (self.v, v)):
-            raw = store._data._array
-            raw[:, :, start - self.first : start - self.first + T] = new._data._array
-            views.append(Tensor._wrap(raw[:, :, seen - self.first : start - self.first + T]))
-        return views
+        begin, end = start - self.first, start - self.first + T
+        append_to_cache(self.k, self.v, k, v, begin)
+        return [Tensor._wrap(store._data._array[:, :, seen - self.first : end]) for store in (self.k, self.v)]
 
     def _allocate(self, k, v):
         if self.owner.length:

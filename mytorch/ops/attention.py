@@ -4,6 +4,7 @@ import math
 
 from .._array import Array
 from ..base.errors import shapes
+from ..kernels.registry import CACHE, device_type
 from ..tensor import Tensor
 from .bind import spelled
 from .core import op
@@ -177,3 +178,19 @@ def _share_heads(x, groups):
     """(…, Hk, S, E) to (…, Hk * groups, S, E), each head repeated `groups` times in a row."""
     *lead, heads, length, width = x.shape
     return x.unsqueeze(-3).expand(*lead, heads, groups, length, width).reshape(*lead, heads * groups, length, width)
+
+
+def append_to_cache(keys, values, k, v, at):
+    """keys[:, :, at : at + T] = k and values[:, :, at : at + T] = v, on a GPU in one launch; nothing is recorded.
+
+    Args:
+        keys, values: (B, H, capacity, D), tensors that hold the positions so far. k, v: (B, H, T, D). at: the first new position.
+    """
+    stores, new = (keys._data._array, values._data._array), (k._data._array, v._data._array)
+    length = new[0].shape[2]
+    kernel = CACHE.find(device_type(stores[0]), None, (*new, *stores), {}) if length else None
+    if kernel is not None:
+        kernel.append(*new, *stores, at)
+        return
+    for store, rows in zip(stores, new, strict=True):
+        store[:, :, at : at + length] = rows

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mytorch.kernels.triton import cache
 from mytorch.kernels.triton.batch_norm import batch_norm, channel_affine
 from mytorch.kernels.triton.pool import avg_pool, max_pool
 
@@ -129,3 +130,26 @@ def test_avg_pool(shape, kernel, stride, padding, dilation, each, dtype):
     g, g64 = rand(*out.shape, dtype=dtype)
     (gx,) = avg_pool.vjp(g, x.shape, **geometry, xp=xp)
     near(gx, spread(g64 * scale, wide, at, np.ones(seen.shape), padding), 2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("T", "D", "E"), [(1, 64, 64), (5, 7, 12), (33, 80, 16)])
+def test_append_to_a_cache(T, D, E, dtype):
+    both, _ = rand(2, T, 3, D + E, dtype=dtype)
+    k, v = (part.transpose(0, 2, 1, 3) for part in (both[..., :D], both[..., D:]))
+    keys, values = (xp.zeros((2, 3, 40, n), DTYPES[dtype]) for n in (D, E))
+    assert cache.accepts(k, v, keys, values)
+    cache.append(k, v, keys, values, 4)
+    if COMPILE_ONLY:
+        return
+    for store, new in ((keys, k), (values, v)):
+        want = np.zeros(store.shape, store.dtype)
+        want[:, :, 4 : 4 + T] = host(new)
+        assert (host(store) == want).all()
+
+
+def test_a_cache_does_not_take_what_is_not_in_rows():
+    k, _ = rand(2, 3, 8, 5)
+    keys = xp.zeros((2, 3, 40, 8), "float32")
+    assert not cache.accepts(k.transpose(0, 1, 3, 2), k.transpose(0, 1, 3, 2), keys, keys)
+    assert not cache.accepts(k.astype("float16"), k, keys, keys)
