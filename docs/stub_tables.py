@@ -8,7 +8,9 @@ of `mytorch` and methods of Tensor.
 SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
 MODULES = [*SURFACES, *"tensor _array amp graph.mode ops.random autograd.function".split()]
 HELPERS = tuple(f"mytorch.{w}" for w in "ops.out ops.bind ops.core ops.precision ops.inplace kernels _array".split())
-INTERNAL = "ops kernels base backend graph files compat cli utils.tensorboard".split()  # no user imports these packages
+INTERNAL = (
+    "ops kernels base backend graph files compat cli playground utils.tensorboard".split()
+)  # no user imports these packages
 
 
 def _table(rows):

@@ -74,9 +74,10 @@ def main():
             right += (model(x.to(device)).argmax(-1) == y.to(device)).sum()
     dist.all_reduce(right)
     say(f"accuracy {right.item() / len(test):.4f} on {world_size} processes")
-    dist.destroy_process_group()
     if args.save and rank == 0:
         save_curves(args.save, {f"process {i}": list(own) for i, own in enumerate(zip(*losses, strict=True))}, "epoch")
+    dist.barrier()  # nobody leaves before the picture is written
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from typing import Any
 
 from ..tensor import Tensor
 from . import checkpoint, data, einops_hook
+from .model_summary import summary
+from .watching import watch
 
 _LATER = ("_pytree", "benchmark", "collect_env", "dlpack", "graph", "tensorboard", "tokenizer", "views")
 
@@ -23,6 +25,6 @@ def render(self: Tensor, path: str | os.PathLike | None = None, **options: Any) 
 
 Tensor.render = render
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "summary", "watch"]
 
 einops_hook.watch()

@@ -3,4 +3,6 @@
 from mytorch.utils import checkpoint as checkpoint
 from mytorch.utils import data as data
 from mytorch.utils import einops_hook as einops_hook
+from mytorch.utils.model_summary import summary as summary
+from mytorch.utils.watching import watch as watch
 
