@@ -26,7 +26,6 @@ from mytorch import models as models
 from mytorch import nn as nn
 from mytorch import ops as ops
 from mytorch import optim as optim
-from mytorch import playground as playground
 from mytorch import profiler as profiler
 from mytorch import quasirandom as quasirandom
 from mytorch import random as random
