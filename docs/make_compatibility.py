@@ -51,15 +51,36 @@ names; these differ, and stay so for the reason given.
 
 | calls | how | reason |
 |---|---|---|
-| `adaptive_avg_pool`, `interpolate` | different | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN |
+| `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | different, accepted | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN; no channels |
 | `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose` | different | infinities in complex products, and sums in another order beside huge numbers |
 | `fractional_max_pool`, `max_unpool` | accepted, words | sizes and index dtypes that PyTorch is stricter about; ratios that are infinite |
+| `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different | infinities in products of complex numbers or of several matrices; denormal complex numbers |
+| `as_strided_scatter` | different | what is replaced has no gradient; PyTorch gives it one where the view is a single element |
+| `cholesky_solve` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
+| `ctc_loss` | different | the gradient is that of the loss by its argument; PyTorch's presumes that `log_softmax` comes before |
+| `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different | how far infinities and NaN spread |
+| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta` | different | digits that PyTorch loses in float32, or that we lose at poles and in badly conditioned matrices |
+| `resize_`, `resize_as_` | different | new elements are not initialised |
+| `sign`, `sgn` | different | NaN stays NaN; PyTorch gives 0 |
+| `elu`, `selu`, `celu` | different | the gradient at NaN is NaN |
+| `Conv` | different | weights that are drawn differ in the last bit, which huge inputs show |
+| `std`, `std_mean`, `var_mean`, `var` | different | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
+| `norm`, `linalg.vector_norm` | different, accepted | derivatives at denormal numbers; negative orders of nothing |
+| `grid_sampler` | refused | numbers that stand for no mode, for which PyTorch takes one |
+| `mode`, `kthvalue` | different | which of several equal elements' places is given |
+| `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot` | different, accepted | strides, shapes and dtypes that broadcast or can be copied; a device's name that is never reached |
+| `trapezoid`, `trapz`, `cumulative_trapezoid` | different, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
+| `logsumexp` | accepted | complex numbers over no axes, where PyTorch fails |
+| `getitem` | accepted | `loss[0]` of a number is the number |
+| `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; views made under `no_grad` may be written into |
 | `gather` | different | an empty index of another number of axes gives a result without a graph |
 | `index_reduce` | accepted | a vector of one element as the source of a number |
-| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh` | different | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
+| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
 
-A view made under `no_grad` may be changed in place while recording, with right gradients; PyTorch refuses.
+Under `inference_mode` nothing is recorded, but its tensors are ordinary ones: `is_inference()` is False, and using them in a graph or
+changing them in place is right, since they have versions; PyTorch refuses both.
+A view made under `no_grad` says `requires_grad=False`; in PyTorch it says True, though no gradient comes through it. It may be changed in place while recording, with right gradients; PyTorch refuses.
 
 Files are read and written in PyTorch's formats (also that of before 1.6, storages, and attributes of tensors), but `weights_only=False`
 and `pickle_module` run no code from a file here either. `differentiable=True` steps of the optimizers differentiate the first momentum
@@ -71,6 +92,7 @@ functions that vary in PyTorch only; lazy conjugates and negatives (`_conj`, `_n
 `complex32` is a name to compare dtypes with, which no tensor has. Products (other than `baddbmm`) and convolutions promote mixed
 dtypes, as does `add(array, tensor)` of a NumPy array, and `1 - mask` is allowed; state dicts may hold NumPy arrays. The gradient behind
 a pooling to nothing, `adaptive_avg_pool2d(x, 0)`, is zeros, where PyTorch refuses.
+
 """
 
 SURFACES = [

@@ -261,13 +261,12 @@ class Function(metaclass=_Meta):
             isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
-        shapes = [
-            (o._data._array.shape, o._data._array.dtype)
-            if isinstance(o, Tensor) and (differentiable[i] or ctx._materialize_non_diff_grads)
-            else ((), None)
-            for i, o in enumerate(outs)
-        ]
-        node = cls._backward_cls(cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes)
+        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
+        if not ctx._materialize_non_diff_grads:
+            shapes = [s if wanted else ((), None) for s, wanted in zip(shapes, differentiable, strict=True)]
+        node = (cls.__dict__.get("_node_class") or cls._backward_cls)(
+            cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes
+        )
         ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)
@@ -281,7 +280,7 @@ class Function(metaclass=_Meta):
     @classmethod
     def _own_outputs(cls, ctx, args, outs):
         """Outputs that are inputs handed back get a tensor of their own, unless they were marked dirty."""
-        changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs)
+        changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs) if ctx._dirty else ()
         own = []
         for o in outs:
             if isinstance(o, Tensor) and not _is_in(o, changed):

@@ -501,10 +501,11 @@ def lerp(input, end, weight):
         >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
         [2.0, 15.0]
     """
-    for word, other in (("end", end), ("weight", weight)):
-        if getattr(other, "dtype", input.dtype) is not input.dtype:
-            raise RuntimeError(f"expected dtype {input.dtype} for `{word}` but got dtype {other.dtype}")
-    if input.dtype.itemsize == 2:  # in float32, rounded once
+    dtype = input.dtype
+    if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
+        word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
+        raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
+    if dtype.itemsize == 2:  # in float32, rounded once
         parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
         return lerp(*parts).to(input.dtype)
     return input + (end - input) * weight
