@@ -12,8 +12,8 @@ from ..graph.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors
-from ..ops.raw import shape_of
 from ..ops.random import randn
+from ..ops.raw import shape_of
 from ..tensor import Tensor
 
 euler_constant = 0.57721566490153286060
