@@ -33,7 +33,7 @@ from .files.writing import atomic_file, atomic_write
 from .tensor import Tensor
 
 PathOrFile = str | os.PathLike | BinaryIO
-MapLocation = DeviceLike | dict[str, str] | Callable | None
+MapLocation = MAP_LOCATION = DeviceLike | dict[str, str] | Callable | None
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 

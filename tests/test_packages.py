@@ -128,3 +128,68 @@ def test_groups_of_tensors_by_device_and_dtype():
     assert indices == [0, 2]
     assert lists[0][1] is c
     assert lists[1] == [1, 3]
+
+
+def test_names_of_the_core_can_be_mentioned():
+    out = run("""
+        import torch
+        from torch import ScriptModule, Future, Graph
+        from torch.profiler import ProfilerAction, tensorboard_trace_handler
+        from torch.serialization import MAP_LOCATION
+        from torch.distributed import TCPStore
+        from torch.utils import model_zoo
+        from torch.functional import einsum
+        from torch.distributions.multivariate_normal import Distribution
+        print(torch.__name__, torch.torch is torch, issubclass(ScriptModule, torch.nn.Module), torch.math.pi > 3)
+        print(callable(torch.autograd.profiler.emit_nvtx), isinstance(1, Graph))
+        try:
+            torch.sparse_csr_tensor([0], [0], [1.0])
+        except NotImplementedError:
+            print("refused")
+        print(torch._C._nn._parse_to("cpu", torch.float64, non_blocking=True)[1:3])
+    """)
+    assert out == ["torch", "True", "True", "True", "True", "False", "refused", "(torch.float64,", "True)"]
+
+
+def test_optimizers_that_call_no_constructor_step():
+    class Around(mytorch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            self.inner.step()
+
+    p = mytorch.nn.Parameter(mytorch.ones(2))
+    p.sum().backward()
+    Around(mytorch.optim.SGD([p], lr=0.5)).step()
+    assert p.tolist() == [0.5, 0.5]
+
+
+def test_products_are_counted():
+    from mytorch.compat.flop_counter import FlopCounterMode
+
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode as Theirs
+
+    found = []
+    for L, Mode in ((mytorch, FlopCounterMode), (torch, Theirs)):
+        net = L.nn.Sequential(L.nn.Conv2d(3, 4, 3, padding=1), L.nn.Flatten(), L.nn.Linear(100, 7))
+        with Mode(display=False) as counter, L.no_grad():
+            net(L.ones(2, 3, 5, 5)) @ L.ones(7, 3)
+        found.append(counter.get_total_flops())
+    assert found[0] == found[1]
+
+
+def test_a_profilers_schedule_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    options = {"wait": 2, "warmup": 1, "active": 2, "repeat": 2, "skip_first": 3}
+    mine, theirs = mytorch.profiler.schedule(**options), torch.profiler.schedule(**options)
+    assert [mine(i).name for i in range(16)] == [theirs(i).name for i in range(16)]
+
+
+def test_leaves_of_trees_have_a_class():
+    from mytorch.utils import _pytree
+
+    _, spec = _pytree.tree_flatten([1, {"a": 2}])
+    assert isinstance(spec.children_specs[0], _pytree.LeafSpec)
+    assert spec.children_specs[0] == _pytree.LeafSpec()

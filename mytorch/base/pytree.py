@@ -38,7 +38,16 @@ class TreeSpec:
         return "*" if self.is_leaf() else f"TreeSpec({self.type.__name__}, {self.context}, {self.children_specs})"
 
 
-LeafSpec = TreeSpec(None, None, [])
+class LeafSpec(TreeSpec):
+    """That of a leaf."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(None, None, [])
+
+
+_LEAF = LeafSpec()
 
 
 def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, flatten_with_keys_fn=None):
@@ -85,7 +94,7 @@ def _spec_of(x, leaves, is_leaf):  # no function within the other one: calling i
     kind = None if is_leaf is not None and is_leaf(x) else _kind_of(x)
     if kind is None:
         leaves.append(x)
-        return LeafSpec
+        return _LEAF
     children, context = kind.flatten_fn(x)
     specs = [_spec_of(c, leaves, is_leaf) for c in children]
     return TreeSpec(namedtuple if kind is _NAMED else type(x), context, specs)

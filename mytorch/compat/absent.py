@@ -4,6 +4,7 @@ What traces, compiles, exports, shards or quantises has no counterpart in an eag
 part, in an annotation or an `isinstance`, goes on; one that uses it is told so by an AbsentError, which is a NotImplementedError.
 """
 
+import importlib
 from types import ModuleType
 
 # The modules, with what they are for; all that lies below them is absent likewise.
@@ -57,15 +58,31 @@ MODULES = {
     "distributed._tools": "sharding",
     "distributed.utils": "sharding",
     "utils.cpp_extension": "C++ extensions",
-    "utils.flop_counter": "dispatching",
     "utils._sympy": "tracing",
     "utils._mode_utils": "dispatching",
     "utils.data.datapipes": "data pipes",
     "utils.data.graph_settings": "data pipes",
     "return_types": "C++ results",
     "nn.attention.varlen": "attention of packed rows",
-    "vision.io": "reading videos",
     "xpu": "Intel's GPUs",
+}
+HERE = ("_C._nn",)  # paths below them that are not absent
+# Names of the core's classes at the top of `torch`, and of parts of modules that are here otherwise.
+NAMES = {
+    "": "AnyType Argument Block CallStack ClassType Code CompilationUnit DeviceObjType DictType DisableTorchFunction "
+    "DisableTorchFunctionSubclass DispatchKey DispatchKeySet FloatType FunctionSchema Future FutureType Gradient Graph "
+    "GraphExecutorState InferredType IntType JITException ListType LiteScriptModule Node NoneType NumberType OptionalType "
+    "PyTorchFileWriter ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject StringType Tag TensorType ThroughputBenchmark "
+    "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
+    "sparse_csr_tensor quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
+    "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
+    "distributed": "_get_global_rank DeviceMesh FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore init_device_mesh new_subgroups "
+    "GradBucket Logger Reducer",
+    "utils": "ThroughputBenchmark",
+    "utils.data": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
+    "utils.checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
+    "autograd.profiler": "emit_itt emit_nvtx KinetoStepTracker",
+    "jit": "Attribute CompilationUnit Error Future strict_fusion trace_module",
 }
 # Names in them that leave their argument as it is, or answer that nothing of the kind is there.
 _UNCHANGED = {"wrap", "disable", "allow_in_graph", "register_dataclass", "compile_ignored", "assume_constant_result"}
@@ -78,6 +95,7 @@ _FALSE = {
     "has_triton",
     "has_triton_package",
     "is_rpc_available",
+    "_are_functorch_transforms_active",
 }
 _NOTHING = {
     "mark_dynamic",
@@ -88,6 +106,7 @@ _NOTHING = {
     "register_pytree_node",
     "is_exporting",
     "current_device",
+    "_get_tracing_state",
     "_log_api_usage_once",
 }
 
@@ -135,6 +154,29 @@ def _unchanged(obj=None, *args, **kwargs):
     return obj if callable(obj) or isinstance(obj, str) else lambda f: f
 
 
+def attribute(path, name):
+    """What stands for a name of `NAMES` in a module that is here; None if it is none of them."""
+    if name not in NAMES.get(path, "").split():
+        return None
+    return _standing_for(f"{path}.{name}".strip("."), name, path, "what PyTorch's C++ core or compiler does")
+
+
+def _standing_for(full, name, path, what):
+    if name in _UNCHANGED:
+        return _unchanged
+    if name in _FALSE:
+        return _answer(False)
+    if name in _NOTHING:
+        return _answer(None)
+    if name.lstrip("_")[:1].isupper():
+        return type(name, (_Absence,), {"__module__": f"torch.{path}", "_absent": (full, what)})
+
+    def refuse(*args, **kwargs):
+        raise _refusal(full, what)
+
+    return refuse
+
+
 class Absent(ModuleType):
     """A module of which every name can be mentioned."""
 
@@ -148,19 +190,8 @@ class Absent(ModuleType):
         if name.startswith("__") or name in ("_where",):
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
         path, what = self._where
-        full = f"{path}.{name}"
-        if name in _UNCHANGED:
-            found = _unchanged
-        elif name in _FALSE:
-            found = _answer(False)
-        elif name in _NOTHING:
-            found = _answer(None)
-        elif name.lstrip("_")[:1].isupper():
-            found = type(name, (_Absence,), {"__module__": f"torch.{path}", "_absent": (full, what)})
-        else:
-
-            def found(*args, **kwargs):
-                raise _refusal(full, what)
-
+        if f"{path}.{name}" in HERE:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        found = _standing_for(f"{path}.{name}", name, path, what)
         setattr(self, name, found)
         return found

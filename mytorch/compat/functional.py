@@ -13,6 +13,7 @@ from ..base import dtypes
 from ..base.errors import warn
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
+from ..ops.bind import PUBLIC
 from ..ops.creation import ones
 from ..ops.loss import pdist
 from ..ops.movement import stack
@@ -421,3 +422,14 @@ FUNCTIONS = {
     **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
     "histogramdd": histogramdd, "batch_norm_update_stats": batch_norm_update_stats, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
 }  # fmt: skip
+
+_ELSEWHERE = frozenset(
+    "atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod block_diag cdist chain_matmul einsum norm meshgrid "
+    "split tensordot unique unique_consecutive unravel_index".split()
+)
+
+
+def __getattr__(name):
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return PUBLIC[name]

@@ -25,6 +25,7 @@ def _lazy(names):
 # PyTorch's path -> our module, if it is the very same; else "our module: names; another module: its_name=our_name *",
 # where * stands for all of its layers. All are below `mytorch`.
 PATHS = {
+    "_C._nn": "compat.core_nn",
     "__config__": "compat.build",
     "accelerator": "compat.accelerator",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
@@ -36,6 +37,7 @@ PATHS = {
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
+    "distributed.distributed_c10d": "distributed",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
     "functional": "compat.functional",
     "hub": "compat.hub",
@@ -86,8 +88,12 @@ PATHS = {
     "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
     "utils._traceback": "compat.captured",
+    "utils.flop_counter": "compat.flop_counter",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+    "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "tensor: RemovableHandle",
+    "vision.models.mobilenetv2": "vision.models.mobilenet",
+    "vision.models.mobilenetv3": "vision.models.mobilenet",
     "vision.ops.boxes": "vision.ops",
     "vision.ops.misc": "vision.ops",
 }
@@ -164,11 +170,17 @@ def _find_attributes(package):
     if getattr(before, "finds_paths", False):
         return
 
+    own = package.__name__.partition(".")[2]
+
     def find(name):
-        if f"{package.__name__.partition('.')[2]}.{name}".strip(".") in PATHS:
-            return importlib.import_module(f"{package.__name__}.{name}")
-        if config.torch_face and f"{package.__name__}.{name}"[8:] in absent.MODULES:
-            return importlib.import_module(f"{package.__name__}.{name}")
+        path = f"{own}.{name}".strip(".")
+        if path in PATHS or (config.torch_face and path in absent.MODULES):
+            return importlib.import_module(f"mytorch.{path}")
+        if config.torch_face:
+            found = absent.attribute(own, name)
+            if found is not None:
+                setattr(package, name, found)
+                return found
         if before is not None:
             return before(name)
         raise AttributeError(f"module '{package.__name__}' has no attribute '{name}'")
@@ -193,7 +205,7 @@ class _Torch:
                         raise
                     return None
                 is_package = hasattr(module, "__path__")
-                if is_package:
+                if is_package or module.__name__.partition(".")[2] in absent.NAMES:
                     _find_attributes(module)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
         return None
@@ -243,7 +255,11 @@ def install_as_torch():
         vars(mine).update(
             {k: v for k, v in importlib.import_module("mytorch.compat.torch_only").NAMES.items() if k not in vars(mine)}
         )
+        mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
+        for name in absent.NAMES:
+            if f"mytorch.{name}" in sys.modules:
+                _find_attributes(sys.modules[f"mytorch.{name}"])
     sys.modules["torch"] = mine
     config.torch_face = True
     set_printoptions(layout="torch")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from .. import amp, cuda
 from ..base import dtypes
 from ..ops.raw import raw_of
+from . import jit
 
 
 def _check(cond, message=None):
@@ -118,6 +119,7 @@ def _element_size(dtype):
     return dtypes.as_dtype(dtype).itemsize
 
 
+ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 cpu = SimpleNamespace(
     __name__="torch.cpu", is_available=lambda: True, device_count=lambda: 1, current_device=lambda: "cpu",
     synchronize=lambda device=None: None, set_device=lambda device: None, current_stream=lambda device=None: None,
@@ -125,6 +127,6 @@ cpu = SimpleNamespace(
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "math", "amp", "cuda", "dtypes", "raw_of", "SimpleNamespace", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "amp", "cuda", "dtypes", "raw_of", "jit", "SimpleNamespace", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

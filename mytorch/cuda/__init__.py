@@ -95,6 +95,12 @@ def init() -> None:
     backend.cupy_ns()
 
 
+def _lazy_call(callable, **kwargs):
+    """Call something for which the GPU has to be there, if it is."""
+    if is_available():
+        callable()
+
+
 def ipc_collect() -> None:
     """Accepted: no memory is shared between processes."""
 

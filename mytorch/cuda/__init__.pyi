@@ -10,6 +10,7 @@ from mytorch import backend as backend
 
 from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
 from mytorch.cuda import amp as amp
+from mytorch.cuda import comm as comm
 from mytorch.cuda import graphs as graphs
 from mytorch.cuda import memory as memory
 from mytorch.cuda import nvtx as nvtx

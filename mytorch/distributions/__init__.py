@@ -32,6 +32,6 @@ __all__ = ["Distribution", "biject_to", "kl_divergence", "register_kl", "transfo
 for _name, _classes in (entry.split(":") for entry in _MODULES.split()):
     _names = _classes.split(",")
     _module = types.ModuleType(f"{__name__}.{_name}", f"{_names[0]}, where PyTorch keeps it.")
-    _module.__dict__.update({n: globals()[n] for n in _names}, __all__=_names)
+    _module.__dict__.update({n: globals()[n] for n in (*_names, "Distribution", "constraints")}, __all__=_names)
     sys.modules[_module.__name__] = globals()[_name] = _module
     __all__ += _names

@@ -29,10 +29,10 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
     """A decorator for the rule f(p, q) of a pair of classes; it holds for their subclasses too.
 
     Raises:
-        TypeError: a class is not of distributions.
+        TypeError: a type is no class. One that is of no Distribution is taken, as PyTorch takes it.
     """
     for name, kind in (("type_p", type_p), ("type_q", type_q)):
-        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+        if not isinstance(kind, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def register(function):
@@ -230,9 +230,9 @@ def _low_rank_trace(q, *others):
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _multivariate(p, q):
     _same_events(p, q)
-    log_dets = 2 * (log_diagonal(q._factor) - log_diagonal(p._factor))
-    trace = _squares(q._factor, p._factor)
-    return _vectors(p, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+    log_dets = 2 * (log_diagonal(q._unbroadcasted_scale_tril) - log_diagonal(p._unbroadcasted_scale_tril))
+    trace = _squares(q._unbroadcasted_scale_tril, p._unbroadcasted_scale_tril)
+    return _vectors(p, log_dets, trace, mahalanobis(q._unbroadcasted_scale_tril, q.loc - p.loc))
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
@@ -246,16 +246,16 @@ def _low_rank(p, q):
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _multivariate_low_rank(p, q):
     _same_events(p, q)
-    log_dets = q.log_determinant() - 2 * log_diagonal(p._factor)
-    return _vectors(p, log_dets, _low_rank_trace(q, p._factor), q.distance(q.loc - p.loc))
+    log_dets = q.log_determinant() - 2 * log_diagonal(p._unbroadcasted_scale_tril)
+    return _vectors(p, log_dets, _low_rank_trace(q, p._unbroadcasted_scale_tril), q.distance(q.loc - p.loc))
 
 
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
 def _low_rank_multivariate(p, q):
     _same_events(p, q)
-    log_dets = 2 * log_diagonal(q._factor) - p.log_determinant()
-    trace = _squares(q._factor, p._W, p._D.sqrt().diag_embed())
-    return _vectors(p, log_dets, trace, mahalanobis(q._factor, q.loc - p.loc))
+    log_dets = 2 * log_diagonal(q._unbroadcasted_scale_tril) - p.log_determinant()
+    trace = _squares(q._unbroadcasted_scale_tril, p._W, p._D.sqrt().diag_embed())
+    return _vectors(p, log_dets, trace, mahalanobis(q._unbroadcasted_scale_tril, q.loc - p.loc))
 
 
 # -- two families: minus the entropy of p, minus the mean of log q under p -------------------------

@@ -74,7 +74,7 @@ class _OfCovariance(Family):
         return batch
 
     @lazy_property
-    def _factor(self):
+    def _unbroadcasted_scale_tril(self):
         name, matrix = self._matrix
         factor_of = {"covariance_matrix": cholesky, "precision_matrix": _precision_to_tril}
         return factor_of.get(name, lambda m: m)(matrix)
@@ -85,18 +85,18 @@ class _OfCovariance(Family):
     @lazy_property
     def scale_tril(self):
         """The lower triangular factor of the covariance."""
-        return self._whole(self._factor)
+        return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self):
         """The covariance."""
-        return self._whole(matmul(self._factor, self._factor.mT))
+        return self._whole(matmul(self._unbroadcasted_scale_tril, self._unbroadcasted_scale_tril.mT))
 
     @lazy_property
     def precision_matrix(self):
         """The inverse of the covariance."""
-        identity = _identity(self._factor).expand(self._factor.shape)
-        inverse = solve_triangular(self._factor, identity, upper=False)
+        identity = _identity(self._unbroadcasted_scale_tril).expand(self._unbroadcasted_scale_tril.shape)
+        inverse = solve_triangular(self._unbroadcasted_scale_tril, identity, upper=False)
         return self._whole(matmul(inverse.mT, inverse))
 
 
@@ -132,18 +132,20 @@ class MultivariateNormal(_OfCovariance):
     @property
     def variance(self):
         """The diagonal of the covariance."""
-        return (self._factor**2).sum(-1).expand(self._extended_shape())
+        return (self._unbroadcasted_scale_tril**2).sum(-1).expand(self._extended_shape())
 
     def _draw(self, shape):
-        return self.loc + _times(self._factor, randn(shape, **self._options))
+        return self.loc + _times(self._unbroadcasted_scale_tril, randn(shape, **self._options))
 
     def _log_prob(self, value):
-        distance = mahalanobis(self._factor, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(self._factor)
+        distance = mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - log_diagonal(
+            self._unbroadcasted_scale_tril
+        )
 
     def entropy(self):
         constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
-        return (constant + log_diagonal(self._factor)).expand(self._batch_shape)
+        return (constant + log_diagonal(self._unbroadcasted_scale_tril)).expand(self._batch_shape)
 
 
 class LowRankMultivariateNormal(Family):
@@ -309,7 +311,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         noise = roots.clamp(min=finfo(self.df).eps).diag_embed()
         if p > 1:
             noise = noise + vec_to_tril_matrix(normal, diag=-1)
-        factor = matmul(self._factor, noise)
+        factor = matmul(self._unbroadcasted_scale_tril, noise)
         return matmul(factor, factor.mT)
 
     def rsample(self, sample_shape=Size(), max_try_correction=10):
@@ -325,14 +327,14 @@ class Wishart(_OfCovariance, ExponentialFamily):
     def _log_prob(self, value):
         nu, p = self.df, self._event_shape[-1]
         trace = (self.precision_matrix * value).sum((-2, -1))  # both are symmetric
-        scale = nu * (p * math.log(2) / 2 + log_diagonal(self._factor))
+        scale = nu * (p * math.log(2) / 2 + log_diagonal(self._unbroadcasted_scale_tril))
         return (nu - p - 1) / 2 * slogdet(value)[1] - scale - mvlgamma(nu / 2, p) - trace / 2
 
     def entropy(self):
         nu, p = self.df, self._event_shape[-1]
         steps = arange(p, **self._options) / 2
         psi = ((nu / 2).unsqueeze(-1) - steps).digamma().sum(-1)
-        scale = (p + 1) * (p * math.log(2) / 2 + log_diagonal(self._factor))
+        scale = (p + 1) * (p * math.log(2) / 2 + log_diagonal(self._unbroadcasted_scale_tril))
         return scale + mvlgamma(nu / 2, p) - (nu - p - 1) / 2 * psi + nu * p / 2
 
     @property

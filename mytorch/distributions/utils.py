@@ -12,6 +12,7 @@ from ..graph.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors
+from ..ops.random import randn
 from ..ops.raw import shape_of
 from ..tensor import Tensor
 
@@ -37,6 +38,16 @@ def broadcast_all(*values):
     tensors = [Tensor(v) if isinstance(v, Array) else v for v in tensors]
     alike = len({shape_of(v) for v in tensors}) == 1
     return tensors if alike else broadcast_tensors(*tensors)
+
+
+def _standard_normal(shape, dtype, device):
+    """Numbers of the standard normal distribution."""
+    return randn(shape, dtype=dtype, device=device)
+
+
+def _sum_rightmost(value, dim):
+    """The sum over the last `dim` axes."""
+    return value if dim == 0 else value.reshape(value.shape[:-dim] + (-1,)).sum(-1)
 
 
 def finfo(x):

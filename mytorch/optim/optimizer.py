@@ -381,7 +381,7 @@ def _with_hooks(step):
         self._stepping = self._opt_called = True
         try:
             given = (self, *args)
-            for hook in [*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
+            for hook in [*_global_pre_hooks.values(), *self.__dict__.get("_optimizer_step_pre_hooks", {}).values()]:
                 changed = hook(self, given, kwargs)
                 if changed is None:
                     continue
@@ -392,7 +392,8 @@ def _with_hooks(step):
                 given, kwargs = changed
             with restore_device():
                 out = step(*given, **kwargs)
-            for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
+            own = self.__dict__.get("_optimizer_step_post_hooks", {})
+            for hook in [*own.values(), *_global_post_hooks.values()]:
                 hook(self, given, kwargs)
             return out
         finally:

@@ -1,3 +1,3 @@
 """Pictures, with torchvision's names: datasets, transforms, models, operators, grids of images."""
 
-from . import datasets, models, ops, transforms, utils
+from . import datasets, io, models, ops, transforms, utils

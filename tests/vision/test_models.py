@@ -139,3 +139,44 @@ def test_blocks_of_networks():
     dropped = ops.stochastic_depth(mytorch.ones(200, 3), 0.25, "row")
     assert set(np.round(dropped.numpy().ravel(), 4)) == {0, np.float32(1.3333)}
     assert ops.StochasticDepth(0.5, "batch").eval()(x) is x
+
+
+# parameters and keys of the state dict with 7 classes, of which the head has (width + 1) * 7, in torchvision
+NEWER = {
+    "mobilenet_v2": (2232839, 314),
+    "mobilenet_v3_large": (4210999, 312),
+    "mobilenet_v3_small": (1525031, 244),
+    "vit_b_32": (0, 152),
+    "convnext_tiny": (0, 182),
+    "efficientnet_b0": (4016515, 360),
+    "densenet121": (6961031, 727),
+}
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_newer_networks_have_torchvisions_keys(name):
+    parameters, keys = NEWER[name]
+    model = getattr(vision.models, name)(num_classes=7)
+    assert len(model.state_dict()) == keys
+    if parameters:
+        assert sum(p.numel() for p in model.parameters()) == parameters
+
+
+def test_newer_networks_learn():
+    mytorch.manual_seed(0)
+    models = vision.models
+    small = [
+        models.MobileNetV2(3, 0.25, [(1, 8, 1, 1), (6, 8, 2, 2)]),
+        models.MobileNetV3([(3, 16, 16, 1, 1, 1), (5, 32, 16, 0, 0, 2)], 16, 3),
+        models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=3, representation_size=8),
+        models.ConvNeXt((8, 16), (1, 1), 0.5, num_classes=3),
+        models.EfficientNet(0.25, 0.25, num_classes=3),
+        models.DenseNet(4, (2, 2), 8, num_classes=3),
+    ]
+    x, y = mytorch.randn(4, 3, 32, 32), mytorch.tensor([0, 1, 2, 1])
+    for model in small:
+        mytorch.nn.functional.cross_entropy(model(x), y).backward()
+        assert (
+            sum(p.grad is not None and bool((p.grad != 0).any()) for p in model.parameters()) >= 2
+        )  # a new ViT has a head of zeros
+        assert model.eval()(x).shape == (4, 3)

@@ -3,6 +3,20 @@
 There are no weights here: `weights` takes a path of a state dict, or None.
 """
 
+from .convnext import ConvNeXt, convnext_base, convnext_large, convnext_small, convnext_tiny
+from .densenet import DenseNet, densenet121, densenet161, densenet169, densenet201
+from .efficientnet import (
+    EfficientNet,
+    efficientnet_b0,
+    efficientnet_b1,
+    efficientnet_b2,
+    efficientnet_b3,
+    efficientnet_b4,
+    efficientnet_b5,
+    efficientnet_b6,
+    efficientnet_b7,
+)
+from .mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small
 from .resnet import (
     BasicBlock,
     Bottleneck,
@@ -18,9 +32,14 @@ from .resnet import (
     wide_resnet101_2,
 )
 from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn
+from .vision_transformer import VisionTransformer, vit_b_16, vit_b_32, vit_h_14, vit_l_16, vit_l_32
 
 __all__ = [
-    "VGG", "BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
+    "ConvNeXt", "DenseNet", "EfficientNet", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
+    "convnext_small", "convnext_tiny", "densenet121", "densenet161", "densenet169", "densenet201", "efficientnet_b0",
+    "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
+    "efficientnet_b7", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16",
+    "vit_l_32", "VGG", "BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
     "resnext50_32x4d", "resnext101_32x8d", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19",
     "vgg19_bn", "wide_resnet50_2", "wide_resnet101_2",
 ]  # fmt: skip

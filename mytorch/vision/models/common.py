@@ -1,8 +1,10 @@
 """What the models share."""
 
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ... import nn
 from ...nn.module import Module
 from ...serialization import load
 
@@ -21,3 +23,14 @@ def with_weights(model: Model, weights: Any) -> Model:
         raise ValueError(f"weights={weights!r}: nothing is downloaded here; give the path of a state dict, or None.")
     model.load_state_dict(load(weights))
     return model
+
+
+def drawn(model: Module, linear: Callable[[Any], Any]) -> None:
+    """Draw a model's weights as torchvision does for its mobile networks: convolutions by their fan-out, `linear` for linear layers."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+        elif isinstance(module, nn.Linear):
+            linear(module)
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
+            nn.init.zeros_(module.bias)

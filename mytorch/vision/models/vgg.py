@@ -10,6 +10,15 @@ from .common import with_weights
 _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
+def _cfg(stages):
+    """The layers of a network as torchvision lists them: widths of convolutions, "M" for pooling."""
+    widths = zip((64, 128, 256, 512, 512), stages, strict=True)
+    return [entry for width, count in widths for entry in (*[width] * count, "M")]
+
+
+cfgs = {letter: _cfg(stages) for letter, stages in zip("ABDE", _STAGES.values(), strict=True)}
+
+
 class VGG(Module):
     """Convolutions of 3 x 3 with pooling in between, and three linear layers: (N, 3, H, W) to (N, num_classes).
 
@@ -42,23 +51,22 @@ class VGG(Module):
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
-def _features(stages, batch_norm):
-    layers, inside = [], 3
-    for out, count in zip((64, 128, 256, 512, 512), stages, strict=True):
-        for _ in range(count):
-            layers += [
-                nn.Conv2d(inside, out, 3, padding=1),
-                *([nn.BatchNorm2d(out)] if batch_norm else []),
-                nn.ReLU(True),
-            ]
-            inside = out
-        layers.append(nn.MaxPool2d(2, 2))
+def make_layers(cfg: list, batch_norm: bool = False) -> Module:
+    """The convolutions of a network: widths, with "M" where it pools."""
+    layers: list[Module] = []
+    inside = 3
+    for out in cfg:
+        if out == "M":
+            layers.append(nn.MaxPool2d(2, 2))
+            continue
+        layers += [nn.Conv2d(inside, out, 3, padding=1), *([nn.BatchNorm2d(out)] if batch_norm else []), nn.ReLU(True)]
+        inside = out
     return nn.Sequential(*layers)
 
 
 def _variant(depth, batch_norm):
     def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
-        return with_weights(VGG(_features(_STAGES[depth], batch_norm), **kwargs), weights)
+        return with_weights(VGG(make_layers(_cfg(_STAGES[depth]), batch_norm), **kwargs), weights)
 
     make.__name__ = make.__qualname__ = f"vgg{depth}" + "_bn" * batch_norm
     make.__doc__ = f"""A VGG of {depth} layers{", with batch normalisation" * batch_norm}.

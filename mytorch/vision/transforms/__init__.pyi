@@ -6,6 +6,7 @@ from mytorch.vision.transforms import conversion as conversion
 from mytorch.vision.transforms import functional as functional
 from mytorch.vision.transforms import geometry as geometry
 from mytorch.vision.transforms import images as images
+from mytorch.vision.transforms import v2 as v2
 from mytorch.vision.transforms.colour import ColorJitter as ColorJitter
 from mytorch.vision.transforms.colour import Grayscale as Grayscale
 from mytorch.vision.transforms.colour import RandomGrayscale as RandomGrayscale

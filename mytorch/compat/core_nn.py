@@ -1,0 +1,36 @@
+"""`torch._C._nn`: what packages call of it."""
+
+from ..backend import as_device, device
+from ..base import dtypes
+from ..nn import functional as F
+from ..tensor import Tensor
+
+
+def _parse_to(*args, **kwargs):
+    """(device, dtype, non_blocking, memory format) of the arguments of `.to`."""
+    where, dtype, rest = kwargs.get("device"), kwargs.get("dtype"), []
+    for a in args:
+        if isinstance(a, Tensor):
+            where, dtype = a.device, a.dtype
+        elif isinstance(a, (device, int, str)) and not isinstance(a, bool):
+            where = a
+        elif isinstance(a, dtypes.dtype):
+            dtype = a
+        elif a is not None:
+            rest.append(a)
+    non_blocking = kwargs.get("non_blocking", rest[0] if rest else False)
+    return None if where is None else as_device(where), dtype, non_blocking, kwargs.get("memory_format")
+
+
+gelu, silu, softplus, linear, scaled_dot_product_attention = (
+    F.gelu, F.silu, F.softplus, F.linear, F.scaled_dot_product_attention
+)  # fmt: skip
+elu_, hardtanh, leaky_relu, log_sigmoid, avg_pool2d, pad = (
+    F.elu_,
+    F.hardtanh,
+    F.leaky_relu,
+    F.logsigmoid,
+    F.avg_pool2d,
+    F.pad,
+)
+one_hot, mish, hardswish, relu6 = F.one_hot, F.mish, F.hardswish, F.relu6

@@ -1,0 +1,109 @@
+"""Reading and writing pictures as tensors (C, H, W) of uint8, by Pillow, which has to be installed."""
+
+import io as _io
+import os
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ..ops.creation import tensor
+from ..tensor import Tensor
+from .transforms.functional import pil_to_tensor, to_pil_image
+
+
+class ImageReadMode(Enum):
+    """Which channels a picture is read with; UNCHANGED: those of the file."""
+
+    UNCHANGED = 0
+    GRAY = 1
+    GRAY_ALPHA = 2
+    RGB = 3
+    RGB_ALPHA = 4
+
+
+_PIL_MODES = {"GRAY": "L", "GRAY_ALPHA": "LA", "RGB": "RGB", "RGB_ALPHA": "RGBA"}
+
+
+def _pillow():
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("vision.io reads and writes pictures by Pillow: pip install pillow.") from None
+    return Image
+
+
+def _decoded(source, mode):
+    mode = ImageReadMode[mode.upper()] if isinstance(mode, str) else mode
+    with _pillow().open(source) as picture:
+        wanted = _PIL_MODES.get(mode.name)
+        if wanted is None:
+            wanted = {"P": "RGB", "1": "L", "CMYK": "RGB"}.get(picture.mode, picture.mode)
+        return pil_to_tensor(picture if picture.mode == wanted else picture.convert(wanted))
+
+
+def read_file(path: str | os.PathLike) -> Tensor:
+    """The bytes of a file as a vector of uint8."""
+    with open(path, "rb") as file:
+        return tensor(np.frombuffer(file.read(), np.uint8).copy())
+
+
+def write_file(filename: str | os.PathLike, data: Tensor) -> None:
+    """A vector of uint8 as the bytes of a file."""
+    with open(filename, "wb") as file:
+        file.write(data.numpy().tobytes())
+
+
+def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+    """A picture's file as a tensor (C, H, W) of uint8.
+
+    Args:
+        path: the file, of any format that Pillow reads.
+        mode: an ImageReadMode, or its name.
+        apply_exif_orientation: refused if True.
+    """
+    if apply_exif_orientation:
+        raise NotImplementedError("read_image: apply_exif_orientation=True is not supported.")
+    return _decoded(path, mode)
+
+
+def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+    """A picture's bytes (a vector of uint8), or its file, as a tensor (C, H, W) of uint8; arguments as `read_image`."""
+    if isinstance(input, (str, os.PathLike)):
+        return read_image(input, mode, apply_exif_orientation)
+    return read_image(_io.BytesIO(input.numpy().tobytes()), mode, apply_exif_orientation)
+
+
+decode_png = decode_jpeg = decode_gif = decode_webp = decode_image
+
+
+def _encoded(picture, kind, **options):
+    buffer = _io.BytesIO()
+    to_pil_image(picture).save(buffer, kind, **options)
+    return tensor(np.frombuffer(buffer.getvalue(), np.uint8).copy())
+
+
+def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
+    """A picture (C, H, W) of uint8 as the bytes of a PNG file."""
+    return _encoded(input, "PNG", compress_level=compression_level)
+
+
+def encode_jpeg(input: Tensor, quality: int = 75) -> Tensor:
+    """A picture (C, H, W) of uint8 as the bytes of a JPEG file."""
+    return _encoded(input, "JPEG", quality=quality)
+
+
+def write_png(input: Tensor, filename: str | os.PathLike, compression_level: int = 6) -> None:
+    """Write a picture (C, H, W) of uint8 as a PNG file."""
+    write_file(filename, encode_png(input, compression_level))
+
+
+def write_jpeg(input: Tensor, filename: str | os.PathLike, quality: int = 75) -> None:
+    """Write a picture (C, H, W) of uint8 as a JPEG file."""
+    write_file(filename, encode_jpeg(input, quality))
+
+
+__all__ = [
+    "ImageReadMode", "decode_gif", "decode_image", "decode_jpeg", "decode_png", "decode_webp", "encode_jpeg", "encode_png",
+    "read_file", "read_image", "write_file", "write_jpeg", "write_png",
+]  # fmt: skip

@@ -1,0 +1,104 @@
+"""ConvNeXt. Source: Liu et al., 2022."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import nn
+from ...nn import functional as F
+from ...nn.module import Module
+from ...ops.creation import full
+from ...tensor import Tensor
+from ..ops import Permute, StochasticDepth
+from .common import with_weights
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """Normalisation of the channels of (N, C, H, W) at each place."""
+
+    def forward(self, input: Tensor, *args: Any, **options: Any) -> Tensor:
+        """input normalised."""
+        x = F.layer_norm(input.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps)
+        return x.permute(0, 3, 1, 2)
+
+
+class CNBlock(Module):
+    """A depthwise convolution of 7 x 7 and two linear layers at each place, scaled and added to what came in.
+
+    Args:
+        dim: channels.
+        layer_scale: what the scale starts at.
+        stochastic_depth_prob: how often the block is left out in training.
+    """
+
+    def __init__(self, dim: int, layer_scale: float, stochastic_depth_prob: float) -> None:
+        super().__init__()
+        self.block = nn.Sequential(
+            nn.Conv2d(dim, dim, 7, padding=3, groups=dim), Permute([0, 2, 3, 1]), nn.LayerNorm(dim, eps=1e-6),
+            nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim), Permute([0, 3, 1, 2]),
+        )  # fmt: skip
+        self.layer_scale = nn.Parameter(full((dim, 1, 1), layer_scale))
+        self.stochastic_depth = StochasticDepth(stochastic_depth_prob, "row")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, dim, H, W) to the same shape."""
+        return self.stochastic_depth(self.layer_scale * self.block(input)) + input
+
+
+class ConvNeXt(Module):
+    """Stages of `CNBlock`s: (N, 3, H, W) to (N, num_classes).
+
+    Args:
+        widths, depths: channels and blocks of each stage.
+        stochastic_depth_prob: of the last block; it grows linearly from 0.
+        layer_scale: what the blocks' scales start at.
+        num_classes: logits.
+    """
+
+    def __init__(
+        self, widths: Sequence[int], depths: Sequence[int], stochastic_depth_prob: float = 0.0, layer_scale: float = 1e-6,
+        num_classes: int = 1000,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        layers: list[Module] = [nn.Sequential(nn.Conv2d(3, widths[0], 4, 4), LayerNorm2d(widths[0], eps=1e-6))]
+        done, last = 0, sum(depths) - 1.0
+        for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            if i:
+                layers.append(
+                    nn.Sequential(LayerNorm2d(widths[i - 1], eps=1e-6), nn.Conv2d(widths[i - 1], width, 2, 2))
+                )
+            shares = [stochastic_depth_prob * (done + k) / last for k in range(depth)]
+            layers.append(nn.Sequential(*[CNBlock(width, layer_scale, share) for share in shares]))
+            done += depth
+        self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Sequential(
+            LayerNorm2d(widths[-1], eps=1e-6), nn.Flatten(1), nn.Linear(widths[-1], num_classes)
+        )
+        for module in self.modules():
+            if isinstance(module, (nn.Conv2d, nn.Linear)):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.avgpool(self.features(x)))
+
+
+def _variant(size, widths, depths, share):
+    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> ConvNeXt:
+        return with_weights(ConvNeXt(widths, depths, kwargs.pop("stochastic_depth_prob", share), **kwargs), weights)
+
+    make.__name__ = make.__qualname__ = f"convnext_{size}"
+    make.__doc__ = f"""A ConvNeXt of {sum(depths)} blocks.
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `ConvNeXt`.
+    """
+    return make
+
+
+convnext_tiny = _variant("tiny", (96, 192, 384, 768), (3, 3, 9, 3), 0.1)
+convnext_small = _variant("small", (96, 192, 384, 768), (3, 3, 27, 3), 0.4)
+convnext_base = _variant("base", (128, 256, 512, 1024), (3, 3, 27, 3), 0.5)
+convnext_large = _variant("large", (192, 384, 768, 1536), (3, 3, 27, 3), 0.5)

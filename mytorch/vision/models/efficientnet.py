@@ -1,0 +1,120 @@
+"""EfficientNets. Source: Tan and Le, 2019."""
+
+import math
+from functools import partial
+from typing import Any
+
+from ... import nn
+from ...nn.module import Module
+from ...tensor import Tensor
+from ..ops import Conv2dNormActivation, SqueezeExcitation, StochasticDepth
+from .common import drawn, with_weights
+from .mobilenet import make_divisible
+
+# expansion, kernel, stride, channels in and out, blocks
+_STAGES = (
+    (1, 3, 1, 32, 16, 1), (6, 3, 2, 16, 24, 2), (6, 5, 2, 24, 40, 2), (6, 3, 2, 40, 80, 3), (6, 5, 1, 80, 112, 3),
+    (6, 5, 2, 112, 192, 4), (6, 3, 1, 192, 320, 1),
+)  # fmt: skip
+# width, depth, dropout of each size
+_SIZES = ((1.0, 1.0, 0.2), (1.0, 1.1, 0.2), (1.1, 1.2, 0.3), (1.2, 1.4, 0.3), (1.4, 1.8, 0.4), (1.6, 2.2, 0.4), (1.8, 2.6, 0.5),
+          (2.0, 3.1, 0.5))  # fmt: skip
+
+
+class MBConv(Module):
+    """An inverted residual with squeeze and excitation, left out at random in training.
+
+    Args:
+        expansion: how much wider it is inside.
+        kernel, stride: of the depthwise convolution.
+        inside, out: channels.
+        share: how often it is left out.
+        norm_layer: made with the channels.
+    """
+
+    def __init__(
+        self, expansion: float, kernel: int, stride: int, inside: int, out: int, share: float, norm_layer: Any
+    ) -> None:
+        super().__init__()
+        expanded = make_divisible(inside * expansion)
+        layer = partial(Conv2dNormActivation, norm_layer=norm_layer, activation_layer=nn.SiLU)
+        layers: list[Module] = [layer(inside, expanded, 1)] if expanded != inside else []
+        layers.append(layer(expanded, expanded, kernel, stride, groups=expanded))
+        layers.append(SqueezeExcitation(expanded, max(1, inside // 4), partial(nn.SiLU, inplace=True)))
+        layers.append(layer(expanded, out, 1, activation_layer=None))
+        self.block, self.use_res_connect = nn.Sequential(*layers), stride == 1 and inside == out
+        self.stochastic_depth, self.out_channels = StochasticDepth(share, "row"), out
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, inside, H, W) to (N, out, H / stride, W / stride)."""
+        result = self.block(input)
+        return self.stochastic_depth(result) + input if self.use_res_connect else result
+
+
+class EfficientNet(Module):
+    """Stages of `MBConv`s: (N, 3, H, W) to (N, num_classes).
+
+    Args:
+        width_mult, depth_mult: scale the channels and the blocks.
+        dropout: share that the classifier drops.
+        stochastic_depth_prob: of the last block; it grows linearly from 0.
+        num_classes: logits.
+        norm_layer: made with the channels.
+    """
+
+    def __init__(
+        self, width_mult: float = 1.0, depth_mult: float = 1.0, dropout: float = 0.2, stochastic_depth_prob: float = 0.2,
+        num_classes: int = 1000, norm_layer: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        norm = norm_layer or nn.BatchNorm2d
+        stages = [
+            (*s[:3], *(make_divisible(c * width_mult) for c in s[3:5]), math.ceil(s[5] * depth_mult)) for s in _STAGES
+        ]
+        layer, total, done = (
+            partial(Conv2dNormActivation, norm_layer=norm, activation_layer=nn.SiLU),
+            sum(s[5] for s in stages),
+            0,
+        )
+        layers: list[Module] = [layer(3, stages[0][3], stride=2)]
+        for expansion, kernel, stride, inside, out, blocks in stages:
+            stage = []
+            for i in range(blocks):
+                share = stochastic_depth_prob * done / total
+                first = (stride, inside) if i == 0 else (1, out)
+                stage.append(MBConv(expansion, kernel, *first, out, share, norm))
+                done += 1
+            layers.append(nn.Sequential(*stage))
+        last = stages[-1][4]
+        layers.append(layer(last, 4 * last, 1))
+        self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Sequential(nn.Dropout(dropout, inplace=True), nn.Linear(4 * last, num_classes))
+        reach = 1.0 / math.sqrt(num_classes)
+        drawn(self, linear=lambda layer: nn.init.uniform_(layer.weight, -reach, reach))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def _variant(size):
+    width, depth, dropout = _SIZES[size]
+
+    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> EfficientNet:
+        if size >= 5:
+            kwargs.setdefault("norm_layer", partial(nn.BatchNorm2d, eps=0.001, momentum=0.01))
+        return with_weights(EfficientNet(width, depth, kwargs.pop("dropout", dropout), **kwargs), weights)
+
+    make.__name__ = make.__qualname__ = f"efficientnet_b{size}"
+    make.__doc__ = f"""The EfficientNet of size {size}.
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `EfficientNet`.
+    """
+    return make
+
+
+efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3 = map(_variant, range(4))
+efficientnet_b4, efficientnet_b5, efficientnet_b6, efficientnet_b7 = map(_variant, range(4, 8))

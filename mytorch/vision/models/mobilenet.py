@@ -1,0 +1,165 @@
+"""MobileNets. Source: Sandler et al., 2018 (version 2); Howard et al., 2019 (version 3)."""
+
+from functools import partial
+from typing import Any
+
+from ... import nn
+from ...nn.module import Module
+from ...tensor import Tensor
+from ..ops import Conv2dNormActivation, SqueezeExcitation
+from .common import drawn, with_weights
+
+_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+# kernel, expanded and final channels, squeeze-excitation, hard swish, stride
+_LARGE = (
+    (3, 16, 16, 0, 0, 1), (3, 64, 24, 0, 0, 2), (3, 72, 24, 0, 0, 1), (5, 72, 40, 1, 0, 2), (5, 120, 40, 1, 0, 1),
+    (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1),
+    (3, 480, 112, 1, 1, 1), (3, 672, 112, 1, 1, 1), (5, 672, 160, 1, 1, 2), (5, 960, 160, 1, 1, 1), (5, 960, 160, 1, 1, 1),
+)  # fmt: skip
+_SMALL = (
+    (3, 16, 16, 1, 0, 2), (3, 72, 24, 0, 0, 2), (3, 88, 24, 0, 0, 1), (5, 96, 40, 1, 1, 2), (5, 240, 40, 1, 1, 1),
+    (5, 240, 40, 1, 1, 1), (5, 120, 48, 1, 1, 1), (5, 144, 48, 1, 1, 1), (5, 288, 96, 1, 1, 2), (5, 576, 96, 1, 1, 1),
+    (5, 576, 96, 1, 1, 1),
+)  # fmt: skip
+
+
+def make_divisible(v: float, divisor: int = 8, min_value: int | None = None) -> int:
+    """The nearest multiple of divisor, not less than nine tenths of v."""
+    found = max(min_value or divisor, int(v + divisor / 2) // divisor * divisor)
+    return found + divisor if found < 0.9 * v else found
+
+
+class InvertedResidual(Module):
+    """A depthwise convolution between two of 1 x 1, wider inside, and the input added where it fits.
+
+    Args:
+        inp, oup: channels.
+        stride: of the depthwise convolution.
+        expand_ratio: how much wider it is inside.
+        norm_layer: made with the channels.
+    """
+
+    def __init__(self, inp: int, oup: int, stride: int, expand_ratio: float, norm_layer: Any = nn.BatchNorm2d) -> None:
+        super().__init__()
+        inside, layer = round(inp * expand_ratio), partial(Conv2dNormActivation, norm_layer=norm_layer)
+        layers = [layer(inp, inside, 1, activation_layer=nn.ReLU6)] if expand_ratio != 1 else []
+        layers.append(layer(inside, inside, stride=stride, groups=inside, activation_layer=nn.ReLU6))
+        self.conv = nn.Sequential(*layers, nn.Conv2d(inside, oup, 1, bias=False), norm_layer(oup))
+        self.use_res_connect, self.out_channels = stride == 1 and inp == oup, oup
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, inp, H, W) to (N, oup, H / stride, W / stride)."""
+        return x + self.conv(x) if self.use_res_connect else self.conv(x)
+
+
+class MobileNetV2(Module):
+    """Inverted residuals: (N, 3, H, W) to (N, num_classes).
+
+    Args:
+        num_classes: logits.
+        width_mult: scales the channels.
+        inverted_residual_setting: (expansion, channels, blocks, stride) of each stage.
+        round_nearest: channels are multiples of it.
+        dropout: share that the classifier drops.
+    """
+
+    def __init__(
+        self, num_classes: int = 1000, width_mult: float = 1.0, inverted_residual_setting: Any = None, round_nearest: int = 8,
+        dropout: float = 0.2,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        inside = make_divisible(32 * width_mult, round_nearest)
+        self.last_channel = make_divisible(1280 * max(1.0, width_mult), round_nearest)
+        layers: list[Module] = [Conv2dNormActivation(3, inside, stride=2, activation_layer=nn.ReLU6)]
+        for expansion, channels, blocks, stride in inverted_residual_setting or _V2:
+            out = make_divisible(channels * width_mult, round_nearest)
+            for i in range(blocks):
+                layers.append(InvertedResidual(inside, out, stride if i == 0 else 1, expansion))
+                inside = out
+        layers.append(Conv2dNormActivation(inside, self.last_channel, 1, activation_layer=nn.ReLU6))
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(self.last_channel, num_classes))
+        drawn(self, linear=lambda layer: nn.init.normal_(layer.weight, 0, 0.01))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+class _Block(Module):
+    """The inverted residual of version 3."""
+
+    def __init__(self, inside, kernel, expanded, out, excite, swish, stride, norm_layer):
+        super().__init__()
+        layer = partial(
+            Conv2dNormActivation, norm_layer=norm_layer, activation_layer=nn.Hardswish if swish else nn.ReLU
+        )
+        layers = [layer(inside, expanded, 1)] if expanded != inside else []
+        layers.append(layer(expanded, expanded, kernel, stride, groups=expanded))
+        if excite:
+            layers.append(SqueezeExcitation(expanded, make_divisible(expanded // 4), scale_activation=nn.Hardsigmoid))
+        layers.append(layer(expanded, out, 1, activation_layer=None))
+        self.block, self.use_res_connect = nn.Sequential(*layers), stride == 1 and inside == out
+
+    def forward(self, x):
+        return x + self.block(x) if self.use_res_connect else self.block(x)
+
+
+class MobileNetV3(Module):
+    """Inverted residuals with squeeze and excitation: (N, 3, H, W) to (N, num_classes).
+
+    Args:
+        settings: (kernel, expanded, out, squeeze-excitation, hard swish, stride) of each block.
+        last_channel: channels between the classifier's layers.
+        num_classes: logits.
+        dropout: share that the classifier drops.
+        width_mult: scales the channels.
+    """
+
+    def __init__(
+        self, settings: Any, last_channel: int, num_classes: int = 1000, dropout: float = 0.2, width_mult: float = 1.0
+    ) -> None:
+        super().__init__()
+        norm = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)
+        inside = make_divisible(settings[0][1] * width_mult)
+        layers: list[Module] = [
+            Conv2dNormActivation(3, inside, stride=2, norm_layer=norm, activation_layer=nn.Hardswish)
+        ]
+        for kernel, expanded, out, excite, swish, stride in settings:
+            expanded, out = make_divisible(expanded * width_mult), make_divisible(out * width_mult)
+            layers.append(_Block(inside, kernel, expanded, out, excite, swish, stride, norm))
+            inside = out
+        layers.append(Conv2dNormActivation(inside, 6 * inside, 1, norm_layer=norm, activation_layer=nn.Hardswish))
+        self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Sequential(
+            nn.Linear(6 * inside, last_channel), nn.Hardswish(inplace=True), nn.Dropout(dropout, inplace=True),
+            nn.Linear(last_channel, num_classes),
+        )  # fmt: skip
+        drawn(self, linear=lambda layer: nn.init.normal_(layer.weight, 0, 0.01))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def mobilenet_v2(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV2:
+    """MobileNet, version 2.
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `MobileNetV2`.
+    """
+    return with_weights(MobileNetV2(**kwargs), weights)
+
+
+def mobilenet_v3_large(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV3:
+    """MobileNet, version 3, the larger one; arguments as `mobilenet_v2`, and those of `MobileNetV3`."""
+    width = make_divisible(1280 * kwargs.get("width_mult", 1.0))
+    return with_weights(MobileNetV3(_LARGE, width, **kwargs), weights)
+
+
+def mobilenet_v3_small(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV3:
+    """MobileNet, version 3, the smaller one; arguments as `mobilenet_v2`, and those of `MobileNetV3`."""
+    width = make_divisible(1024 * kwargs.get("width_mult", 1.0))
+    return with_weights(MobileNetV3(_SMALL, width, **kwargs), weights)

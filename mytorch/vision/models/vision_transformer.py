@@ -1,0 +1,140 @@
+"""Vision transformers. Source: Dosovitskiy et al., 2020."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ... import nn
+from ...nn.module import Module
+from ...ops.creation import zeros
+from ...ops.movement import cat
+from ...tensor import Tensor
+from ..ops import MLP
+from .common import with_weights
+
+_NORM = partial(nn.LayerNorm, eps=1e-6)
+
+
+class EncoderBlock(Module):
+    """Attention and a perceptron, each normalised before and added to what came in.
+
+    Args:
+        num_heads: of the attention.
+        hidden_dim: channels.
+        mlp_dim: of the perceptron.
+        dropout, attention_dropout: shares that are dropped.
+        norm_layer: made with the channels.
+    """
+
+    def __init__(
+        self, num_heads: int, hidden_dim: int, mlp_dim: int, dropout: float, attention_dropout: float,
+        norm_layer: Callable[..., Module] = _NORM,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.num_heads, self.ln_1, self.dropout = num_heads, norm_layer(hidden_dim), nn.Dropout(dropout)
+        self.self_attention = nn.MultiheadAttention(hidden_dim, num_heads, attention_dropout, batch_first=True)
+        self.ln_2 = norm_layer(hidden_dim)
+        self.mlp = MLP(hidden_dim, [mlp_dim, hidden_dim], None, nn.GELU, dropout=dropout)
+        for layer in (self.mlp[0], self.mlp[3]):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.normal_(layer.bias, std=1e-6)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, L, C) to the same shape."""
+        x = self.ln_1(input)
+        x = self.dropout(self.self_attention(x, x, x, need_weights=False)[0]) + input
+        return x + self.mlp(self.ln_2(x))
+
+
+class Encoder(Module):
+    """Positions added, and `num_layers` blocks; arguments as `EncoderBlock`, seq_length: L."""
+
+    def __init__(
+        self, seq_length: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int, dropout: float,
+        attention_dropout: float, norm_layer: Callable[..., Module] = _NORM,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.pos_embedding = nn.Parameter(zeros(1, seq_length, hidden_dim).normal_(std=0.02))
+        self.dropout = nn.Dropout(dropout)
+        blocks = (
+            (f"encoder_layer_{i}", EncoderBlock(num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer))
+            for i in range(num_layers)
+        )
+        self.layers, self.ln = nn.Sequential(OrderedDict(blocks)), norm_layer(hidden_dim)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, L, C) to the same shape."""
+        return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
+
+
+class VisionTransformer(Module):
+    """A picture's patches as a sequence, of which the first token gives the class: (N, 3, image_size, image_size) to (N, num_classes).
+
+    Args:
+        image_size, patch_size: pixels.
+        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: as for `Encoder`.
+        num_classes: logits.
+        representation_size: of a further layer before the logits; None for none.
+    """
+
+    def __init__(
+        self, image_size: int, patch_size: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int,
+        dropout: float = 0.0, attention_dropout: float = 0.0, num_classes: int = 1000, representation_size: int | None = None,
+        norm_layer: Callable[..., Module] = _NORM,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if image_size % patch_size:
+            raise ValueError(f"Input shape indivisible by patch size: {image_size} by {patch_size}.")
+        self.image_size, self.patch_size, self.hidden_dim = image_size, patch_size, hidden_dim
+        self.conv_proj = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.seq_length = (image_size // patch_size) ** 2 + 1
+        self.class_token = nn.Parameter(zeros(1, 1, hidden_dim))
+        self.encoder = Encoder(
+            self.seq_length, num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer
+        )
+        layers: list[tuple[str, Module]] = [("head", nn.Linear(representation_size or hidden_dim, num_classes))]
+        if representation_size is not None:
+            layers[:0] = [("pre_logits", nn.Linear(hidden_dim, representation_size)), ("act", nn.Tanh())]
+            nn.init.trunc_normal_(layers[0][1].weight, std=math.sqrt(1 / hidden_dim))
+            nn.init.zeros_(layers[0][1].bias)
+        self.heads = nn.Sequential(OrderedDict(layers))
+        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (3 * patch_size**2)))
+        for tensor in (self.conv_proj.bias, self.heads.head.weight, self.heads.head.bias):
+            nn.init.zeros_(tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, image_size, image_size).
+
+        Raises:
+            ValueError: pictures of another size.
+        """
+        if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
+            raise ValueError(f"Wrong image height or width! Expected {self.image_size} but got {tuple(x.shape[-2:])}!")
+        x = self.conv_proj(x).flatten(2).permute(0, 2, 1)
+        x = self.encoder(cat([self.class_token.expand(x.shape[0], -1, -1), x], 1))
+        return self.heads(x[:, 0])
+
+
+def _variant(name, patch, layers, heads, width, mlp):
+    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VisionTransformer:
+        sizes = {"patch_size": patch, "num_layers": layers, "num_heads": heads, "hidden_dim": width, "mlp_dim": mlp}
+        return with_weights(VisionTransformer(**{"image_size": 224, **sizes, **kwargs}), weights)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""A vision transformer of {layers} layers over patches of {patch} x {patch}.
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `VisionTransformer`.
+    """
+    return make
+
+
+vit_b_16 = _variant("vit_b_16", 16, 12, 12, 768, 3072)
+vit_b_32 = _variant("vit_b_32", 32, 12, 12, 768, 3072)
+vit_l_16 = _variant("vit_l_16", 16, 24, 16, 1024, 4096)
+vit_l_32 = _variant("vit_l_32", 32, 24, 16, 1024, 4096)
+vit_h_14 = _variant("vit_h_14", 14, 32, 16, 1280, 5120)

@@ -1,0 +1,216 @@
+"""torchvision's second generation of transforms: those of the first, for several pictures in any nest of tuples, lists and dicts.
+
+A picture is a tensor of at least three axes, an array that belongs to PIL's world, or a PIL image; labels and other values of a sample pass
+through. What is random is drawn once for a sample, so all pictures of it are turned alike.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....nn import Module
+from ....ops.random import positions, set_positions
+from ....tensor import Tensor
+from ... import transforms as _first
+from ..images import is_pil
+from . import functional
+from .functional import InterpolationMode
+
+
+def _is_picture(x):
+    return is_pil(x) or (isinstance(x, Tensor) and x.ndim >= 3)
+
+
+class Transform(Module):
+    """A module of samples: `transform(picture)` is done to every picture in what it is called with."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """What becomes of one picture."""
+        raise NotImplementedError(f"{type(self).__name__}.transform")
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """What is drawn once for a sample."""
+        return {}
+
+    def takes(self, x: Any) -> bool:
+        """Whether a value of a sample is changed."""
+        return _is_picture(x)
+
+    def forward(self, *inputs: Any) -> Any:
+        sample = inputs[0] if len(inputs) == 1 else inputs
+        leaves: list[Any] = []
+        _each(sample, leaves.append)
+        params = self.make_params(leaves)
+        return _each(sample, lambda x: self.transform(x, params) if self.takes(x) else x)
+
+
+def _each(sample, change):
+    if isinstance(sample, dict):
+        return {k: _each(v, change) for k, v in sample.items()}
+    if isinstance(sample, tuple) and hasattr(sample, "_fields"):
+        return type(sample)(*[_each(v, change) for v in sample])
+    if isinstance(sample, (list, tuple)):
+        return type(sample)([_each(v, change) for v in sample])
+    return change(sample)
+
+
+class _OfFirst(Transform):
+    """A transform of the first generation over samples; every picture of one is given the same random numbers."""
+
+    kind: type
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__()
+        self.one = self.kind(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("one"), name)
+
+    def make_params(self, flat_inputs):
+        return {"state": positions(), "done": False}
+
+    def transform(self, inpt, params):
+        if params["done"]:
+            set_positions(params["state"])
+        params["done"] = True
+        return self.one(inpt)
+
+    def __repr__(self):
+        return repr(self.one)
+
+
+_WORDS = (
+    "CenterCrop ColorJitter Grayscale Normalize Pad RandomCrop RandomErasing RandomGrayscale RandomHorizontalFlip RandomResizedCrop "
+    "RandomRotation RandomVerticalFlip Resize PILToTensor ToPILImage ToTensor ConvertImageDtype"
+).split()
+for _word in _WORDS:
+    _kind = getattr(_first, _word)
+    globals()[_word] = type(_word, (_OfFirst,), {"kind": _kind, "__doc__": _kind.__doc__, "__module__": __name__})
+
+
+class Compose(Transform):
+    """One transform after another.
+
+    Args:
+        transforms: what is called with a sample, in this order.
+    """
+
+    def __init__(self, transforms: Sequence[Callable[..., Any]]):
+        super().__init__()
+        self.transforms = transforms
+
+    def forward(self, *inputs: Any) -> Any:
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        for transform in self.transforms:
+            sample = transform(*sample) if len(inputs) > 1 else transform(sample)
+        return sample
+
+
+class ToImage(Transform):
+    """PIL images and arrays as tensors (C, H, W) of their dtype."""
+
+    def takes(self, x: Any) -> bool:
+        return _is_picture(x) or type(x).__module__ == "numpy"
+
+    def transform(self, inpt, params):
+        return functional.to_image(inpt)
+
+
+class ToDtype(Transform):
+    """Pictures as another dtype.
+
+    Args:
+        dtype: the dtype, or a dict {class: dtype}, of which that of Tensor counts.
+        scale: colours keep their place between black and white.
+    """
+
+    def __init__(self, dtype: Any, scale: bool = False):
+        super().__init__()
+        self.dtype, self.scale = dtype, scale
+
+    def transform(self, inpt, params):
+        dtype = self.dtype
+        if isinstance(dtype, dict):
+            dtype = dtype.get(Tensor, dtype.get("others"))
+        return inpt if dtype is None else functional.to_dtype(inpt, dtype, self.scale)
+
+
+class ToPureTensor(Transform):
+    """Tensors as they are: there are no others."""
+
+    def transform(self, inpt, params):
+        return inpt
+
+
+class RGB(Transform):
+    """Grey pictures with three channels."""
+
+    def transform(self, inpt, params):
+        return functional.grayscale_to_rgb(inpt)
+
+
+class Identity(Transform):
+    """Samples as they are."""
+
+    def transform(self, inpt, params):
+        return inpt
+
+
+class GaussianBlur(Transform):
+    """`functional.gaussian_blur` with a random sigma.
+
+    Args:
+        kernel_size: pixels across.
+        sigma: one number, or the lowest and the highest.
+    """
+
+    def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.sigma = (sigma, sigma) if isinstance(sigma, (int, float)) else tuple(sigma)
+
+    def make_params(self, flat_inputs):
+        return {"sigma": _first.compose.uniform(*self.sigma)}
+
+    def transform(self, inpt, params):
+        return functional.gaussian_blur(inpt, self.kernel_size, [params["sigma"]] * 2)
+
+
+class Lambda(Transform):
+    """A function of each value of a sample.
+
+    Args:
+        lambd: the function.
+        types: of which classes the values are; all if none is given.
+    """
+
+    def __init__(self, lambd: Callable[..., Any], *types: type):
+        super().__init__()
+        self.lambd, self.types = lambd, types or (object,)
+
+    def takes(self, x: Any) -> bool:
+        return isinstance(x, self.types)
+
+    def transform(self, inpt, params):
+        return self.lambd(inpt)
+
+
+class RandomApply(Compose):
+    """Some transforms with probability p, else none of them."""
+
+    def __init__(self, transforms: Sequence[Callable[..., Any]], p: float = 0.5):
+        super().__init__(transforms)
+        self.p = p
+
+    def forward(self, *inputs: Any) -> Any:
+        if _first.compose.chance(self.p):
+            return super().forward(*inputs)
+        return inputs if len(inputs) > 1 else inputs[0]
+
+
+__all__ = [
+    *_WORDS, "Compose", "GaussianBlur", "Identity", "InterpolationMode", "Lambda", "RGB", "RandomApply", "ToDtype", "ToImage",
+    "ToPureTensor", "Transform", "functional",
+]  # fmt: skip

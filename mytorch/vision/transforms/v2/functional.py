@@ -1,0 +1,148 @@
+"""What torchvision's second generation of transforms does, as functions; most are the first's, whose pictures may have more axes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....base import dtypes
+from ....nn import functional as F
+from ....ops.creation import tensor
+from ....tensor import Tensor
+from .. import functional as first
+from ..functional import (
+    InterpolationMode,
+    center_crop,
+    convert_image_dtype,
+    crop,
+    get_image_num_channels,
+    get_image_size,
+    hflip,
+    invert,
+    normalize,
+    pad,
+    pil_to_tensor,
+    resize,
+    resized_crop,
+    rgb_to_grayscale,
+    rotate,
+    vflip,
+)
+from ..images import on_tensors
+
+horizontal_flip = hflip
+vertical_flip = vflip
+get_num_channels = get_image_num_channels
+
+
+def get_size(inpt: Any) -> list[int]:
+    """[height, width] of a picture."""
+    return get_image_size(inpt)[::-1]
+
+
+def to_image(inpt: Any) -> Tensor:
+    """A picture of any kind as a tensor (…, C, H, W) of its own dtype."""
+    if isinstance(inpt, Tensor):
+        return inpt if inpt.ndim != 2 else inpt.unsqueeze(0)
+    if isinstance(inpt, np.ndarray):
+        array = inpt[:, :, None] if inpt.ndim == 2 else inpt
+        return tensor(np.ascontiguousarray(np.moveaxis(array, -1, 0)))
+    return pil_to_tensor(inpt)
+
+
+def to_dtype(inpt: Tensor, dtype: Any = dtypes.float32, scale: bool = False) -> Tensor:
+    """A tensor as another dtype; scale: colours keep their place between black and white."""
+    return convert_image_dtype(inpt, dtype) if scale else inpt.to(dtype)
+
+
+def _numbers(value, count, name):
+    values = [value] * count if isinstance(value, (int, float)) else list(value)
+    if len(values) not in (1, count):
+        raise ValueError(f"{name} should be a number or {count} of them, got {len(values)}.")
+    return values * count if len(values) == 1 else values
+
+
+@on_tensors
+def gaussian_blur(
+    img: Tensor, kernel_size: Sequence[int] | int, sigma: Sequence[float] | float | None = None
+) -> Tensor:
+    """Every pixel as the mean of those around it, weighted by exp(-distance² / (2 sigma²)); borders are reflected.
+
+    Args:
+        img: a picture (…, C, H, W).
+        kernel_size: pixels across, odd; one number or (x, y).
+        sigma: one number or (x, y); 0.15 kernel_size + 0.35 if not given.
+    """
+    widths = _numbers(kernel_size, 2, "kernel_size")
+    if any(k <= 0 or k % 2 == 0 for k in widths):
+        raise ValueError(f"kernel_size should have odd and positive integers. Got {widths}")
+    sigmas = [k * 0.15 + 0.35 for k in widths] if sigma is None else _numbers(sigma, 2, "sigma")
+    if any(s <= 0 for s in sigmas):
+        raise ValueError(f"sigma should have positive values. Got {sigmas}")
+    given = img.dtype
+    x = img.reshape(-1, 1, *img.shape[-2:]).to(given if given.is_floating_point else dtypes.float32)
+    x = F.pad(x, (widths[0] // 2, widths[0] // 2, widths[1] // 2, widths[1] // 2), "reflect")
+    for width, s, shape in zip(widths, sigmas, ((1, 1, 1, -1), (1, 1, -1, 1)), strict=True):
+        weights = np.exp(-0.5 * ((np.arange(width) - width // 2) / s) ** 2)
+        x = F.conv2d(x, tensor(weights / weights.sum(), dtype=x.dtype, device=x.device).reshape(shape))
+    x = x.reshape(img.shape)
+    return x if given.is_floating_point else x.round().to(given)
+
+
+def to_grayscale(inpt: Tensor, num_output_channels: int = 1) -> Tensor:
+    """A colour picture in grey."""
+    return rgb_to_grayscale(inpt, num_output_channels)
+
+
+def grayscale_to_rgb(image: Tensor) -> Tensor:
+    """A grey picture (…, 1, H, W) with three equal channels; a coloured one as it is."""
+    if image.shape[-3] >= 3:
+        return image
+    return image[..., :1, :, :].expand(*image.shape[:-3], 3, *image.shape[-2:])
+
+
+@on_tensors
+def solarize(img: Tensor, threshold: float) -> Tensor:
+    """Colours from a threshold on are inverted."""
+    return invert(img).where(img >= threshold, img)
+
+
+@on_tensors
+def posterize(img: Tensor, bits: int) -> Tensor:
+    """Only the first bits of uint8 colours."""
+    if img.dtype is not dtypes.uint8:
+        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
+    return img & (256 - 2 ** (8 - bits))
+
+
+def five_crop(inpt: Any, size: Sequence[int]) -> tuple[Any, ...]:
+    """The four corners and the centre of a picture."""
+    height, width = [size, size] if isinstance(size, int) else list(size) * (2 // len(size))
+    rows, columns = get_size(inpt)
+    corners = [(0, 0), (0, columns - width), (rows - height, 0), (rows - height, columns - width)]
+    return (*[crop(inpt, *corner, height, width) for corner in corners], center_crop(inpt, [height, width]))
+
+
+def gaussian_noise(inpt: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
+    """Normal noise added to a float picture; clip: kept between 0 and 1."""
+    noisy = inpt + (inpt.new_empty(inpt.shape).normal_() * sigma + mean)
+    return noisy.clamp(0, 1) if clip else noisy
+
+
+# torchvision's names of these functions for tensors alone
+to_dtype_image = convert_dtype = to_dtype
+pad_image, resize_image, crop_image, normalize_image, rotate_image = pad, resize, crop, normalize, rotate
+horizontal_flip_image, vertical_flip_image, center_crop_image, resized_crop_image = (
+    hflip,
+    vflip,
+    center_crop,
+    resized_crop,
+)
+gaussian_blur_image, rgb_to_grayscale_image, grayscale_to_rgb_image, invert_image = (
+    gaussian_blur,
+    rgb_to_grayscale,
+    grayscale_to_rgb,
+    invert,
+)
+pil_modes_mapping = {number: InterpolationMode(name) for number, name in first._PIL_NUMBERS.items()}
+__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "F", "Sequence", "Tensor", "dtypes", "first", "math", "np", "on_tensors", "tensor")]  # fmt: skip
