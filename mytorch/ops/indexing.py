@@ -20,7 +20,7 @@ from .mismatch import broadcast
 from .operands import NUMBERS
 from .out import write_out
 from .overlap import refuse_overlap
-from .raw import index_raw, index_vector, outside, raw_of
+from .raw import index_raw, index_vector, outside, raw_of, shape_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -445,20 +445,20 @@ def gather(input, dim, index, *, sparse_grad=False):
         >>> mytorch.gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0, 0], [1, 0]])).tolist()
         [[1, 1], [4, 3]]
     """
-    d = normalize_dim(dim, input.ndim)
-    raw = index_raw(index, "gather")
-    if raw.size == 0 and input.ndim and raw.ndim != input.ndim:
-        return input.new_empty(raw.shape)
-    if raw.ndim == 0 and input.ndim == 1:
-        return gather(input, dim, index.reshape(1)).reshape(())
-    if raw.ndim != input.ndim and input.ndim:
+    own = shape_of(input)
+    d, raw = normalize_dim(dim, len(own)), index_raw(index, "gather")
+    if len(own) != raw.ndim and own:
+        if raw.size == 0:
+            return input.new_empty(raw.shape)
+        if raw.ndim == 0 and len(own) == 1:
+            return gather(input, dim, index.reshape(1)).reshape(())
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
-    for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=False)):
-        if i != d and n > m:
+    for i, (n, m) in enumerate(zip(raw.shape, own, strict=False)):
+        if n > m and i != d:
             raise RuntimeError(
-                f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
+                f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(own)} apart from dimension {d}"
             )
-    size = input.shape[d] if input.ndim else 1
+    size = own[d] if own else 1
     if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")

@@ -69,3 +69,16 @@ def test_a_list_of_anything_but_numbers_is_a_tuple(torch, index):
     with pytest.warns(UserWarning, match="non-tuple sequence"):
         ours = mytorch.tensor(x)[index]
     np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_indices_outside_are_found_in_every_dtype(dtype):
+    x = mytorch.randn(3, 4)
+    for at in (4, 100, *((-1, -4) if dtype != "uint8" else ())):
+        index = mytorch.tensor([[0, 1], [3, at], [2, 0]], dtype=getattr(mytorch, dtype))
+        for given in (index, index.t().contiguous().t()):
+            with pytest.raises(RuntimeError, match=f"index {at} is out of bounds for dimension 1 with size 4"):
+                x.gather(1, given)
+    np.testing.assert_array_equal(
+        x.gather(1, index.clamp(0, 3)), np.take_along_axis(x.numpy(), index.clamp(0, 3).numpy(), 1)
+    )
