@@ -86,7 +86,8 @@ class Array:
     grad = _grad = grad_fn = _base = None
     is_leaf = True
     output_nr = 0
-    is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
+    is_sparse = is_quantized = is_mkldnn = is_nested = False
+    is_meta = property(lambda self: self.device.type == "meta")
 
     def __init__(self, data=(), device=None, dtype=None):
         self._array = as_raw(data, device, dtype)

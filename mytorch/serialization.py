@@ -106,7 +106,7 @@ def _cpu_array(value, name):
     raw = inner._array if isinstance(inner, Array) else inner
     if not hasattr(raw, "dtype") or not hasattr(raw, "shape"):
         raise TypeError(f"save_safetensors: {name!r} is {type(value).__name__}; expected a tensor.")
-    raw = to_device(raw, CPU) if not isinstance(raw, np.ndarray) else raw
+    raw = to_device(raw, CPU)
     raw = np.ascontiguousarray(raw).reshape(raw.shape)
     return raw if raw.dtype.byteorder != ">" else raw.astype(raw.dtype.newbyteorder("<"))
 

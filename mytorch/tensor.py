@@ -52,7 +52,8 @@ class Tensor:
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
     __array_priority__ = 1000
-    is_sparse = is_quantized = is_meta = is_mkldnn = is_nested = False
+    is_sparse = is_quantized = is_mkldnn = is_nested = False
+    is_meta = property(lambda self: self.device.type == "meta")
 
     def __new__(cls, *args, **kwargs):
         return _new(Face if cls is Tensor else cls)

@@ -403,8 +403,3 @@ def test_lists_are_refused_by_name():
     for name, call in calls.items():
         with pytest.raises(TypeError, match=rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not list"):
             call([1, 2])
-
-
-def test_the_meta_device_is_refused_with_what_to_do_instead():
-    with pytest.raises(RuntimeError, match="there is no meta device, make the module on the CPU"):
-        mytorch.nn.Linear(2, 2, device="meta")

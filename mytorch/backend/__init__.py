@@ -7,6 +7,7 @@ philox.py and rejection.py hold functions and random numbers that neither librar
 from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, storage_bytes, to_device
 from .devices import (
     CPU,
+    META,
     DeviceLike,
     as_device,
     assign,
@@ -32,6 +33,7 @@ from .gpu import (
     xp_of,
 )
 from .malloc import keep_freed_memory
+from .meta import NO_DATA, MetaArray, emptied, hollow, meta_ns, stand_in
 from .namespaces import Namespace, ndarray, numpy_ns
 
 keep_freed_memory()

@@ -4,8 +4,9 @@ from collections import deque
 
 from ..base import capturing
 from . import gpu
-from .devices import CPU, device_guard, device_of, on
+from .devices import CPU, META, device_guard, device_of, on
 from .gpu import cupy_ns, out_of_memory, xp_of
+from .meta import hollow
 from .namespaces import ndarray
 from .others import BY_ARRAY, BY_NAME
 
@@ -20,6 +21,10 @@ def to_device(raw, where, non_blocking=False):
     here = device_of(raw)
     if here is where:
         return raw
+    if where is META:
+        return hollow(raw.shape, raw.dtype)
+    if here is META:
+        raw.item()  # which refuses
     if here.type in BY_NAME:
         return to_device(xp_of(raw).to_cpu(raw), where)
     if where.type in BY_NAME:
@@ -158,6 +163,8 @@ def memory_owner(raw):
 
 def storage_bytes(raw):
     """All bytes of the memory that an array is a view of, as a vector that shares it."""
+    if device_of(raw) is META:
+        raw.item()  # which refuses
     root = base = raw
     while base is not None:
         root, base = (base if isinstance(base, type(raw)) else root), getattr(base, "base", None)

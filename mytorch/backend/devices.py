@@ -7,6 +7,7 @@ from typing import Any
 from ..base.errors import DeviceError
 from . import gpu
 from .gpu import cupy_ns
+from .meta import MetaArray, meta_ns
 from .namespaces import ndarray, numpy_ns
 from .others import BY_ARRAY, BY_NAME, Library
 
@@ -62,10 +63,9 @@ class device:
         return device, (self.type, self.index)
 
     def __enter__(self):
-        """Make this the default device for a block; within `device("meta")` tensors are made as usual."""
+        """Make this the default device for a block."""
         _before.append(_default_device)
-        if self.type != "meta":
-            set_default_device(self)
+        set_default_device(self)
         return self
 
     def __exit__(self, *_):
@@ -73,6 +73,7 @@ class device:
 
 
 CPU = device("cpu")
+META = device("meta")
 DeviceLike = device | str | int  # what names a device
 
 
@@ -94,13 +95,10 @@ def as_device(like):
         return CPU
     if where.type in BY_NAME and not where.index:
         return BY_NAME[where.type].device
+    if where.type == "meta":
+        return META
     if where.type != "cuda":
-        hint = (
-            "there is no meta device, make the module on the CPU"
-            if where.type == "meta"
-            else "arrays lie on a CPU or CUDA"
-        )
-        raise DeviceError(f"device '{where}' can't be used: {hint}.")
+        raise DeviceError(f"device '{where}' can't be used: arrays lie on a CPU or CUDA.")
     xp = cupy_ns()
     index = xp.cuda.runtime.getDevice() if where.index is None else where.index
     count = xp.cuda.runtime.getDeviceCount()
@@ -135,7 +133,7 @@ def get_default_device():
 def device_of(raw):
     """The device of a raw array."""
     if isinstance(raw, ndarray):
-        return CPU
+        return META if type(raw) is MetaArray else CPU
     return BY_ARRAY[type(raw)].device if type(raw) in BY_ARRAY else _cuda_device(raw.device.id)
 
 
@@ -169,8 +167,8 @@ def set_device_of(raw):
 
 def on(where):
     """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
-    if where.type == "cpu":
-        return numpy_ns, _NOTHING
+    if where.type in ("cpu", "meta"):
+        return numpy_ns if where.type == "cpu" else meta_ns, _NOTHING
     if where.type in BY_NAME:
         return BY_NAME[where.type], _NOTHING
     xp = cupy_ns()

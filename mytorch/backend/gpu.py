@@ -7,6 +7,7 @@ import numpy as np
 
 from ..base import capturing
 from ..base.errors import DeviceError, OutOfMemoryError
+from .meta import MetaArray, meta_ns
 from .namespaces import Namespace, ndarray, numpy_ns
 from .others import BY_ARRAY
 
@@ -229,7 +230,7 @@ def device_count():
 def xp_of(raw):
     """The namespace of a raw array."""
     if isinstance(raw, ndarray):
-        return numpy_ns
+        return meta_ns if type(raw) is MetaArray else numpy_ns
     return BY_ARRAY[type(raw)] if type(raw) in BY_ARRAY else cupy_ns()
 
 

@@ -61,7 +61,7 @@ def format_tensor(tensor):
     torch_layout = _options["layout"] == "torch"
     if tensor.device is not CPU:
         suffix.append(f"device='{tensor.device}'" if torch_layout else f"device={tensor.device}")
-    empty = tensor.numel() == 0
+    empty = tensor.numel() == 0 or tensor.is_meta
     if empty and (tensor.ndim != 1 or not torch_layout):
         suffix.append(f"size={tuple(tensor.shape)}")
     if not _dtype_is_plain(tensor.dtype) or (empty and tensor.dtype is dtypes.int64):
@@ -73,6 +73,8 @@ def format_tensor(tensor):
     suffix += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
     if not torch_layout and tensor.device is not CPU:
         suffix = [*suffix[1:], suffix[0]]
+    if tensor.is_meta:
+        return "tensor(" + ", ".join(["...", *suffix]) + ")"
     numbers = _torch_numbers(tensor._data._array, 7) if torch_layout else _numbers(tensor._data._array, 7)
     return "tensor(" + ", ".join([numbers, *suffix]) + ")"
 
@@ -85,6 +87,8 @@ def _dtype_is_plain(dtype):
 
 def format_array(array):
     """`Array([[…]], dtype=float32)`; in PyTorch's layout as the tensor that it would be there."""
+    if array.is_meta:
+        return f"Array(..., size={tuple(array.shape)}, dtype={array.dtype.name}, device=meta)"
     if _options["layout"] == "torch":
         return format_tensor(array.detach())
     where = "" if array.device is CPU else f", device='{array.device}'"

@@ -345,7 +345,7 @@ def write(obj, file, name="archive"):
         put(".storage_alignment", str(_ALIGNMENT).encode())
         put("byteorder", b"little")
         for key, memory in enumerate(pickler.storages):
-            raw = memory if isinstance(memory, np.ndarray) else to_device(memory, CPU)
+            raw = to_device(memory, CPU)
             if raw.dtype.byteorder == ">" or np.little_endian is False:
                 raw = raw.astype(raw.dtype.newbyteorder("<"))
             put(f"data/{key}", raw.view(np.uint8).data if raw.size else b"")

@@ -33,7 +33,7 @@ def skipped() -> Iterator[None]:
 
 
 def _filled(tensor, fill):
-    if _skipping[0]:
+    if _skipping[0] or tensor.is_meta:
         return tensor
     with no_grad():
         return fill()

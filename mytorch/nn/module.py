@@ -23,7 +23,7 @@ from .parameter import Buffer, Parameter, is_lazy
 
 __all__ = ["Module"]
 
-_EXTRA_STATE = "_extra_state"
+_EXTRA_STATE = _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 Self = TypeVar("Self", bound="Module")
 Hook = Callable[..., Any]
 Inputs = ParamSpec("Inputs")
@@ -833,6 +833,12 @@ class Module:
             )
         with no_grad():
             if not assign:
+                if mine.is_meta and not given.is_meta:
+                    warn(
+                        f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+                        "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
+                        "corresponding key in the module instead of copying them in place?)"
+                    )
                 mine.copy_(given.reshape(mine.shape))
             elif isinstance(mine, Parameter):
                 kept = given if isinstance(given, Parameter) else Parameter(given, mine.requires_grad)

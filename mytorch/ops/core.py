@@ -14,13 +14,14 @@ import traceback
 from inspect import Parameter
 
 from .._array import Array, other_device
-from ..backend import gpu, is_raw, memory_owner
+from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node, Port
 from ..graph.saved import pack_node
 from ..tensor import Tensor
 from .callers import caller_of
 from .composed import composed_by
+from .meta import on_meta
 from .mismatch import explained
 from .operands import back_to_bfloat16, prepare
 from .out import check_out, write_out
@@ -78,6 +79,8 @@ class Op(Record):
             if mode.autocast is not None:
                 inputs, attrs = mode.autocast.cast(self, inputs, attrs)
         raws, edges, arrays, mask, as_tensor, xp, bfloat16 = prepare(self, inputs)
+        if xp is meta_ns:
+            return on_meta(self, inputs, attrs)
         implementation = self.reference
         device = xp.kind
         if device in self.fused_on or fused is True:

@@ -9,6 +9,7 @@ import numpy as np
 from .._array import Array, as_raw, place_for
 from ..backend import (
     CPU,
+    NO_DATA,
     address,
     as_device,
     assign,
@@ -485,6 +486,8 @@ def to(self, *args, **named):
     if dtype is not None:
         result = cast(result, dtypes.as_dtype(dtype))
     if where is not None and as_device(where) is not result.device:
+        if result.is_meta:
+            raise NotImplementedError(NO_DATA)
         result = _to_device(result, where=as_device(where), home=result.device, non_blocking=non_blocking)
     if copy and result is self:
         result = result.clone(memory_format=memory_format)

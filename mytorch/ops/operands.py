@@ -113,11 +113,11 @@ def _same_device(op, raws, arrays, edges):
             f"{op.name}: expected all tensors to be on the same device, but found at least two devices, "
             f"{first} and {second}; move one with .to(device)."
         )
-    where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and not isinstance(r, ndarray)), CPU)
+    where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and type(r) is not ndarray), CPU)
     if where is CPU:
         return
     for i, raw in enumerate(raws):
-        if isinstance(raw, ndarray):
+        if isinstance(raw, ndarray) and device_of(raw) is not where:
             if edges[i] is not None:
                 raise DeviceError(f"{op.name}: a CPU tensor that requires grad joins one on {where}; move it with .to.")
             raws[i] = to_device(raw, where)

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from .._array import Array, on_input_device
-from ..backend import CPU, as_device, assign, device_count, on, philox, rejection
+from ..backend import CPU, META, as_device, assign, device_count, hollow, on, philox, rejection
 from ..backend.devices import KINDS
 from ..base import capturing, dtypes
 from ..base.errors import warn
@@ -415,6 +415,19 @@ def _kernels(device):
     return RANDOM.allowed(device.type) or philox
 
 
+class _NoNumbers:
+    """The generator of the meta device, which draws shapes."""
+
+    device = META
+
+    def __getattr__(self, name):
+        def draw(*args, dtype=np.int64, **_):
+            shape = next((a for a in args if isinstance(a, (tuple, list))), args[:1])
+            return hollow(shape, next((a for a in args if isinstance(a, (np.dtype, type))), dtype))
+
+        return draw
+
+
 default_generator = Generator()
 default_generator.seed()
 _gpu_generators = {}
@@ -436,6 +449,8 @@ def generator_for(where, generator=None):
         return generator
     if where is CPU:
         return default_generator
+    if where is META:
+        return _NoNumbers()
     key = where.index if where.type == "cuda" else where.type
     if key not in _gpu_generators:
         _gpu_generators[key] = Generator(where).manual_seed(default_generator.initial_seed())

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._array import Array
-from ..backend import CPU, device_of, is_raw, to_device, xp_of
+from ..backend import CPU, MetaArray, device_of, is_raw, to_device, xp_of
 from ..base import config
 from ..base.capturing import is_recording
 from ..tensor import Tensor
@@ -37,7 +37,7 @@ def on_device_of(array, like):
 def looks_at_indices(raw):
     """Whether an op looks at its indices before it follows them: on the CPU, and with MYTORCH_CHECK_INDICES=1 on a GPU, which it
     then waits for."""
-    return isinstance(raw, np.ndarray) or (config.check_indices and not is_recording())
+    return (isinstance(raw, np.ndarray) and type(raw) is not MetaArray) or (config.check_indices and not is_recording())
 
 
 def outside(raw, size):

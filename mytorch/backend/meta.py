@@ -1,0 +1,92 @@
+"""The meta device: arrays that have a shape and a dtype, and no memory.
+
+`MetaArray` is a NumPy array of which all elements are the same one, so that NumPy's own functions know its shape. What is written
+into it is lost, and reading it is refused.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from .namespaces import Namespace, ndarray, numpy_ns
+
+NO_DATA = (
+    "Cannot copy out of meta tensor; no data! Please use Module.to_empty() instead of Module.to() when moving a module from meta to a "
+    "different device, or load_state_dict(assign=True)."
+)
+
+
+def _refuse(*args, **kwargs):
+    raise NotImplementedError(NO_DATA)
+
+
+_FLAGS = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True, owndata=True)
+
+
+class MetaArray(ndarray):
+    """A shape and a dtype."""
+
+    flags = _FLAGS
+
+    @property
+    def strides(self):
+        """Those of a contiguous array of this shape."""
+        return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
+
+    def __setitem__(self, index, value):
+        pass
+
+    def fill(self, value):
+        """Nothing is kept."""
+
+    def astype(self, dtype, **_):
+        """The same shape of another dtype."""
+        return hollow(self.shape, dtype)
+
+    def copy(self, order="C"):
+        """Another one."""
+        return hollow(self.shape, self.dtype)
+
+    item = tolist = tobytes = nonzero = __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+
+
+def hollow(shape, dtype=np.float64):
+    """The array of a shape and a dtype that holds nothing."""
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return as_strided(np.zeros((), dtype), shape, (0,) * len(shape)).view(MetaArray)
+
+
+def stand_in(raw):
+    """An array of zeros on the CPU, in one element's memory, from which an op's result can be computed to learn its shape."""
+    return as_strided(np.zeros((), raw.dtype), raw.shape, (0,) * raw.ndim)
+
+
+def emptied(x):
+    """x, or the arrays in it, without their elements."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(emptied, x)) if type(x) in (tuple, list) else x
+    return hollow(x.shape, x.dtype) if isinstance(x, (ndarray, np.generic)) else x
+
+
+class _Meta(Namespace):
+    """NumPy's namespace, of whose results the shape and the dtype are kept."""
+
+    def __getattr__(self, name):
+        if name in ("nonzero", "flatnonzero", "argwhere", "unique"):  # whose shapes depend on numbers
+            return _refuse
+        function = getattr(numpy_ns, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+        return lambda *args, **kwargs: emptied(function(*args, **kwargs))
+
+
+meta_ns = _Meta(
+    np,
+    kind="meta",
+    empty=hollow,
+    zeros=hollow,
+    ones=hollow,
+    full=lambda shape, value, dtype=None: hollow(shape, dtype or np.asarray(value).dtype),
+    cast=lambda x, dtype: hollow(x.shape, dtype),
+)
