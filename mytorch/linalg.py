@@ -496,7 +496,11 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
     raw = to_cpu(_d.square(A, "ldl_factor_ex"))
     if raw.dtype.kind not in "fc":
         raise RuntimeError(f"linalg.ldl_factor_ex: Expected a floating point or complex tensor as input. Got {A.dtype}")
-    LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian and raw.dtype.kind == "c"))
+    hermitian = hermitian and raw.dtype.kind == "c"
+    if hermitian:  # whose diagonal is real, as LAPACK takes it to be
+        raw = raw.copy()
+        np.einsum("...ii->...i", raw).imag = 0
+    LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian))
     if check_errors and info.any():
         raise LinAlgError(f"linalg.ldl_factor: D[{int(info.max())},{int(info.max())}] is zero.")
     return _LdlFactorEx(LD, pivots, info)

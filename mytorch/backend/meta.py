@@ -27,9 +27,9 @@ _FLAGS = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True, 
 class MetaArray(ndarray):
     """A shape and a dtype."""
 
-    flags = _FLAGS
+    flags = _FLAGS  # type: ignore[assignment]
 
-    @property
+    @property  # type: ignore[misc]
     def strides(self):
         """Those of a contiguous array of this shape."""
         return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
