@@ -63,12 +63,8 @@ class Op(Record):
         if out is not None:
             check_out(out, inputs, self.name)
             return write_out(self.run(*inputs, fused=fused, **attrs), out, self.name)
-        count = len(inputs)
-        if (
-            count < self.required
-            or (count > len(self.inputs) and not self.variadic)
-            or not attrs.keys() <= self.attr_names
-        ):
+        fit = self.required <= len(inputs) and (self.variadic or len(inputs) <= len(self.inputs))
+        if not fit or not attrs.keys() <= self.attr_names:
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
         if not mode.plain:
@@ -87,8 +83,7 @@ class Op(Record):
             module = self.kernels.find(device, fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
-        operands = raws, edges, arrays, mask, xp
-        return self.apply(implementation, operands, attrs, mode, inputs, as_tensor, bfloat16)
+        return self.apply(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, bfloat16)
 
     def apply(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
         """Run an implementation on the raw arrays, wrap what it gives, and record it."""
