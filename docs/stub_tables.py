@@ -107,7 +107,7 @@ RETURNS = _table({
     "tuple[Tensor, Tensor]": """std_mean var_mean native_dropout max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
         adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices lstm_cell rnn_tanh rnn_relu
         gru precompute_rotary_cos_sin apply_rotary_pos_embed fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
-        add_layer_norm add_rms_norm""",
+        add_layer_norm add_rms_norm batch_norm_update_stats""",
     "tuple[Tensor, Tensor, Tensor]": "lstm native_layer_norm native_group_norm native_batch_norm",
     "tuple[Tensor, Tensor | None]": "multi_head_attention_forward",
     "tuple[_int, ...]": "dim_order", "Iterator[Tensor]": "__iter__", "Generator": "manual_seed",
