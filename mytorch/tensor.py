@@ -40,14 +40,11 @@ class Tensor:
         requires_grad: record what is computed from it, so that `backward()` fills its `.grad`.
         device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
             the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
-
         grad_fn, grad_fn_name: for an operation of one's own: a function that is given the gradient of this tensor and adds to
             the `.grad` of the tensors that `_add_parents` names, and the name that is printed for it, "<CubeBackward>".
 
-    Ints are sizes, as in PyTorch: `Tensor(2, 3)` is a matrix, here of zeros, and `Tensor(5)` a vector of five; the number 5 is
-    `tensor(5.0)`.
-    Unlike `mytorch.tensor`, which follows PyTorch exactly, the constructor shares an array's memory
-    where neither device nor dtype has to change.
+    Ints are sizes, as in PyTorch: `Tensor(5)` is a vector of five, here of zeros; the number 5 is `tensor(5.0)`. Unlike `mytorch.tensor`,
+    the constructor shares an array's memory where neither device nor dtype has to change.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
