@@ -70,23 +70,23 @@ def _leave_well():
 
 
 def _leave():
-    """MPI_Finalize, if all processes come to it; not after an error.
+    """MPI_Finalize, for which all processes wait; not after an error.
 
-    mpiexec takes an end without it for a failure, so under plain mpiexec this waits as MPI programs do. Under
-    our launcher nobody has to: a rank that calls sys.exit(1) shall end while the others are in a collective.
+    mpiexec takes an end without it for a failure, so under plain mpiexec this waits as MPI programs do. Under our launcher
+    nobody has to, which looks at how each process ended: a rank may end while the others are in a collective, and one that ends
+    long after the others must not wait for them in there. It stays for a second, though, in which what it has sent can arrive.
     """
     from mpi4py import MPI
 
     _progress.stop()
     if _failed or not MPI.Is_initialized() or MPI.Is_finalized() or os.getpid() != _owner:
         return
-    everyone = MPI.COMM_WORLD.Ibarrier()
-    until = time.monotonic() + (1.0 if "MYTORCHRUN_CONTROL" in os.environ else float("inf"))
-    while not everyone.Test():
-        if time.monotonic() > until:
-            return
+    launched = "MYTORCHRUN_CONTROL" in os.environ
+    everyone, until = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + (1.0 if launched else float("inf"))
+    while not everyone.Test() and time.monotonic() < until:
         time.sleep(1e-3)
-    MPI.Finalize()
+    if not launched:
+        MPI.Finalize()
 
 
 _owner = os.getpid()

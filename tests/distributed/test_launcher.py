@@ -143,6 +143,21 @@ def test_output_of_rank_0_alone(script):
     assert done.stdout == "0 0 2 2 0 127.0.0.1 13457\nno newline"
 
 
+def test_a_rank_may_end_long_after_the_others(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import time, mytorch\n"
+        "mytorch.distributed.init_process_group('mpi')\n"
+        "x = mytorch.ones(2)\n"
+        "mytorch.distributed.all_reduce(x)\n"
+        "time.sleep(2.5 * mytorch.distributed.get_rank())\n"
+        "print(x.tolist())\n"
+    )
+    done = launch(2, script, limit=60)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] [2.0, 2.0]", "[1] [2.0, 2.0]"]
+
+
 def test_one_process_is_shown_as_it_is(script):
     done = launch(1, script, module="mytorch.distributed.launch")
     assert done.stdout.startswith("0 0 1 1 0 127.0.0.1 ")
