@@ -259,7 +259,7 @@ def test_module_runs_as_main(tmp_path):
 
 def test_code_runs_as_main():
     done = run_python("-m", "mytorch", "-c", "import sys, torch; print(sys.argv, __name__, torch.__name__)", "a")
-    assert done.stdout == "['-c', 'a'] __main__ mytorch\n"
+    assert done.stdout == "['-c', 'a'] __main__ torch\n"
 
 
 def test_script_finds_its_neighbours(tmp_path):

@@ -5,6 +5,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from ..backend import device_guard
 from ..graph import engine
 from ..graph.mode import ModeSwitch, get_mode, no_grad
 from ..graph.node import Leaf, Node, Port
@@ -212,7 +213,7 @@ def _apply(self, *grads):
         raise TypeError(f"{self.label} expected {max(self.plan.ports, 1)} arguments, got {len(grads)} instead")
     self.check()
     raw = [None if g is None else engine.raw.unwrap(g) for g in grads]
-    with no_grad():
+    with no_grad(), device_guard(next((g for g in raw if g is not None), None)):
         pairs = list(engine._run_node(self, raw if self.plan.ports else raw[0], engine.raw))
     found = tuple(None if g is None else engine.raw.wrap(engine.raw.fit(g, parent)) for parent, g in pairs)
     return found[0] if len(found) == 1 else found

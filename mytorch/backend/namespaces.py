@@ -41,7 +41,9 @@ class Namespace:
         return x if x.dtype == dtype else self.cast(x, dtype)
 
     def cast(self, x, dtype):
-        """A copy of x as the NumPy dtype `dtype`."""
+        """A copy of x as the NumPy dtype `dtype`; the real part, where that holds no complex numbers."""
+        if x.dtype.kind == "c" and np.dtype(dtype).kind not in "cb":
+            x = x.real
         return x.astype(dtype)
 
     def detach(self, x):

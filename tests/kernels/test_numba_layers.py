@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import mytorch
+from mytorch.kernels.registry import Kernels
 
 pytest.importorskip("numba", reason="there is no kernel without it")
 pytestmark = pytest.mark.cpu_only
@@ -113,3 +114,14 @@ def test_gradients_where_a_mask_holds_are_the_same_by_bits():
     with mytorch.fused(False):
         for name in ("relu", "hardtanh", "hardshrink", "softshrink"):
             compare(lambda lib, x: getattr(lib.nn.functional, name)(x.T), random(31, 17))
+
+
+def test_the_first_call_chooses_as_the_next_does():
+    """How few elements are too few for a kernel is known only when it is loaded, which the first call does."""
+    kernels = Kernels("cross_entropy", cpu="mytorch.kernels.numba.cross_entropy")
+    few, many = (np.zeros((n, 15), np.float32) for n in (32, 128))
+    target = np.zeros(128, np.int64)
+    for _ in range(2):
+        assert kernels.find("cpu", None, (few,), {"target": target[:32]}) is None
+    for _ in range(2):
+        assert kernels.find("cpu", None, (many,), {"target": target}) is not None

@@ -71,6 +71,7 @@ def test_a_list_of_anything_but_numbers_is_a_tuple(torch, index):
     np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
+@pytest.mark.cpu_only  # a GPU is not asked for the values of its indices
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 def test_indices_outside_are_found_in_every_dtype(dtype):
     x = mytorch.randn(3, 4)

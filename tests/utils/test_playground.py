@@ -11,6 +11,8 @@ import pytest
 from mytorch.playground.server import serve
 from mytorch.playground.session import Session
 
+pytestmark = pytest.mark.cpu_only  # it trains there
+
 
 @pytest.fixture(scope="module")
 def server():

@@ -34,6 +34,7 @@ def test_special_tokens_are_read_only_where_they_are_meant(trained):
     assert trained.decode([0, *trained.encode("a"), 1]) == "a"
 
 
+@pytest.mark.cpu_only  # transformers asks for the version of each package
 def test_a_file_survives_and_is_hugging_faces(trained, tmp_path):
     save_tokenizer(trained, tmp_path / "tokenizer.json")
     again = load_tokenizer(tmp_path / "tokenizer.json")

@@ -248,6 +248,7 @@ def test_views_are_drawn_with_their_places_in_memory():
         utils.views.draw(mytorch.ones(2, 2, 2))
 
 
+@pytest.mark.cpu_only
 def test_pictures_in_documents_are_up_to_date(monkeypatch):
     """`python docs/make_pictures.py` would change none of them."""
     folder = Path(__file__).parents[2] / "docs"
