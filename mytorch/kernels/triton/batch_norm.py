@@ -6,7 +6,7 @@ cut into chunks, a program takes one chunk of CHANNELS channels, and a second ke
 1, as after a linear layer, a program takes many channels, which are neighbours in memory then.
 
 Mean and variance are found in one reading of memory: a block's mean and sum of squared deviations join those of the blocks
-before (Chan, Golub and LeVeque, 1979), and likewise a chunk's those of the chunks before.
+before (`norm.joined`), and likewise a chunk's those of the chunks before.
 
 Backward, with h = (x - mean) * rstd and n = N P, reads memory twice, for two sums and for the gradient:
 
@@ -25,7 +25,7 @@ from ...backend import xp_of
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, is_float, shaped
-from .norm import add_up
+from .norm import add_up, joined
 
 BLOCK = 1024
 
@@ -55,10 +55,7 @@ def _statistics(
         here = tl.minimum(end - start, ROWS)
         middle = tl.sum(x, axis=0, keep_dims=True) / here
         d = tl.where(inside, x - middle, 0.0)
-        step = middle - mean
-        both = (done + here).to(tl.float32)
-        squares += tl.sum(d * d, axis=0, keep_dims=True) + step * step * (done / both) * here
-        mean += step * (here / both)
+        mean, squares = joined(mean, squares, done, middle, tl.sum(d * d, axis=0, keep_dims=True), here)
         done += here
     place = tl.program_id(1) * channels + channel
     tl.store(mean_ptr + place, mean, mask=channel < channels)
@@ -75,11 +72,9 @@ def _join(means_ptr, squares_ptr, mean_ptr, var_ptr, count, channels, per_chunk,
     done = 0
     for chunk in range(chunks):
         here = tl.minimum(count - done, per_chunk)
-        both = (done + here).to(tl.float32)
-        step = tl.load(means_ptr + chunk * channels + channel, mask=inside, other=0.0) - mean
-        squares += tl.load(squares_ptr + chunk * channels + channel, mask=inside, other=0.0)
-        squares += step * step * (done / both) * here
-        mean += step * (here / both)
+        middle = tl.load(means_ptr + chunk * channels + channel, mask=inside, other=0.0)
+        around = tl.load(squares_ptr + chunk * channels + channel, mask=inside, other=0.0)
+        mean, squares = joined(mean, squares, done, middle, around, here)
         done += here
     tl.store(mean_ptr + channel, mean, mask=inside)
     tl.store(var_ptr + channel, squares / count, mask=inside)

@@ -66,6 +66,17 @@ def _affine(out, weight_ptr, bias_ptr, row, cols, inside, channels,
 
 
 @triton.jit
+def joined(mean, squares, done, middle, around, count):
+    """Mean and sum of squared deviations of `done` elements together with those, middle and around, of `count` more.
+
+    Source: Chan, Golub and LeVeque, 1979.
+    """
+    both = (done + count).to(tl.float32)
+    step = middle - mean
+    return mean + step * (count / both), squares + around + step * step * (done / both) * count
+
+
+@triton.jit
 def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_ptr, rstd_ptr, rows, width, eps,
              groups, inner, per_group, RMS: tl.constexpr, GROUP: tl.constexpr, ADD: tl.constexpr,
              WEIGHT: tl.constexpr, BIAS: tl.constexpr,
@@ -93,9 +104,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
         mean = tl.zeros((ROWS, 1), tl.float32)
         squares = tl.zeros((ROWS, 1), tl.float32)
         done = 0
-        for start in range(
-            0, width, BLOCK
-        ):  # a block's mean and squared deviations join the others' (Chan et al., 1979)
+        for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
             x = _input(x_ptr, residual_ptr, sum_ptr, base + start, inside, ADD)
             if RMS:
@@ -104,10 +113,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
                 count = tl.minimum(width - start, BLOCK)
                 here = tl.sum(x, axis=1, keep_dims=True) / count
                 d = tl.where(inside, x - here, 0.0)
-                step = here - mean
-                both = (done + count).to(tl.float32)
-                squares += tl.sum(d * d, axis=1, keep_dims=True) + step * step * (done / both) * count
-                mean += step * (count / both)
+                mean, squares = joined(mean, squares, done, here, tl.sum(d * d, axis=1, keep_dims=True), count)
                 done += count
         rstd = 1.0 / tl.sqrt(squares / width + eps)
         if not RMS:
