@@ -108,7 +108,7 @@ class Kernels:
         """The kernel module to run on these arrays with these options; None for the reference."""
         policy = _policy(fused)
         kernel = self.of.get(device)
-        if policy is None and kernel is not None:
+        if policy is None and kernel is not None and kernel.least:
             if kernel.module is None and arrays[0].size >= kernel.least:
                 kernel.load()  # which says how few elements are too few: the first call must not choose otherwise than the next
             if arrays[0].size < kernel.least:
