@@ -20,12 +20,7 @@ def main(argv=None):
     print(f"the playground is at {server.url} until you press Ctrl-C", flush=True)
     if not args.no_browser:
         webbrowser.open(server.url)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        server.server_close()
+    server.serve_until_interrupted()
 
 
 if __name__ == "__main__":

@@ -78,13 +78,8 @@ def _serve(args):
     from .server import make_server
 
     server = make_server(_load(args), args.port, args.temperature)
-    print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends)", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        server.server_close()
+    print(f"{server.url} (Ctrl-C ends)", flush=True)
+    server.serve_until_interrupted()
     return 0
 
 

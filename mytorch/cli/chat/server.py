@@ -9,27 +9,20 @@ What is wrong with a request is said in JSON, {"error": "…"}, with its status.
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mytorch.cli.local_server import LocalHandler, LocalServer, Refused
 from mytorch.models.chat import check, reply
 
 PAGE = Path(__file__).with_name("page.html")
-MOST_BYTES = 1 << 16  # of a request
 MOST_TOKENS = 512  # of an answer
-
-
-class _Refusal(Exception):
-    def __init__(self, status, why):
-        super().__init__(why)
-        self.status = status
 
 
 def _number(request, name, usual, low, high, kind):
     value = request.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-        raise _Refusal(400, f"{name}: a number from {low} to {high} is expected")
+        raise Refused(400, f"{name}: a number from {low} to {high} is expected")
     return value
 
 
@@ -37,89 +30,56 @@ def parse(body, temperature):
     """(messages, options of `reply`) of a request's body.
 
     Raises:
-        _Refusal: with what is wrong.
+        Refused: with what is wrong.
     """
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _Refusal(400, f"the body is not JSON: {error}") from None
+        raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(request, dict):
-        raise _Refusal(400, 'the body: an object with "messages" is expected')
+        raise Refused(400, 'the body: an object with "messages" is expected')
     if unknown := request.keys() - {"messages", "temperature", "max_tokens"}:
-        raise _Refusal(400, f"{min(unknown)} is not known; messages, temperature and max_tokens are")
+        raise Refused(400, f"{min(unknown)} is not known; messages, temperature and max_tokens are")
     try:
         check(request.get("messages"))
     except ValueError as error:
-        raise _Refusal(400, str(error)) from None
+        raise Refused(400, str(error)) from None
     temperature = _number(request, "temperature", temperature, 0, 2, (int, float))
     count = _number(request, "max_tokens", 128, 1, MOST_TOKENS, int)
     return request["messages"], {"temperature": temperature, "max_new_tokens": count}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LocalHandler):
     """Answers one request; the server has the model."""
 
-    timeout = 30  # seconds without a byte
-    server_version, sys_version = "mytorch", ""
-
-    def log_message(self, format, *args):
-        """Nothing: the terminal is for the address."""
+    timeout = 30
 
     def do_GET(self):
-        self._guarded(self._page)
+        self.guarded(self._page, urlsplit(self.path).path)
 
     def do_POST(self):
-        self._guarded(self._chat)
-
-    def _guarded(self, act):
-        try:
-            host = self.headers.get("Host", "")
-            if host not in (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}"):
-                raise _Refusal(403, f"the host {host!r} is not this computer")  # a foreign page's name for this address
-            act(urlsplit(self.path).path)
-        except _Refusal as refusal:
-            self._send(refusal.status, "application/json", json.dumps({"error": str(refusal)}).encode())
-        except (ConnectionError, TimeoutError):  # the browser has gone
-            self.close_connection = True
-
-    def _send(self, status, kind, content):
-        self.send_response(status)
-        for name, value in (("Content-Type", kind), ("Content-Length", len(content)), ("Cache-Control", "no-store")):
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(content)
+        self.guarded(self._chat, urlsplit(self.path).path)
 
     def _page(self, path):
         if path == "/favicon.ico":
-            self._send(204, "image/x-icon", b"")
+            self.send(204, "image/x-icon", b"")
         elif path != "/":
-            raise _Refusal(405 if path == "/chat" else 404, "GET / is the page; POST /chat talks with the model")
+            raise Refused(405 if path == "/chat" else 404, "GET / is the page; POST /chat talks with the model")
         else:
-            self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
-
-    def _body(self):
-        if self.headers.get_content_type() != "application/json":  # which pages of other sites can't send unasked
-            raise _Refusal(415, "Content-Type: application/json is expected")
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
-            raise _Refusal(411, "Content-Length: a number is expected")
-        if len(length) > 9 or int(length) > MOST_BYTES:
-            raise _Refusal(413, f"the body has {length} bytes; at most {MOST_BYTES} are taken")
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise _Refusal(400, "the body is shorter than Content-Length says")
-        return body
+            self.send(200, "text/html; charset=utf-8", PAGE.read_bytes())
 
     def _chat(self, path):
         if path != "/chat":
-            raise _Refusal(404, "GET / is the page; POST /chat talks with the model")
-        messages, options = parse(self._body(), self.server.temperature)
+            raise Refused(404, "GET / is the page; POST /chat talks with the model")
+        if self.headers.get_content_type() != "application/json":  # which pages of other sites can't send unasked
+            raise Refused(415, "Content-Type: application/json is expected")
+        messages, options = parse(self.body(), self.server.temperature)
         answer = reply(self.server.model, messages, **options)
         with self.server.busy:  # one answer at a time
             try:
                 piece = next(answer, "")
             except ValueError as error:  # a message that is too long
-                raise _Refusal(400, str(error)) from None
+                raise Refused(400, str(error)) from None
             self.send_response(200)
             self.send_header("Content-Type", "application/x-ndjson")
             self.send_header("Cache-Control", "no-store")
@@ -134,14 +94,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-class Server(ThreadingHTTPServer):
-    """A server on 127.0.0.1 with a model, which answers one conversation at a time."""
-
-    daemon_threads = True
+class Server(LocalServer):
+    """A server with a model, which answers one conversation at a time."""
 
     def __init__(self, model, port, temperature):
         self.model, self.temperature, self.busy = model, temperature, threading.Lock()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(port, Handler)
 
 
 def make_server(model, port=8000, temperature=0.3):
