@@ -128,8 +128,10 @@ def run(function, calls):
     ended = _ended.item()
     _posted[0] += 1
     job.work()
-    while watch is not None and job.done.qsize() < len(calls) and ended != (ended := watch(_ended, ended, LOOKS)):
-        pass
+    while watch is not None and job.done.qsize() < len(calls):
+        before, ended = ended, watch(_ended, ended, LOOKS)
+        if ended == before:  # nobody has ended for long: sleep until the last call has
+            break
     failed = [error for error in [job.done.get() for _ in calls] if error is not None]
     if failed:
         raise failed[0]
