@@ -90,7 +90,7 @@ class Stub:
         return without_unused(text)
 
     def add(self, name, value):
-        tensor = sys.modules["mytorch.tensor"]
+        tensor = sys.modules["mytorch._tensor"]
         value = tensor.Tensor if value is tensor.Face else value  # one class, for a type checker
         home = getattr(value, "__module__", None)
         if isinstance(value, types.ModuleType):
@@ -351,7 +351,7 @@ class Stub:
 
     def names_in(self, text):
         """A string annotation: resolved in the module if that works, else Any."""
-        for space in (vars(self.module), vars(importlib.import_module("mytorch.tensor")), vars(typing)):
+        for space in (vars(self.module), vars(importlib.import_module("mytorch._tensor")), vars(typing)):
             try:
                 return self.annotation(eval(text, dict(space)))
             except Exception:

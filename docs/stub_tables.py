@@ -6,7 +6,7 @@ of `mytorch` and methods of Tensor.
 
 # Modules that get a stub besides the packages.
 SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
-MODULES = [*SURFACES, *"tensor _array amp graph.mode ops.random autograd.function".split()]
+MODULES = [*SURFACES, *"_tensor _array amp graph.mode ops.random autograd.function".split()]
 HELPERS = tuple(f"mytorch.{w}" for w in "ops.out ops.bind ops.core ops.precision ops.inplace kernels _array".split())
 INTERNAL = (
     "ops kernels base backend graph files compat cli playground utils.tensorboard".split()
@@ -217,5 +217,5 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 """
-HOME = {"Tensor": "mytorch.tensor", "RemovableHandle": "mytorch.tensor", "Size": "mytorch._array", "Array": "mytorch._array",
+HOME = {"Tensor": "mytorch._tensor", "RemovableHandle": "mytorch._tensor", "Size": "mytorch._array", "Array": "mytorch._array",
         "Generator": "mytorch.ops.random"}  # fmt: skip

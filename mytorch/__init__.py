@@ -11,6 +11,7 @@ config.share_cores()  # before NumPy is loaded
 
 from . import autograd, backend, ops, random
 from ._array import Array, Size
+from ._tensor import Face as Tensor
 from .autograd import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
 from .backend import device, get_default_device, set_default_device
 from .base import dtypes
@@ -48,7 +49,6 @@ from .base.dtypes import default_dtype as get_default_dtype
 from .base.dtypes import float32 as float
 from .base.dtypes import int32 as int
 from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from .tensor import Face as Tensor
 
 ops.attach(globals())
 

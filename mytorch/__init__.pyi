@@ -36,6 +36,8 @@ from mytorch import version as version
 from mytorch import vision as vision
 from mytorch._array import Array as Array
 from mytorch._array import Size as Size
+
+from mytorch._tensor import Tensor as Tensor
 from mytorch.accelerate.accelerator import Accelerator as Accelerator
 from mytorch.amp import GradScaler as GradScaler
 from mytorch.amp import autocast as autocast
@@ -68,8 +70,6 @@ from mytorch.ops.memory_format import memory_format as memory_format
 from mytorch.ops.random import Generator as Generator
 from mytorch.serialization import load as load
 from mytorch.serialization import save as save
-
-from mytorch.tensor import Tensor as Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

@@ -5,11 +5,11 @@ from typing import Any, SupportsIndex, overload
 
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
+
+from mytorch._tensor import Tensor
 from mytorch.backend import gpu as gpu
 from mytorch.base import config as config
 from mytorch.base import dtypes as dtypes
-
-from mytorch.tensor import Tensor
 
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ._array import Array
+from ._tensor import Tensor
 from .backend import CPU, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
 from .base.errors import warn
@@ -21,7 +22,6 @@ from .graph.node import Leaf
 from .kernels.registry import multi_tensor
 from .ops.core import to_dtype
 from .ops.creation import tensor
-from .tensor import Tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}

@@ -6,9 +6,8 @@ from typing import Any
 from mytorch.base.dtypes import dtype as _dtype
 from enum import Enum
 
+from mytorch._tensor import Tensor
 from mytorch.graph.mode import ModeSwitch
-
-from mytorch.tensor import Tensor
 
 _DType = _dtype | type[Any] | str
 

@@ -6,7 +6,7 @@ from typing import Any
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 
-from mytorch.tensor import Tensor
+from mytorch._tensor import Tensor
 
 _Shape = Sequence[_int]
 

@@ -8,6 +8,7 @@ function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (ops/for
 
 import weakref
 
+from ._tensor import Tensor
 from .graph.backward import grad as _autograd_grad
 from .graph.mode import enable_grad, get_mode, is_grad_enabled
 from .graph.node import Leaf
@@ -18,7 +19,6 @@ from .ops.creation import zeros_like
 from .ops.forward_mode import Level
 from .ops.movement import stack
 from .ops.random import positions, set_positions
-from .tensor import Tensor
 
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",

@@ -9,6 +9,7 @@ from collections import namedtuple
 import numpy as np
 
 from ._array import on_input_device
+from ._tensor import Tensor
 from .backend import xp_of
 from .base.errors import LinAlgError
 from .ops import decompositions as _d
@@ -25,7 +26,6 @@ from .ops.raw import on_device_of, raw_of, to_cpu
 from .ops.reduction import normalize_dim, normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal as _diagonal
-from .tensor import Tensor
 
 inv, det, slogdet, cholesky = (also_named(f, {"A": "input"}) for f in (inverse, det, slogdet, cholesky))
 

@@ -3,9 +3,8 @@ from builtins import bool as _bool, int as _int
 
 from typing import Any
 
+from mytorch._tensor import Tensor
 from mytorch.ops.random import Generator as Generator
-
-from mytorch.tensor import Tensor
 
 default_generator: Generator
 def fork_rng(devices: Any = None, enabled: _bool = True, device_type: str = 'cuda') -> Any: ...

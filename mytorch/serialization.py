@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from ._array import Array, Size
+from ._tensor import Tensor
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
@@ -30,7 +31,6 @@ from .files import TENSOR_CLASSES, archive, kind_of, legacy
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .files.limits import set_load_limit
 from .files.writing import atomic_file, atomic_write
-from .tensor import Tensor
 
 PathOrFile = str | os.PathLike | BinaryIO
 MapLocation = MAP_LOCATION = DeviceLike | dict[str, str] | Callable | None

@@ -7,7 +7,7 @@ import numpy as np
 
 from mytorch.base.dtypes import dtype as _dtype
 
-from mytorch.tensor import Tensor
+from mytorch._tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

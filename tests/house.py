@@ -21,7 +21,7 @@ FLOORS = [
     ("backend", "NumPy's and CuPy's namespaces, devices, copies, printing, random bits; imports CuPy"),
     ("_array", "Array: one raw array, with a version"),
     ("graph kernels", "arrays and edges, and backward; fast code over raw arrays, and which of it runs"),
-    ("tensor", "Tensor: an Array with an edge"),
+    ("_tensor", "Tensor: an Array with an edge"),
     ("ops", "every operation with its gradient, and its names"),
     ("autograd", "what users call: Function, checkpoint, gradcheck, hooks on the graph"),
     (

@@ -11,7 +11,7 @@ import pytest
 
 import mytorch
 from mytorch._array import Array
-from mytorch.tensor import Tensor as CoreTensor
+from mytorch._tensor import Tensor as CoreTensor
 
 pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.ops import METHODS, PUBLIC
-from mytorch.tensor import Tensor
+from mytorch._tensor import Tensor
 from tests.samples import ROWS
 
 TOLERANCE = {  # relative and absolute; a few units in the last place of each, times what reductions add up

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..amp import GradScaler, autocast
 from ..base.dtypes import bfloat16, float16, float32
 from ..distributed.environment import master
@@ -21,7 +22,6 @@ from ..ops.creation import full
 from ..ops.movement import cat
 from ..optim import Optimizer
 from ..serialization import save, save_state_dict
-from ..tensor import Tensor
 from ..utils.data import DataLoader
 from . import checkpoint
 from .loader import AcceleratedLoader, SkippingLoader, map_tensors

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..base.pytree import tree_leaves
 from ..files.writing import clean_up, recover
 from ..files.writing import replace_directory as replace
 from ..nn.parameter import is_lazy
 from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
 from ..serialization import load_content, save_state_dict, save_tree, write_json
-from ..tensor import Tensor
 
 META = "accelerator.json"  # written last: a directory that has it is complete
 VERSION = 1

@@ -5,7 +5,7 @@ from itertools import chain, islice
 from typing import Any
 
 from .._array import Array
-from ..tensor import Tensor
+from .._tensor import Tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
 

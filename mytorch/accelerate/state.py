@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import cuda, distributed
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import as_device, cuda_available, device_of, on
 from ..distributed import environment
-from ..tensor import Tensor
 
 
 class Flag(int):

@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..graph.backward import backward as run_backward
 from ..graph.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..ops.random import positions, set_positions
-from ..tensor import Tensor
 from .function import Function
 from .graph import saved_tensors_hooks
 

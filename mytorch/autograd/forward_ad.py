@@ -7,9 +7,9 @@ with forward_ad.dual_level():
 
 from typing import Any, NamedTuple
 
+from .._tensor import Tensor
 from ..graph.mode import get_mode, set_mode
 from ..ops.forward_mode import Level
-from ..tensor import Tensor
 
 _levels: list[Level] = []
 _enabled = True

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._array import Array
+from .._tensor import Tensor
 from ..base.errors import kind, warn
 from ..graph import engine
 from ..graph.mode import enable_grad, get_mode, no_grad
@@ -16,7 +17,6 @@ from ..graph.node import Node, Port
 from ..graph.saved import Packed, packed, unpacked
 from ..ops.creation import zeros
 from ..ops.inplace import check_writable, set_edge
-from ..tensor import Tensor
 
 
 class _Saved:

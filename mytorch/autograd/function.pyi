@@ -3,10 +3,9 @@ from builtins import bool as _bool
 from collections.abc import Callable
 from typing import Any
 
+from mytorch._tensor import Tensor
 from mytorch.graph import engine as engine
 from mytorch.graph.node import Node
-
-from mytorch.tensor import Tensor
 
 class Function:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...

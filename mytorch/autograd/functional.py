@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from .._tensor import Tensor
 from ..base.arguments import describe
 from ..graph.backward import grad
 from ..graph.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack
-from ..tensor import Tensor
 
 Tensors = Tensor | tuple[Tensor, ...]
 Func = Callable[..., Any]

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..backend import CPU, device_guard, to_device
 from ..base.dtypes import FLOAT
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, no_grad
-from ..tensor import Tensor
 from . import forward_ad
 
 

@@ -5,11 +5,11 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from .._tensor import RemovableHandle, Tensor
 from ..backend import device_guard
 from ..graph import engine
 from ..graph.mode import ModeSwitch, get_mode, no_grad
 from ..graph.node import Leaf, Node, Port
-from ..tensor import RemovableHandle, Tensor
 
 
 class saved_tensors_hooks(ModeSwitch):

@@ -1,8 +1,8 @@
 """Variable: the old name of Tensor."""
 
+from .._tensor import Tensor
 from ..graph import engine
 from ..graph.backward import backward
-from ..tensor import Tensor
 
 
 class _Engine:

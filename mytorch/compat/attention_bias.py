@@ -2,9 +2,9 @@
 
 import enum
 
+from .._tensor import Face
 from ..base.errors import warn
 from ..ops.creation import ones
-from ..tensor import Face
 
 
 class CausalVariant(enum.IntEnum):

@@ -1,9 +1,9 @@
 """`torch._C._nn`: what packages call of it."""
 
+from .._tensor import Tensor
 from ..backend import as_device, device
 from ..base import dtypes
 from ..nn import functional as F
-from ..tensor import Tensor
 
 
 def _parse_to(*args, **kwargs):

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import fft, linalg
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import warn
 from ..nn.functional import pad
@@ -19,7 +20,6 @@ from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
 from ..ops.raw import on_device_of, raw_of, to_cpu
-from ..tensor import Tensor
 
 _Geqrf = namedtuple("geqrf", "a tau")
 _Histogram = namedtuple("histogramdd", "hist bin_edges")

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import autograd, cuda, linalg
 from .._array import Array, Size
+from .._tensor import Tensor
 from ..backend import dlpack
 from ..base import config, dtypes, errors
 from ..graph.mode import get_mode
@@ -22,7 +23,6 @@ from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
 from ..ops.out import takes_out
 from ..ops.raw import raw_of
-from ..tensor import Tensor
 from . import functional, jit, storage
 from .deterministic import deterministic
 

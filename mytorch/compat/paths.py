@@ -91,7 +91,7 @@ PATHS = {
     "utils.flop_counter": "compat.flop_counter",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
-    "utils.hooks": "tensor: RemovableHandle",
+    "utils.hooks": "_tensor: RemovableHandle",
     "vision.models.mobilenetv2": "vision.models.mobilenet",
     "vision.models.mobilenetv3": "vision.models.mobilenet",
     "vision.ops.boxes": "vision.ops",

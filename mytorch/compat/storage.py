@@ -11,11 +11,11 @@ import weakref
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from ..base import dtypes
 from ..files import STORAGE_CLASSES
 from ..ops.raw import raw_of, to_cpu
-from ..tensor import Tensor
 
 
 def _on_cpu_only(what, storage):

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import CPU
 from ..base import dtypes
 from ..ops.creation import as_tensor, from_numpy
 from ..ops.random import rand, randint
-from ..tensor import Tensor
 
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from os import PathLike
 
 from .._array import Size
+from .._tensor import Face as Tensor
 from ..backend import device as _device
-from ..tensor import Face as Tensor
 
 Number = _int | _float | _bool
 Device = _device | str | _int | None

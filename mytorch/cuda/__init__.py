@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 
 from .. import backend
+from .._tensor import Tensor
 from ..backend import DeviceLike
 from ..base.errors import OutOfMemoryError
 from ..ops.random import Generator, generator_for
-from ..tensor import Tensor
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import (
     empty_cache,

@@ -8,6 +8,7 @@ from mytorch.backend.devices import device as _device
 from contextlib import AbstractContextManager
 from mytorch import backend as backend
 
+from mytorch._tensor import Tensor as Tensor
 from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
 from mytorch.cuda import amp as amp
 from mytorch.cuda import comm as comm
@@ -39,8 +40,6 @@ from mytorch.cuda.streams import set_stream as set_stream
 from mytorch.cuda.streams import stream as stream
 from mytorch.nn.graphed import make_graphed_callables as make_graphed_callables
 from mytorch.ops.random import Generator as Generator
-
-from mytorch.tensor import Tensor as Tensor
 from types import SimpleNamespace
 
 DeviceLike: Any

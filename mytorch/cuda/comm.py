@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..ops.movement import cat
-from ..tensor import Tensor
 
 
 def broadcast(tensor: Tensor, devices: Sequence[Any] | None = None, *, out: Any = None) -> tuple[Tensor, ...]:

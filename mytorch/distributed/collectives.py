@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import CPU, device_of, to_device, xp_of
 from ..base.arguments import describe
 from ..base.dtypes import as_dtype
-from ..tensor import Tensor
 from .engine import ReduceOp
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
 from .process_group import Group, resolve

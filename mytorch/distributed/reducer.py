@@ -16,11 +16,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import device_of, on, to_device, xp_of
 from ..base.dtypes import as_dtype
 from ..graph.mode import get_mode
 from ..graph.node import Leaf
-from ..tensor import Tensor
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode

@@ -3,6 +3,7 @@ from builtins import bool as _bool, float as _float
 from collections.abc import Callable
 from typing import Any
 
+from mytorch._tensor import Tensor
 from mytorch.distributions import constraints as constraints
 from mytorch.distributions import kl as kl
 from mytorch.distributions import transforms as transforms
@@ -73,8 +74,6 @@ from mytorch.distributions.transforms import StackTransform as StackTransform
 from mytorch.distributions.transforms import StickBreakingTransform as StickBreakingTransform
 from mytorch.distributions.transforms import TanhTransform as TanhTransform
 from mytorch.distributions.transforms import Transform as Transform
-
-from mytorch.tensor import Tensor
 
 class Bernoulli(_Bernoulli):
     def __init__(self, probs: Tensor | _float | None = None, logits: Tensor | _float | None = None, validate_args: _bool | None = None) -> None: ...

@@ -11,10 +11,10 @@ import operator
 import numpy as np
 
 from .. import linalg
+from .._tensor import Tensor
 from ..ops.creation import full
 from ..ops.movement import cat as _cat
 from ..ops.movement import stack as _stack
-from ..tensor import Tensor
 from .utils import finfo
 
 __all__ = (

@@ -2,13 +2,13 @@
 
 import math
 
+from .._tensor import Tensor
 from ..base import dtypes
 from ..ops.creation import as_tensor, empty, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.movement import stack
 from ..ops.random import rand, randn
-from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, ExponentialFamily, Family, ProbsFamily, RealFamily
 from .implicit import dirichlet_draw, gamma_cdf, gamma_draw

@@ -8,12 +8,12 @@ eight digits or more (PyTorch's approximations give three).
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..backend.numeric import digamma
 from ..base import dtypes
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma
-from ..tensor import Tensor
 from .utils import finfo
 
 # Integrals of f over [0, inf) with s = exp(t - exp(-t)): exponentially dense nodes near 0, for

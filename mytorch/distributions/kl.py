@@ -4,12 +4,12 @@ import math
 import warnings
 from collections.abc import Callable
 
+from .._tensor import Tensor
 from ..linalg import solve_triangular
 from ..ops.activation import softplus
 from ..ops.creation import full_like
 from ..ops.elementwise import where
 from ..ops.linalg import matmul
-from ..tensor import Tensor
 from .compound import Independent, TransformedDistribution
 from .continuous import Beta, Cauchy, ContinuousBernoulli, Dirichlet, Exponential, Gamma, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson

@@ -4,6 +4,7 @@ import math
 import warnings
 
 from .._array import Size
+from .._tensor import Tensor
 from ..linalg import slogdet, solve_triangular
 from ..ops.creation import arange, eye
 from ..ops.decompositions import cholesky
@@ -11,7 +12,6 @@ from ..ops.elementwise import where
 from ..ops.linalg import matmul
 from ..ops.random import randn
 from ..ops.special import mvlgamma
-from ..tensor import Tensor
 from . import constraints
 from .continuous import Beta, Chi2
 from .distribution import Distribution, ExponentialFamily, Family

@@ -3,10 +3,10 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from .._tensor import Tensor
 from ..ops.creation import full, full_like, zeros_like
 from ..ops.elementwise import where
 from ..ops.random import rand
-from ..tensor import Tensor
 from . import constraints
 from .compound import TransformedDistribution
 from .continuous import Cauchy, Exponential, Gamma, Normal, Uniform

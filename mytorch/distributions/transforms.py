@@ -7,12 +7,12 @@ from numbers import Number
 from operator import methodcaller
 
 from .._array import Size
+from .._tensor import Tensor
 from ..ops.activation import logsigmoid, sigmoid, softplus
 from ..ops.creation import arange, eye, full_like
 from ..ops.decompositions import cholesky
 from ..ops.linalg import matmul
 from ..ops.movement import cat, stack
-from ..tensor import Tensor
 from . import constraints
 from .utils import (
     broadcast_all,

@@ -7,6 +7,7 @@ from numbers import Number
 import numpy as np
 
 from .._array import Array, Size
+from .._tensor import Tensor
 from ..base import dtypes
 from ..graph.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
@@ -14,7 +15,6 @@ from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors
 from ..ops.random import randn
 from ..ops.raw import shape_of
-from ..tensor import Tensor
 
 euler_constant = 0.57721566490153286060
 

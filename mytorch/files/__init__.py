@@ -1,6 +1,6 @@
 """Reading and writing files. Knows tensors, not layers: `nn` enters its classes of tensors in `TENSOR_CLASSES`."""
 
-from ..tensor import Tensor
+from .._tensor import Tensor
 
 TENSOR_CLASSES: dict[str, type[Tensor]] = {}  # "parameter" and "buffer"
 STORAGE_CLASSES: dict[str, type] = {}  # "typed" and "untyped", entered by compat/storage.py

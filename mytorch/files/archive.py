@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._array import Array, Size
+from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, to_device, xp_of
 from ..backend import device as device_class
 from ..base import dtypes
-from ..tensor import Tensor
 from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
 from .limits import Budget
 

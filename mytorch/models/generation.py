@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import on, xp_of
 from ..base.dtypes import int64
 from ..graph.mode import no_grad
 from ..nn import Module
 from ..ops.creation import tensor
 from ..ops.random import Generator, multinomial, rand
-from ..tensor import Tensor
 
 
 def distribution(

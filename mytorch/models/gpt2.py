@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nn
+from .._tensor import Tensor
 from ..autograd.checkpoint import checkpoint
 from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
 from ..nn.residual import AddLayerNorm
 from ..ops.creation import arange
-from ..tensor import Tensor
 from . import gpt2_files
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel

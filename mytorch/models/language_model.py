@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import nn
+from .._tensor import Tensor
 from ..files.writing import recover
 from ..nn import functional as F
-from ..tensor import Tensor
 from ..utils.tokenizer import load_tokenizer
 from . import hugging_face
 from .cache import KVCache

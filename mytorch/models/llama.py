@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nn
+from .._tensor import Tensor
 from ..autograd.checkpoint import checkpoint
 from ..graph.mode import is_grad_enabled, no_grad
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange
 from ..ops.movement import cat
-from ..tensor import Tensor
 from . import llama_files
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import nn
+from .._tensor import Tensor
 from ..files.writing import replace_directory
 from ..graph.mode import no_grad
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import empty, zeros
 from ..serialization import load_safetensors, save_safetensors, write_json
-from ..tensor import Tensor
 
 _PREFIX = "base_model.model."  # of PEFT's names
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"

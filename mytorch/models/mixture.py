@@ -3,11 +3,11 @@
 from typing import Any
 
 from .. import nn
+from .._tensor import Tensor
 from ..nn import functional as F
 from ..ops.creation import zeros_like
 from ..ops.elementwise import where
 from ..ops.movement import stack
-from ..tensor import Tensor
 
 
 class MixtureOfExperts(nn.Module):

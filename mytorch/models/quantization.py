@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from .. import nn
+from .._tensor import Tensor
 from ..base.dtypes import int8, uint8
 from ..graph.mode import no_grad
 from ..nn import functional as F
 from ..ops.quantized_linear import pack, quantized_linear
 from ..ops.raw import raw_of
-from ..tensor import Tensor
 
 
 class QuantizedLinear(nn.Module):

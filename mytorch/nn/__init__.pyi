@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mytorch._tensor import Tensor
 from mytorch.nn import activation as activation
 from mytorch.nn import adaptive as adaptive
 from mytorch.nn import attention as attention
@@ -197,8 +198,6 @@ from mytorch.nn.vision import Unfold as _Unfold
 from mytorch.nn.vision import Upsample as _Upsample
 from mytorch.nn.vision import UpsamplingBilinear2d as UpsamplingBilinear2d
 from mytorch.nn.vision import UpsamplingNearest2d as UpsamplingNearest2d
-
-from mytorch.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

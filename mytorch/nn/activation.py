@@ -1,7 +1,7 @@
 """Activation layers: each applies the function of its name."""
 
+from .._tensor import Tensor
 from ..ops.creation import full
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

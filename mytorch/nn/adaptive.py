@@ -4,10 +4,10 @@ from collections import namedtuple
 from collections.abc import Sequence
 from itertools import pairwise
 
+from .._tensor import Tensor
 from ..base.dtypes import int64
 from ..ops.creation import zeros
 from ..ops.movement import cat
-from ..tensor import Tensor
 from . import functional as F
 from .common_types import Device, DType
 from .containers import ModuleList, Sequential

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from .._tensor import Tensor
 from ..ops.conv import several
 from ..ops.creation import empty
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType, _size_any_t

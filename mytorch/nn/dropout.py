@@ -1,7 +1,7 @@
 """Dropout layers: elements, or whole channels, zeroed at random while training."""
 
+from .._tensor import Tensor
 from ..backend.printing import in_torch_layout
-from ..tensor import Tensor
 from . import functional as F
 from .layer import Layer
 

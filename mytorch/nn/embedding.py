@@ -1,7 +1,7 @@
 """Embedding: a table whose rows are looked up by index; EmbeddingBag: sums, means and maxima of them."""
 
+from .._tensor import Tensor
 from ..ops.creation import empty
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

@@ -7,6 +7,7 @@ import numpy as np
 
 from mytorch.base.dtypes import dtype as _dtype
 
+from mytorch._tensor import Tensor
 from mytorch.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from mytorch.ops.composites import alpha_dropout as alpha_dropout
 from mytorch.ops.composites import apply_rotary_pos_embed as apply_rotary_pos_embed
@@ -29,8 +30,6 @@ from mytorch.ops.composites import rmsnorm as rmsnorm
 from mytorch.ops.composites import upsample_bilinear as upsample_bilinear
 from mytorch.ops.composites import upsample_nearest as upsample_nearest
 from mytorch.ops.multihead import multi_head_attention_forward as multi_head_attention_forward
-
-from mytorch.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from .._tensor import Tensor
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, is_grad_enabled
 from ..ops.creation import zeros
-from ..tensor import Tensor
 from . import functional as F
 from .common_types import _size_any_t
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import backend, cuda
+from .._tensor import Tensor
 from ..autograd import grad
 from ..autograd.function import Function
 from ..base import capturing
@@ -11,7 +12,6 @@ from ..base.capturing import Capture
 from ..base.pytree import tree_flatten, tree_unflatten
 from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
 from ..ops.raw import raw_of
-from ..tensor import Tensor
 from .module import Module
 
 

@@ -7,8 +7,8 @@ second is grad_output; hooks may replace either.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..autograd.function import Function
-from ..tensor import Tensor
 
 
 class _Identity(Function):

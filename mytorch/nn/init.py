@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..backend import device_guard, to_device
 from ..base.arguments import describe
 from ..graph.mode import no_grad
@@ -16,7 +17,6 @@ from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
 from ..ops.random import randperm
-from ..tensor import Tensor
 
 _skipping = [False]
 

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from .._tensor import Tensor
 from ..ops.composed import accepts
-from ..tensor import Tensor
 from .module import Module
 
 _FURTHER = {"auto": False, "fused": None}  # options that a layer has if its function does

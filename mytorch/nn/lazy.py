@@ -3,9 +3,9 @@
 import itertools
 from typing import Any
 
+from .._tensor import Tensor
 from ..base.dtypes import int64
 from ..ops.creation import zeros
-from ..tensor import Tensor
 from .common_types import Device, DType, _size_any_t
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear

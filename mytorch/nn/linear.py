@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from .._tensor import Tensor
 from ..ops.creation import empty
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

@@ -3,13 +3,13 @@
 import dataclasses
 import warnings
 
+from .._tensor import Tensor
 from ..autograd.checkpoint import checkpoint
 from ..base import dtypes
 from ..ops.composites import linear
 from ..ops.linear_loss import by_kernel
 from ..ops.loss import cross_entropy
 from ..ops.movement import cat, stack
-from ..tensor import Tensor
 
 __all__ = ["LinearCrossEntropyOptions"]
 

@@ -3,9 +3,9 @@
 import math
 import warnings
 
+from .._tensor import Tensor
 from ..kernels.registry import Kernels
 from ..ops.loss import _legacy
-from ..tensor import Tensor
 from . import functional as F
 from .common_types import Device, DType
 from .layer import Layer

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .._array import Array
+from .._tensor import RemovableHandle, Tensor
 from ..backend import as_device, device
 from ..base import dtypes
 from ..base.errors import warn
 from ..graph.mode import no_grad
 from ..ops.creation import empty_like
-from ..tensor import RemovableHandle, Tensor
 from .common_types import Device
 from .hooks import BackwardBoundary
 from .parameter import Buffer, Parameter, is_lazy

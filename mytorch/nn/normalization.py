@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from .._tensor import Tensor
 from ..base.dtypes import int64
 from ..ops.creation import ones, zeros
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

@@ -1,6 +1,6 @@
 """Padding layers; see `F.pad`."""
 
-from ..tensor import Tensor
+from .._tensor import Tensor
 from . import functional as F
 from .layer import Layer
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from .._tensor import Tensor
 from ..backend import printing
 from ..files import TENSOR_CLASSES
 from ..graph.node import Leaf
 from ..ops.creation import empty
-from ..tensor import Tensor
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
 

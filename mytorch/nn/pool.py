@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from .._tensor import Tensor
 from ..ops.conv import several
-from ..tensor import Tensor
 from . import functional as F
 from .layer import Layer
 

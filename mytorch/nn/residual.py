@@ -1,7 +1,7 @@
 """Where a transformer's addition meets the norm that follows it."""
 
+from .._tensor import Tensor
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .normalization import LayerNorm
 
 

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
+from .._tensor import Tensor
 from ..base.errors import warn
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
 from ..ops.precision import in_precision
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

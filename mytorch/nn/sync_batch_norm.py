@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..autograd.function import Function
 from ..backend import DeviceLike, xp_of
 from ..base.dtypes import dtype
 from ..distributed.collectives import all_reduce
 from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
-from ..tensor import Tensor
 from .module import Module
 from .normalization import _BatchNorm
 

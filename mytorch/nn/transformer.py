@@ -5,9 +5,9 @@ import functools
 import math
 from collections.abc import Callable
 
+from .._tensor import Tensor
 from ..base import dtypes
 from ..ops.creation import empty, full
-from ..tensor import Tensor
 from . import functional as F
 from . import init
 from .common_types import Device, DType

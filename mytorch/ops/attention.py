@@ -3,9 +3,9 @@
 import math
 
 from .._array import Array
+from .._tensor import Tensor
 from ..base.errors import shapes
 from ..kernels.registry import CACHE, device_type
-from ..tensor import Tensor
 from .bind import spelled
 from .core import op
 from .dropout import dropout_mask, materialize

@@ -11,10 +11,10 @@ import inspect
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .callers import caller_of
 from .core import SPELLINGS, Op
 from .inplace import in_place

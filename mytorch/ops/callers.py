@@ -16,11 +16,11 @@ from types import FunctionType
 import numpy as np
 
 from .._array import Array
+from .._tensor import Face, Tensor, refresh
 from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..base import config
 from ..graph.mode import get_mode
 from ..graph.node import Node
-from ..tensor import Face, Tensor, refresh
 from .mismatch import explained
 from .operands import is_operand
 from .source import source_of

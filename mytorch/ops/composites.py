@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import kind
-from ..tensor import Tensor
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
 from .bind import spelled

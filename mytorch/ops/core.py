@@ -14,11 +14,11 @@ import traceback
 from inspect import Parameter
 
 from .._array import Array, other_device
+from .._tensor import Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..graph.mode import get_mode
 from ..graph.node import Node, Port
 from ..graph.saved import pack_node
-from ..tensor import Tensor
 from .callers import caller_of
 from .composed import composed_by
 from .meta import on_meta

@@ -7,6 +7,7 @@ import operator
 import numpy as np
 
 from .._array import Array, as_raw, place_for
+from .._tensor import Tensor
 from ..backend import (
     CPU,
     NO_DATA,
@@ -27,7 +28,6 @@ from ..backend import (
 from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .bind import _attribute, public
 from .core import op
 from .elementwise import cast, named

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..backend import is_raw, ndarray
 from ..backend.blocks import LARGE
 from ..base import dtypes
 from ..base.errors import kind
-from ..tensor import Tensor
 from .bind import public
 from .core import op, to_dtype
 from .operands import NUMBERS

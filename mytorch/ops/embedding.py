@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import Namespace, xp_of
 from ..base import dtypes
-from ..tensor import Tensor
 from .core import op
 from .elementwise import where
 from .indexing import add_rows

@@ -6,9 +6,9 @@ of x is the conjugate-transposed transform of the gradient of y.
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..base import dtypes
 from ..base.arguments import describe
-from ..tensor import Tensor
 from .core import op
 from .elementwise import cast, named
 from .movement import cat

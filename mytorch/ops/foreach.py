@@ -2,9 +2,9 @@
 
 import inspect
 
+from .._tensor import Tensor
 from ..base.errors import kind
 from ..graph.mode import no_grad
-from ..tensor import Tensor
 from .bind import METHODS
 from .record import RECORDS
 from .reduction import vector_norm

@@ -19,11 +19,11 @@ import weakref
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import memory_owner, xp_of
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, get_mode
 from ..graph.node import Port
-from ..tensor import Tensor
 from .creation import zeros_like
 from .interpreter import Interpreter, interpreting
 from .tensor_ns import RecordedArithmetic, tensor_ns, without_residuals

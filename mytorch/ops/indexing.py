@@ -7,11 +7,11 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import Array, on_input_device, other_device
+from .._tensor import Tensor
 from ..backend import blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where

@@ -14,12 +14,12 @@ Where nothing is recorded, a plain NumPy function writes straight into x's memor
 import numpy as np
 
 from .._array import Array
+from .._tensor import RESHAPED, Tensor
 from ..backend import assign, device_guard, ndarray, numpy_ns
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
 from ..graph.mode import get_mode
 from ..graph.node import Leaf, Node
-from ..tensor import RESHAPED, Tensor
 from .core import op, to_dtype
 from .overlap import refuse_overlap, refuse_shared, shares_places
 from .record import RECORDS

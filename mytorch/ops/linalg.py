@@ -3,11 +3,11 @@
 import functools
 import math
 
+from .._tensor import Tensor
 from ..backend import is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import warn
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .mismatch import broadcast, expandable

@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 
 from .._array import Array, on_input_device
+from .._tensor import Tensor
 from ..backend import ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
-from ..tensor import Tensor
 from .activation import log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op

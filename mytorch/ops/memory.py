@@ -3,8 +3,8 @@
 import numpy as np
 
 from .._array import Array, Size, as_raw, on_input_device
+from .._tensor import Tensor
 from ..backend import address, device_of, to_device, xp_of
-from ..tensor import Tensor
 from .bind import METHODS, _attribute, public
 from .creation import elements, uninitialized
 from .elementwise import named

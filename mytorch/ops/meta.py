@@ -1,8 +1,8 @@
 """Operations on tensors of the meta device."""
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import MetaArray, emptied, stand_in
-from ..tensor import Tensor
 
 
 def on_meta(op, inputs, attrs):

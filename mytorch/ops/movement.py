@@ -5,10 +5,10 @@ import math
 import operator
 
 from .._array import Array, Size
+from .._tensor import Tensor
 from ..backend import address, is_raw, memory_owner, ndarray
 from ..base import dtypes
 from ..base.errors import kind
-from ..tensor import Tensor
 from .bind import public
 from .core import name_node, op
 from .memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse

@@ -3,10 +3,10 @@
 import numpy as np
 
 from .._array import Array, as_raw
+from .._tensor import Tensor, refresh
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
-from ..tensor import Tensor, refresh
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 NUMBERS = (float, int, bool, complex)

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import xp_of
 from ..graph.node import Port
-from ..tensor import Tensor
 from .conv import check_window, several, tap_slices, taps
 from .core import op
 from .elementwise import named

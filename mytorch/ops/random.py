@@ -17,13 +17,13 @@ from functools import cache
 import numpy as np
 
 from .._array import Array, on_input_device
+from .._tensor import Tensor
 from ..backend import CPU, META, as_device, assign, device_count, hollow, on, philox, rejection
 from ..backend.devices import KINDS
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..graph.mode import get_mode
 from ..kernels.registry import RANDOM
-from ..tensor import Tensor
 from .bind import public
 from .creation import empty_like, finish, like, size_and_pin
 from .inplace import check_writable

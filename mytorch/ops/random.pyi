@@ -6,12 +6,11 @@ from typing import Any
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 
+from mytorch._tensor import Tensor
 from mytorch.backend import philox as philox
 from mytorch.backend import rejection as rejection
 from mytorch.base import capturing as capturing
 from mytorch.base import dtypes as dtypes
-
-from mytorch.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 

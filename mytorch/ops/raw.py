@@ -3,10 +3,10 @@
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import CPU, MetaArray, device_of, is_raw, to_device, xp_of
 from ..base import config
 from ..base.capturing import is_recording
-from ..tensor import Tensor
 
 
 def raw_of(x):

@@ -7,9 +7,9 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import kind, warn
-from ..tensor import Tensor
 from .bind import public
 from .core import op
 from .elementwise import cast, documented, named

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..base import dtypes
-from ..tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
 from .creation import zeros

@@ -6,9 +6,9 @@ import operator
 import numpy as np
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
 from ..base import dtypes
-from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where

@@ -6,11 +6,11 @@ import math
 import numpy as np
 
 from .._array import Array, on_input_device
+from .._tensor import Tensor
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..graph.mode import get_mode
-from ..tensor import Tensor
 from .bind import METHODS, public
 from .core import op
 from .creation import arange, empty

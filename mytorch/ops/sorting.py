@@ -8,9 +8,9 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import blocks, numpy_ns, xp_of
 from ..base import dtypes
-from ..tensor import Tensor
 from .bind import public
 from .complex import complex as complex_of
 from .core import op

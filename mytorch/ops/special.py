@@ -6,10 +6,10 @@ from collections import namedtuple
 import numpy as np
 
 from .._array import on_input_device
+from .._tensor import Tensor
 from ..backend import numeric, xp_of
 from ..base import dtypes
 from ..base.errors import kind
-from ..tensor import Tensor
 from .bind import public
 from .core import op
 from .elementwise import cast, log, where

@@ -8,12 +8,12 @@ another name adds it here.
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import xp_of
 from ..base import dtypes
 from ..graph import engine
 from ..graph.mode import enable_grad, get_mode
 from ..graph.node import Port, accumulating
-from ..tensor import Tensor
 from . import complex as complex_
 from . import creation, elementwise, indexing, movement, reduction
 from .composed import Composing

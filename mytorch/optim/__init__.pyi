@@ -3,6 +3,8 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Iterable
 from typing import Any
 
+from mytorch._tensor import Tensor
+
 from mytorch.optim import adafactor as adafactor
 from mytorch.optim import adam as adam
 from mytorch.optim import adaptive as adaptive
@@ -35,8 +37,6 @@ from mytorch.optim.muon import Muon as _Muon
 from mytorch.optim.optimizer import Optimizer as Optimizer
 from mytorch.optim.sgd import SGD as _SGD
 from mytorch.optim.sparse_adam import SparseAdam as _SparseAdam
-
-from mytorch.tensor import Tensor
 
 class ASGD(_ASGD):
     def __init__(self, params: Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]], lr: _float | Tensor = 0.01, lambd: _float = 0.0001, alpha: _float = 0.75, t0: _float = 1000000.0, weight_decay: _float = 0, foreach: _bool | None = None, maximize: _bool = False, differentiable: _bool = False, capturable: _bool = False) -> None: ...

@@ -2,8 +2,8 @@
 
 import math
 
+from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
-from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import count_step, decay_factors, zeros_for

@@ -3,8 +3,8 @@
 import math
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import device_guard, xp_of
-from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
 from .state import count_step, decay_factors, decayed, mean_into, mean_square_into, namespace_of, scalar, zeros_for

@@ -14,12 +14,12 @@ from itertools import chain
 from typing import Any
 
 from .._array import Array
+from .._tensor import RemovableHandle, Tensor
 from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
 from ..base.errors import kind
 from ..graph.mode import enable_grad, no_grad
 from ..kernels.registry import Kernels, device_type
-from ..tensor import RemovableHandle, Tensor
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
 from .state import loaded, raw_grad, update_as_real, update_recorded

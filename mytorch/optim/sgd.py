@@ -1,8 +1,8 @@
 """Stochastic gradient descent."""
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import xp_of
-from ..tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import decayed

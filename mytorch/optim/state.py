@@ -5,10 +5,10 @@ from copy import deepcopy
 import numpy as np
 
 from .._array import Array
+from .._tensor import Tensor
 from ..backend import xp_of
 from ..graph.mode import enable_grad
 from ..ops.tensor_ns import tensor_ns
-from ..tensor import Tensor
 from .options import number
 
 

@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from ..tensor import Tensor
+from .._tensor import Tensor
 from . import checkpoint, data, einops_hook
 from .model_summary import summary
 from .watching import watch

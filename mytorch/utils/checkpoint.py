@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 
 from .. import cuda
+from .._tensor import Tensor
 from ..autograd.checkpoint import (
     CheckpointError,
     checkpoint,
@@ -13,7 +14,6 @@ from ..autograd.checkpoint import (
     set_checkpoint_early_stop,
 )
 from ..base.errors import warn
-from ..tensor import Tensor
 
 
 def detach_variable(inputs):

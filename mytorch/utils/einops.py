@@ -6,8 +6,8 @@ utils/einops_hook.py imports it when a program imports einops.
 from einops._backends import AbstractBackend
 
 from .. import ops
+from .._tensor import Tensor
 from ..ops.creation import arange
-from ..tensor import Tensor
 
 
 class MytorchBackend(AbstractBackend):

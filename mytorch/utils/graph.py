@@ -19,9 +19,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from .._tensor import Tensor
 from ..graph.node import Leaf
 from ..graph.saved import unpacked
-from ..tensor import Tensor
 from .layout import svg_of
 
 COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#b5e2b5", "more": "#ffffff"}

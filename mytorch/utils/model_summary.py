@@ -3,9 +3,9 @@
 from math import prod
 from typing import Any
 
+from .._tensor import Tensor
 from ..graph.mode import no_grad
 from ..ops.random import randn
-from ..tensor import Tensor
 
 
 class Summary:

@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from .._tensor import Tensor
 from ..base import dtypes
 from ..ops.creation import full
 from ..ops.movement import cat, stack
-from ..tensor import Tensor
 
 
 def make_grid(

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..._tensor import Tensor
 from ...base.pytree import tree_map_only
 from ...distributed.process_group import ProcessGroup, resolve
 from ...distributed.reducer import MB, GradBucket, replicate
 from ...distributed.work import Future
-from ...tensor import Tensor
 from ..module import Module
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..._array import Array
+from ..._tensor import Tensor
 from ...backend import device_guard, device_of, to_device, xp_of
 from ...kernels.registry import multi_tensor
-from ...tensor import Tensor
 
 Tensors = Tensor | Iterable[Tensor]
 

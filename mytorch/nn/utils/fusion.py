@@ -2,8 +2,8 @@
 
 import copy
 
+from ..._tensor import Tensor
 from ...ops.creation import ones_like, zeros_like
-from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from ..._tensor import Tensor
 from ...base.dtypes import finfo
 from ...graph.mode import no_grad
 from ...linalg import householder_product, matrix_exp, qr, solve
 from ...ops.creation import eye, zeros_like
 from ...ops.movement import cat
 from ...ops.random import randn
-from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
 from .parametrize import register_parametrization

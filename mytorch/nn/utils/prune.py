@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+from ..._tensor import Tensor
 from ...base.arguments import describe
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
-from ...tensor import Tensor
 from ..module import Module
 from .vectors import parameters_to_vector
 

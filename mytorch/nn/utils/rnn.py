@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._tensor import Tensor
 from ...ops.creation import tensor
 from ...ops.movement import cat, stack
 from ...ops.raw import on_device_of, to_cpu
-from ...tensor import Tensor
 
 _Packed = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
 

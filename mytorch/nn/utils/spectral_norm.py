@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ..._tensor import Tensor
 from ...graph.mode import no_grad
 from ...linalg import pinv
-from ...tensor import Tensor
 from .. import functional as F
 from ..conv import _ConvTranspose
 from ..module import Module

@@ -4,7 +4,7 @@ import warnings
 from contextlib import contextmanager
 from typing import Any
 
-from ...tensor import Tensor
+from ..._tensor import Tensor
 from ..module import Module
 
 _MISSING = object()

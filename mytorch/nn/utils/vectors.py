@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from ..._tensor import Tensor
 from ...graph.mode import no_grad
 from ...ops.movement import cat
-from ...tensor import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
+from ..._tensor import Tensor
 from ...ops.random import Generator, randperm
-from ...tensor import Tensor
 from .sampler import drawn_on
 
 __all__ = [

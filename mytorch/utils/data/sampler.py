@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
+from ..._tensor import Tensor
 from ...base import dtypes
 from ...ops.creation import as_tensor, empty
 from ...ops.random import Generator, multinomial, randint, randperm
-from ...tensor import Tensor
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",

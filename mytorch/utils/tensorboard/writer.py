@@ -1,7 +1,7 @@
 """The writer of event files, over tensorboardX, whose methods have PyTorch's names and arguments."""
 
 from ..._array import Array
-from ...tensor import Tensor
+from ..._tensor import Tensor
 
 try:
     from tensorboardX import SummaryWriter as _Writer

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from ..._tensor import Tensor
 from ...backend import CPU
 from ...ops.creation import as_tensor
 from ...ops.random import Generator, generator_for
-from ...tensor import Tensor
 from ...utils.data import Dataset
 
 

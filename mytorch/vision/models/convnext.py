@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn import functional as F
 from ...nn.module import Module
 from ...ops.creation import full
-from ...tensor import Tensor
 from ..ops import Permute, StochasticDepth
 from .common import with_weights
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn import functional as F
 from ...nn.module import Module
 from ...ops.movement import cat
-from ...tensor import Tensor
 from .common import with_weights
 
 

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn.module import Module
-from ...tensor import Tensor
 from ..ops import Conv2dNormActivation, SqueezeExcitation
 from .common import drawn, with_weights
 

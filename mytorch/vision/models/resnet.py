@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn.module import Module
-from ...tensor import Tensor
 from .common import with_weights
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn.module import Module
-from ...tensor import Tensor
 from .common import with_weights
 
 _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}

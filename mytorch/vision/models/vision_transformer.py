@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn.module import Module
 from ...ops.creation import zeros
 from ...ops.movement import cat
-from ...tensor import Tensor
 from ..ops import MLP
 from .common import with_weights
 

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from ..._tensor import Tensor
 from ...base import dtypes
 from ...ops.creation import as_tensor
 from ...ops.movement import reshape
 from ...ops.random import randn
-from ...tensor import Tensor
 from . import functional as F
 from .compose import RandomTransform, Transform, chance, uniform, whole
 

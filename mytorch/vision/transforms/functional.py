@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._tensor import Tensor
 from ...base import dtypes
 from ...nn import functional as F
 from ...ops.creation import as_tensor, tensor
@@ -19,7 +20,6 @@ from ...ops.elementwise import where
 from ...ops.movement import stack
 from ...ops.pool import along
 from ...ops.resample import smoothing_matrix
-from ...tensor import Tensor
 from .images import array_tensor, is_array, is_pil, on_tensors, pil_image, pil_tensor
 
 

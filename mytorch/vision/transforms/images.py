@@ -11,8 +11,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from ..._tensor import Tensor
 from ...ops.creation import as_tensor
-from ...tensor import Tensor
 
 
 def is_pil(picture):

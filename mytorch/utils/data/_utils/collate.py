@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...._array import Array
+from ...._tensor import Tensor
 from ....base import dtypes
 from ....ops.creation import as_tensor, tensor
 from ....ops.movement import stack
-from ....tensor import Tensor
 
 CollateMap = Mapping[type | tuple[type, ...], Callable]
 default_collate_err_msg_format = (

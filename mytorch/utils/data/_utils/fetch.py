@@ -2,7 +2,7 @@
 
 import contextlib
 
-from ....tensor import Tensor
+from ...._tensor import Tensor
 from .collate import collate_tensor_fn, default_collate, default_collate_fn_map
 
 

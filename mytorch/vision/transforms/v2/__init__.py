@@ -7,9 +7,9 @@ through. What is random is drawn once for a sample, so all pictures of it are tu
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...._tensor import Tensor
 from ....nn import Module
 from ....ops.random import positions, set_positions
-from ....tensor import Tensor
 from ... import transforms as _first
 from ..images import is_pil
 from . import functional

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from ...._tensor import Tensor
 from ....base import dtypes
 from ....nn import functional as F
 from ....ops.creation import tensor
-from ....tensor import Tensor
 from .. import functional as first
 from ..functional import (
     InterpolationMode,
