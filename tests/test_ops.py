@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.ops import METHODS, PUBLIC
 from mytorch._tensor import Tensor
+from mytorch.ops import METHODS, PUBLIC
 from tests.samples import ROWS
 
 TOLERANCE = {  # relative and absolute; a few units in the last place of each, times what reductions add up
