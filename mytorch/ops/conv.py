@@ -69,6 +69,38 @@ def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
     return view.reshape(n, groups, c // groups * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
 
 
+def _share(xp, n, groups, kernel, each):
+    """Whether images share a product: on a CPU, where the columns of several, with `each` elements an image, stay in its cache.
+
+    A product for each image would have few columns, and BLAS lays out all of the weight anew for it.
+    """
+    return xp is numpy_ns and groups == 1 and n > 1 and max(kernel) > 1 and 4 * each <= CACHED
+
+
+def _images_last(x):
+    """(N, C, *spatial), but in memory the images lie last: an element of all images is one run."""
+    return np.moveaxis(numpy_ns.ascontiguousarray(x.reshape(len(x), -1).T).reshape(*x.shape[1:], len(x)), -1, 0)
+
+
+def _as_rows(x):
+    """(C, positions * N) of what `_images_last` gave."""
+    return np.moveaxis(x, 0, -1).reshape(x.shape[1], math.prod(x.shape[2:]) * len(x))
+
+
+def _shared_columns(x, kernel, stride, padding, dilation, out):
+    """(C * prod(kernel), prod(out) * N): the windows of all images as columns of one matrix."""
+    sizes = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
+    padded = np.moveaxis(np.zeros((x.shape[1], *sizes, len(x)), x.dtype), -1, 0)
+    padded[_within(padding, x.shape[2:])] = _images_last(x)
+    view = np.moveaxis(windows(numpy_ns, padded, kernel, stride, dilation, out), 0, -1)
+    return view.reshape(x.shape[1] * math.prod(kernel), math.prod(out) * len(x))
+
+
+def _within(padding, sizes):
+    """Where an input of these sizes lies within its padding."""
+    return (slice(None), slice(None), *(slice(p, p + n) for p, n in zip(padding, sizes, strict=True)))
+
+
 def taps(kernel):
     """Every position within a window."""
     return list(product(*map(range, kernel)))
@@ -106,6 +138,11 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     if groups == math.prod(out) == 1:  # one window: a product for the whole batch
         columns = _columns(xp, input, kernel, stride, padding, dilation, 1).reshape(n, rows.shape[3])
         split[:, 0, :, 0] = xp.matmul(columns, rows[0, 0].T)
+    elif _share(xp, n, groups, kernel, rows.shape[3] * math.prod(out)):
+        for chunk in _chunks(xp, n, rows.shape[3] * math.prod(out)):
+            columns = _shared_columns(input[chunk], kernel, stride, padding, dilation, out)
+            part = result[chunk].reshape(-1, rows.shape[2] * math.prod(out))
+            part[...] = xp.matmul(rows[0, 0], columns).reshape(part.shape[1], len(part)).T
     else:
         for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
             split[chunk] = xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups))
@@ -124,15 +161,24 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
         result = xp.matmul(columns_of, split).reshape(n, channels, *shape)
     else:
-        padded = xp.zeros((n, channels, *(s + 2 * p for s, p in zip(shape, padding, strict=True))), g.dtype)
-        for chunk in _chunks(xp, n, channels * math.prod(kernel) * math.prod(out)):
-            columns = xp.matmul(columns_of, split[chunk])
+        sizes, k = [s + 2 * p for s, p in zip(shape, padding, strict=True)], math.prod(kernel)
+        share = _share(xp, n, groups, kernel, channels * k * math.prod(out))
+        padded = (
+            np.moveaxis(xp.zeros((channels, *sizes, n), g.dtype), -1, 0)
+            if share
+            else xp.zeros((n, channels, *sizes), g.dtype)
+        )
+        for chunk in _chunks(xp, n, channels * k * math.prod(out)):
             part = padded[chunk]
-            columns = columns.reshape(len(part), channels, math.prod(kernel), *out)
+            if share:
+                columns = xp.matmul(columns_of[0, 0], _as_rows(_images_last(g[chunk])))
+                columns = np.moveaxis(columns.reshape(channels, k, *out, len(part)), -1, 0)
+            else:
+                columns = xp.matmul(columns_of, split[chunk]).reshape(len(part), channels, k, *out)
             for t, position in enumerate(taps(kernel)):
                 part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
-        inner = tuple(slice(p, p + s) for p, s in zip(padding, shape, strict=True))
-        result = padded[(slice(None), slice(None), *inner)]
+        result = padded[_within(padding, shape)]
+        result = np.ascontiguousarray(result) if share else result
     if bias is not None:
         result = result + bias.reshape(-1, *(1,) * len(kernel))
     return result
@@ -151,6 +197,10 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     dtype = np.float32 if g.dtype.itemsize == 2 else g.dtype
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
+        if _share(xp, n, groups, kernel, channels * math.prod(kernel) * out):
+            columns = _shared_columns(input[chunk], kernel, stride, padding, dilation, g.shape[2:])
+            total[0] += xp.matmul(_as_rows(_images_last(g[chunk])), columns.T)
+            continue
         columns = _columns(xp, input[chunk], kernel, stride, padding, dilation, groups, g.shape[2:])
         total += xp.sum(xp.matmul(rows[chunk], xp.swapaxes(columns, -1, -2)).astype(dtype, copy=False), axis=0)
     return total.astype(g.dtype, copy=False).reshape(outs, channels // groups, *kernel)

@@ -20,7 +20,7 @@ def results(lib, name, arrays, up, options, dtype):
     return [t.detach().numpy().astype(np.float64) for t in (out, *(t.grad for t in tensors if t is not None))]
 
 
-def compare(name, x, w, bias=None, seed=0, **options):
+def compare(name, x, w, bias=None, seed=0, fused=True, **options):
     """Output and gradients on random arrays of these shapes, relative to what PyTorch's sums are made of."""
     rng = np.random.default_rng(seed)
     arrays = [None if shape is None else rng.standard_normal(shape).astype(np.float32) for shape in (x, w, bias)]
@@ -28,7 +28,7 @@ def compare(name, x, w, bias=None, seed=0, **options):
     def up(shape):
         return np.random.default_rng(seed + 1).standard_normal(shape).astype(np.float32)
 
-    ours = results(mytorch, name, arrays, up, {**options, "fused": True}, mytorch.float32)
+    ours = results(mytorch, name, arrays, up, {**options, "fused": fused}, mytorch.float32)
     theirs = results(torch, name, arrays, up, options, torch.float64)
     for a, b in zip(ours, theirs, strict=True):
         assert a.shape == b.shape
@@ -60,9 +60,24 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("name", "x", "w", "bias", "options"), CASES)
-def test_convolution_and_its_gradients(name, x, w, bias, options):
-    compare(name, x, w, bias, **options)
+def test_convolution_and_its_gradients(name, x, w, bias, options, fused):
+    compare(name, x, w, bias, fused=fused, **options)
+
+
+def test_images_that_share_a_product_in_several_chunks():
+    compare("conv2d", (7, 200, 13, 11), (3, 200, 3, 3), (3,), fused=False, padding=(1, 2), stride=(1, 2))
+    compare("conv_transpose2d", (7, 3, 9, 9), (3, 150, 3, 3), (150,), fused=False, stride=2, padding=1)
+
+
+def test_few_positions_are_left_to_products():
+    from mytorch.kernels.numba import convolution as kernels
+
+    weight = np.empty((128, 64, 4, 4), np.float32)
+    geometry = {"stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    assert not kernels.convolution.pays(np.empty((32, 64, 8, 8), np.float32), weight, **geometry)
+    assert kernels.convolution.pays(np.empty((32, 64, 64, 64), np.float32), weight, **geometry)
 
 
 def test_convolutions_of_random_geometry():

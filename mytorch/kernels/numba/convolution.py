@@ -438,20 +438,22 @@ def _out(input, weight, stride, padding, dilation):
     return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides]
 
 
-def _is_product(weight, stride, padding, groups):
-    """Whether a convolution is a plain product of matrices: 1 × 1 windows."""
-    return groups == 1 and all(k == 1 for k in weight.shape[2:]) and all(s == 1 for s in stride) and not any(padding)
+def _is_product(weight, out, padding, groups):
+    """Whether columns and products of matrices are quicker, for so many positions along each axis: for 1 × 1 windows; and where
+    so few are in a row that what is computed between rows costs more than columns, each of whose elements meets `outs` weights.
+    """
+    plain = max(weight.shape[2:]) == 1 and not any(padding)
+    return groups == 1 and (plain or sum(1 / max(n, 1) for n in out) > 40 / len(weight) or math.prod(out) == 1)
 
 
 def _pays(input, weight, bias=None, *, stride, padding, dilation, groups):
-    """Except for plain products: 1 × 1 windows, or one window in all."""
-    single = all(n == 1 for n in _out(input, weight, stride, padding, dilation))
-    return not _is_product(weight, stride, padding, groups) and not (single and groups == 1)
+    """Except where columns are better."""
+    return not _is_product(weight, _out(input, weight, stride, padding, dilation), padding, groups)
 
 
 def _transposed_pays(g, weight, bias=None, *, shape, stride, padding, dilation, groups):
-    """Except for plain products: 1 × 1 windows, or one window in all."""
-    return not _is_product(weight, stride, padding, groups) and not (math.prod(g.shape[2:]) == 1 and groups == 1)
+    """Except where columns are better."""
+    return not _is_product(weight, g.shape[2:], padding, groups)
 
 
 def _over_positions(g):
