@@ -20,21 +20,32 @@ def _tanh(x):
     return _ONE - _TWO / (exp(x + x) + _ONE)
 
 
+@inlined
+def _add_sigmoid(z, x):
+    for j in range(len(z)):
+        z[j] = _sigmoid(x[j] + z[j])
+
+
+@inlined
+def _add_tanh(z, x):
+    for j in range(len(z)):
+        z[j] = _tanh(x[j] + z[j])
+
+
 @kernel
 def lstm(x, gates, c, c_next, h_next):
     """One step: `gates` holds h weightᵀ at first, and the gates i, f, g, o (rows, 4 width) after it."""
     rows, width = c.shape
-    for r in range(rows):  # loops of few arrays each, or the compiler does not vectorise them
-        for j in range(2 * width):
-            gates[r, j] = _sigmoid(x[r, j] + gates[r, j])
-        for j in range(2 * width, 3 * width):
-            gates[r, j] = _tanh(x[r, j] + gates[r, j])
-        for j in range(3 * width, 4 * width):
-            gates[r, j] = _sigmoid(x[r, j] + gates[r, j])
+    f, g, o = width, 2 * width, 3 * width  # where the gates begin
+    for r in range(rows):  # loops of few arrays each, from 0, or the compiler does not vectorise them
+        z, before, after, h = gates[r], c[r], c_next[r], h_next[r]
+        _add_sigmoid(z[:g], x[r, :g])
+        _add_tanh(z[g:o], x[r, g:o])
+        _add_sigmoid(z[o:], x[r, o:])
         for j in range(width):
-            c_next[r, j] = gates[r, width + j] * c[r, j] + gates[r, j] * gates[r, 2 * width + j]
+            after[j] = z[f + j] * before[j] + z[j] * z[g + j]
         for j in range(width):
-            h_next[r, j] = gates[r, 3 * width + j] * _tanh(c_next[r, j])
+            h[j] = z[o + j] * _tanh(after[j])
 
 
 @kernel
@@ -66,15 +77,18 @@ def gru(x, bias, gates, h, h_next):
     """`gates` (n, 4H) holds the hidden state's part of r, z, n before, and r, z, n and the hidden part of n afterwards."""
     rows, width = h.shape
     for i in range(rows):
+        z, before, after = gates[i], h[i], h_next[i]
+        new, inner, x_new, b_new = z[2 * width : 3 * width], z[3 * width :], x[i, 2 * width :], bias[2 * width :]
         for j in range(2 * width):
-            gates[i, j] = _sigmoid(x[i, j] + gates[i, j] + bias[j])
+            z[j] += bias[j]
+        _add_sigmoid(z[: 2 * width], x[i, : 2 * width])
         for j in range(width):
-            gates[i, 3 * width + j] = gates[i, 2 * width + j] + bias[2 * width + j]
+            inner[j] = new[j] + b_new[j]
         for j in range(width):
-            gates[i, 2 * width + j] = _tanh(x[i, 2 * width + j] + gates[i, j] * gates[i, 3 * width + j])
+            new[j] = z[j] * inner[j]
+        _add_tanh(new, x_new)
         for j in range(width):
-            new = gates[i, 2 * width + j]
-            h_next[i, j] = new + gates[i, width + j] * (h[i, j] - new)
+            after[j] = new[j] + z[width + j] * (before[j] - new[j])
 
 
 @kernel
