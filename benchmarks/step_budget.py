@@ -1,6 +1,6 @@
 """An estimate, made without a GPU, of what one training step of GPT-2 on a GPU moves, computes, launches and holds.
 
-    python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--all] [--output FILE.json]
+    python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--activation gelu_tanh] [--all] [--output FILE.json]
     python benchmarks/step_budget.py --results    # for docs/benchmarks.md: base and small, to benchmarks/results/gpu-budget.json
 
 The real step (autocast, forward, loss, backward, clip, AdamW) runs at its real sizes on arrays that have a shape, a dtype
@@ -287,10 +287,11 @@ def launch(kernel, grid, *args, **options):
     )  # fmt: skip
 
 
-def product(a, b, out, accumulate=False, *epilogue):
+def product(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
     """Note a product by cuBLASLt."""
     shapes = " ".join("x".join(map(str, x.shape)) for x in (a, b))
-    moved = sum(size_of(x._a) for x in (a, b, out)) + (size_of(out._a) if accumulate else 0)
+    moved = sum(size_of(x._a) for x in (a, b, out, bias, aux) if x is not None) + (size_of(out._a) if accumulate else 0)
+    shapes += " gelu" * bool(epilogue & 32) + " gelu's slope" * bool(epilogue & 64)
     flops = 2 * math.prod(out.shape) * a.shape[-1]
     note(f"matmul {shapes} {'added to ' if accumulate else ''}{out.dtype}", "cuBLAS", moved, flops, a.itemsize)
     return out
@@ -324,7 +325,7 @@ def install():
 # -- the step ---------------------------------------------------------------------------------------------------------
 
 
-def step_of(size, batch, half, fused_loss=True):
+def step_of(size, batch, half, activation="gelu"):
     """A function that runs one training step, as train_gpt2.py's, and the bytes of parameters and moments."""
     import mytorch
     from mytorch import amp
@@ -333,7 +334,7 @@ def step_of(size, batch, half, fused_loss=True):
     from mytorch.nn.utils import clip_grad_norm_
 
     others = {"vocab_size": 65, "context_length": 256} if size == "small" else {}
-    config = GPT2Config.sized(size, **others)
+    config = GPT2Config.sized(size, activation=activation, **others)
     home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents don't matter
     model = GPT2(config).to("cuda")
     optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
@@ -353,9 +354,9 @@ def step_of(size, batch, half, fused_loss=True):
     return step, model
 
 
-def measure(size, batch, half):
+def measure(size, batch, half, activation="gelu"):
     """The launches of the second step, with the peak of memory and what parameters and moments take of it."""
-    step, model = step_of(size, batch, half)
+    step, model = step_of(size, batch, half, activation)
     step()
     LAUNCHES.clear()
     resident, Memory.peak = Memory.now, Memory.now
@@ -431,6 +432,7 @@ def main():
     parser.add_argument("--model", default="base", choices=("demo", "small", "base", "large"))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
+    parser.add_argument("--activation", default="gelu", choices=("gelu", "gelu_tanh"))
     parser.add_argument("--all", action="store_true", help="every kind of launch, not the 40 dearest")
     parser.add_argument("--in-order", action="store_true", help="every launch in its order instead")
     parser.add_argument("--output", help="a JSON file for every launch in order")
@@ -439,7 +441,9 @@ def main():
     install()
     if options.results:
         return write_results()
-    found = measure(options.model, options.batch, None if options.dtype == "float32" else options.dtype)
+    found = measure(
+        options.model, options.batch, None if options.dtype == "float32" else options.dtype, options.activation
+    )
     if options.output:
         Path(options.output).write_text(json.dumps(found, indent=1))
     if options.in_order:

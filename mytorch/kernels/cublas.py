@@ -3,6 +3,7 @@
     matmul(a, b)                                    a @ b, as NumPy's, with the last two axes in either order
     matmul(a, b, out=total, accumulate=True)        total += a @ b
     linear(x, weight, bias, activation="relu")      relu(x @ weightᵀ + bias), in one kernel
+    gelu_gradients(g, weight, before)               (g @ weight) gelu'(before), and its sum over rows, in one kernel
 
 CuPy's own products refuse to run while a stream is captured into a CUDA graph, cost more time on the CPU, and copy
 operands that cuBLAS reads as they are. Here
@@ -57,6 +58,7 @@ EPILOGUES = {  # (bias, activation, whether its input is written too) -> cublasL
     (False, "gelu_tanh", False): 32, (True, "gelu_tanh", False): 36, (False, "gelu_tanh", True): 160, (True, "gelu_tanh", True): 164,
 }  # fmt: skip
 BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: the second operand's sum over the inner axis goes where the bias lies
+GELU_GRADIENT, AND_BIAS = 192, 16  # …_DGELU: times the slope at what lies at aux; …_DGELU_BGRAD: the result's sum too
 NOT_SUPPORTED = 15  # of cublasStatus_t
 
 _P, _I, _Z, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
@@ -305,7 +307,9 @@ class _Plan:
     @staticmethod
     def pointers(epilogue):
         """The attributes of an epilogue that are addresses."""
-        return [DESC_BIAS_POINTER] * bool(epilogue & (4 | BIAS_GRADIENT)) + [DESC_AUX_POINTER] * bool(epilogue & 128)
+        return [DESC_BIAS_POINTER] * bool(epilogue & (4 | AND_BIAS | BIAS_GRADIENT)) + [DESC_AUX_POINTER] * bool(
+            epilogue & 128
+        )
 
     def _make(self, what, *arguments):
         """A descriptor, destroyed with the plan."""
@@ -632,3 +636,38 @@ def weight_gradients(g, x):
     if not g.size or not x.size:
         return matmul(g.T, x), g.sum(0)
     return _run(g.T, x, out, False, BIAS_GRADIENT, total), total
+
+
+def gelu_gradients(g, weight, before, bias=False):
+    """What backward does behind gelu(before, "tanh") and a linear layer, in one kernel: (g @ weight) gelu'(before).
+
+    Args:
+        g: (rows, out). weight: (out, in). before: (rows, in), whose rows are contiguous and begin at multiples of 8 elements
+            and 16 bytes, as those of `linear(…, before=True)`. All of one dtype.
+        bias: sum the result over its rows, too: the gradient of the bias that was added in `before`.
+
+    Returns:
+        (rows, in), and the sum (in,) or None.
+
+    Raises:
+        ValueError, TypeError, Unsupported: as `matmul`.
+    """
+    if g.ndim != 2 or before.shape != _shape(g.shape, weight.shape) or not in_eights(before):
+        raise ValueError(
+            f"gelu_gradients: expected (rows, out), (out, in) and (rows, in) in rows of 16 bytes, got {g.shape}, "
+            f"{weight.shape} and {before.shape} of strides {before.strides}."
+        )
+    if not takes(g, weight) or before.dtype != g.dtype:
+        given = ", ".join(v.dtype.name for v in (g, weight, before))
+        raise TypeError(f"gelu_gradients: expected three arrays of one float dtype, got {given}.")
+    out, total = _empty(before.shape, g.dtype), _empty(before.shape[1:], g.dtype) if bias else None
+    if not out.size or not g.shape[1]:
+        out.fill(0)
+        return out, total if total is None else out.sum(0)
+    return _run(g, weight, out, False, GELU_GRADIENT | (AND_BIAS if bias else 0), total, before), total
+
+
+def in_eights(before):
+    """Whether an epilogue can read a matrix: contiguous rows that begin at multiples of 8 elements and 16 bytes."""
+    down, right = before.strides
+    return right == before.itemsize and down % (8 * before.itemsize) == 0 and before.data.ptr % 16 == 0

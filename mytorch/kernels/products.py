@@ -78,6 +78,15 @@ def functions(cp):
         """gᵀ @ x with the sum of g's rows, by one kernel; None if there is none for them."""
         return attempt(cublas.weight_gradients, g, x)
 
+    def linear_gelu(x, weight, bias=None):
+        """gelu(before, "tanh") and before = x @ weightᵀ + bias, by one kernel; None if there is none for them."""
+        fits = weight.shape[0] % 8 == 0 and (bias is None or bias.dtype == x.dtype)
+        return attempt(cublas.linear, x, weight, bias, activation="gelu_tanh", before=True) if fits else None
+
+    def gelu_gradients(g, weight, before, bias):
+        """(g @ weight) gelu'(before, "tanh") and, with `bias`, its sum over rows, by one kernel; None if there is none for them."""
+        return attempt(cublas.gelu_gradients, g, weight, before, bias) if cublas.in_eights(before) else None
+
     def dot(a, b):
         """The inner product of vectors, or the product of matrices, as NumPy's."""
         return matmul(a, b) if a.ndim == b.ndim and a.ndim in (1, 2) else cp.dot(a, b)
@@ -91,7 +100,7 @@ def functions(cp):
     namespace = _Names(cp, matmul)
     return {
         "matmul": matmul, "add_matmul": add_matmul, "dot": dot, "einsum": sum_products, "linear": linear,
-        "weight_gradients": weight_gradients,
+        "weight_gradients": weight_gradients, "linear_gelu": linear_gelu, "gelu_gradients": gelu_gradients,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ..autograd.checkpoint import checkpoint
 from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
+from ..nn.module import is_plain
 from ..nn.residual import AddLayerNorm
 from ..ops.creation import arange
 from . import gpt2_files
@@ -124,7 +125,12 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
+        layers, kinds = (self.c_fc, self.gelu, self.c_proj), (nn.Linear, nn.GELU, nn.Linear)
+        if x.device.type == "cpu" or not all(map(is_plain, layers, kinds)):
+            return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
+        first, gelu, last = layers
+        weights = first.weight, last.weight, first.bias, last.bias
+        return self.dropout(F.gelu_mlp(x, *weights, approximate=gelu.approximate, fused=first.fused))
 
 
 def _norm(config):

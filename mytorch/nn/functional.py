@@ -15,7 +15,7 @@ _NAMES = {  # module of ops -> names
     "attention": "scaled_dot_product_attention",
     "composites": """
         alpha_dropout apply_rotary_pos_embed assert_int_or_pair bilinear celu_ constant_pad_nd conv_tbc dropout dropout1d
-        dropout2d dropout3d elu_ feature_alpha_dropout grouped_mm hardtanh_ leaky_relu_ linear one_hot
+        dropout2d dropout3d elu_ feature_alpha_dropout gelu_mlp grouped_mm hardtanh_ leaky_relu_ linear one_hot
         precompute_rotary_cos_sin relu relu_ relu_squared rmsnorm rrelu_ selu_ threshold_ upsample_bilinear
         upsample_nearest""",
     "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",

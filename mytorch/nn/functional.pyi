@@ -20,6 +20,7 @@ from mytorch.ops.composites import dropout1d as dropout1d
 from mytorch.ops.composites import dropout2d as dropout2d
 from mytorch.ops.composites import dropout3d as dropout3d
 from mytorch.ops.composites import feature_alpha_dropout as feature_alpha_dropout
+from mytorch.ops.composites import gelu_mlp as gelu_mlp
 from mytorch.ops.composites import grouped_mm as grouped_mm
 from mytorch.ops.composites import linear as linear
 from mytorch.ops.composites import one_hot as one_hot

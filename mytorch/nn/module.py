@@ -140,6 +140,12 @@ def _registered(hooks, module, name, value):
     return value
 
 
+def is_plain(module: "Module", kind: type) -> bool:
+    """Whether calling a module does what class `kind` says and no more, so that a kernel for several layers may take its place:
+    no subclass, no hooks, no `forward` of its own."""
+    return type(module) is kind and "forward" not in module.__dict__ and not (module._hooked or _hooked_globally[0])
+
+
 def _indent(text, spaces):
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])

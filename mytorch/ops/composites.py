@@ -22,6 +22,7 @@ from .elementwise import named, where
 from .inplace import overwrite
 from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
+from .linear_activation import gelu_mlp as _gelu_mlp
 from .loss import raw_of
 from .movement import cat, stack
 from .normalization import rms_norm
@@ -72,6 +73,33 @@ def linear(
         return linear_activation(input, weight, bias, activation=act_func, fused=fused, auto=auto)
     out = _linear.caller(input, weight, bias, fused=fused, auto=auto)
     return out if act_func is None else activation_named(act_func, fused)(out, auto=auto)
+
+
+def gelu_mlp(
+    input: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None = None, bias2: Tensor | None = None, *,
+    approximate: str = "none", fused: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """linear(gelu(linear(input, weight1, bias1), approximate), weight2, bias2): a transformer's MLP.
+
+    On a GPU the products' own kernels apply GELU by tanh and its slope; exact GELU is a pass of its own.
+
+    Args:
+        input: (…, in). weight1: (hidden, in). weight2: (out, hidden). bias1: (hidden,). bias2: (out,).
+        approximate: as `gelu`.
+
+    Raises:
+        RuntimeError: sizes that do not fit, or another approximation.
+
+    Example:
+        >>> round(F.gelu_mlp(tensor([3.0, 2.0]), mytorch.ones(4, 2), mytorch.ones(1, 4)).item(), 3)
+        20.0
+    """
+    tanh = approximate == "tanh" and input.device.type != "cpu" and weight1.ndim == weight2.ndim == 2
+    fits = tanh and input.shape[-1:] == weight1.shape[1:] and weight2.shape[1:] == weight1.shape[:1]
+    if fits and _gelu_mlp.kernels.allowed(input.device.type, fused) is not None:
+        return _gelu_mlp(input, weight1, weight2, bias1, bias2, fused=fused)
+    hidden = gelu(linear(input, weight1, bias1, fused=fused), approximate, fused=fused)
+    return linear(hidden, weight2, bias2, fused=fused)
 
 
 def activation_named(name: str, fused: bool | None = None) -> Callable[[Tensor], Tensor]:

@@ -1,4 +1,4 @@
-"""A linear layer with its activation, for the kernel that applies both bias and activation to a tile of the product."""
+"""Linear layers with an activation, for kernels that apply it to a tile of the product."""
 
 from .activation import _gelu, _gelu_grad, _relu, _relu_squared, _silu, _silu_grad
 from .core import op
@@ -31,3 +31,29 @@ def _vjp(g, input, weight, bias, shapes, activation, needs, xp):
 
 linear_activation.vjp(_vjp)
 linear_activation.fuse(cuda="mytorch.kernels.triton.matmul:linear_activation")
+
+
+@op(name="gelu_mlp", autocast="half")
+def gelu_mlp(xp, input, weight1, weight2, bias1=None, bias2=None):
+    """Two linear layers with GELU by tanh between them."""
+    hidden = xp.call(_gelu, xp.call(_linear, input, weight1, bias1), approximate="tanh")
+    return xp.call(_linear, hidden, weight2, bias2)
+
+
+def _gelu_mlp_vjp(g, input, weight1, weight2, bias1, shapes, needs, xp):
+    before = xp.call(_linear, input, weight1, bias1)
+    g, before, rows = (xp.reshape(x, (-1, x.shape[-1])) for x in (g, before, input))
+    gw2 = xp.matmul(xp.transpose(g), xp.call(_gelu, before, approximate="tanh")) if needs[2] else None
+    gb2 = xp.sum(g, axis=0) if needs[4] else None
+    g = _gelu_grad(xp.matmul(g, weight2), before, "tanh", xp)
+    return (
+        xp.reshape(xp.matmul(g, weight1), shapes[0]) if needs[0] else None,
+        xp.matmul(xp.transpose(g), rows) if needs[1] else None,
+        gw2,
+        xp.sum(g, axis=0) if needs[3] else None,
+        gb2,
+    )
+
+
+gelu_mlp.vjp(_gelu_mlp_vjp)
+gelu_mlp.fuse(cuda="mytorch.kernels.triton.matmul:gelu_mlp")

@@ -245,6 +245,11 @@ def _gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
+def _gelu_slope(x):
+    t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x * x)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("width", [24, 45])
 @pytest.mark.parametrize("activation", [None, "relu", "gelu_tanh"])
@@ -264,6 +269,65 @@ def test_linear(activation, width, dtype):
         out, inner = cublas.linear(x, w, b, activation=activation, before=True)
         near(inner, x64 @ w64.T + b64, 2)
         near(out, f(x64 @ w64.T + b64), 2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 21])
+def test_gelu_gradients(rows, bias, dtype):
+    (g, g64), (w, w64), (before, before64) = (rand(*s, dtype=dtype) for s in ((rows, 33), (33, 24), (rows, 40)))
+    for x, x64, v, v64 in (
+        (before[:, :24], before64[:, :24], w, w64),
+        (xp.ascontiguousarray(before[:, 8:32]), before64[:, 8:32], flipped(w), w64),
+    ):
+        wanted = (g64 @ v64) * _gelu_slope(x64)
+        out, total = cublas.gelu_gradients(g, v, x, bias)
+        near(out, wanted, 2)
+        assert (total is None) != bias
+        if bias:
+            near(total, wanted.sum(0), 2)
+    assert cublas.gelu_gradients(g[:0], w, before[:0, :24], bias)[0].shape == (0, 24)
+    near(cublas.gelu_gradients(g[:, :0], w[:0], before[:, :24], bias)[0], np.zeros((rows, 24)))
+    for apart in (before[:, 1:25], xp.zeros((rows + 1, 25), g.dtype)[1:, :24]):  # rows that no epilogue reads
+        with pytest.raises(ValueError, match="in rows of 16 bytes"):
+            cublas.gelu_gradients(g, w, apart)
+    with pytest.raises(TypeError, match="one float dtype"):
+        cublas.gelu_gradients(g, w, before[:, :24].astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("hidden", [24, 45])
+@pytest.mark.parametrize("biases", [False, True])
+def test_gelu_mlp(biases, hidden, dtype):
+    """Both linear layers with GELU between them and their gradients, by epilogues where the hidden width allows them."""
+    shapes = (3, 5, 16), (hidden, 16), (12, hidden), *([(hidden,), (12,)] if biases else [])
+    given, (g, g64) = [rand(*shape, dtype=dtype) for shape in shapes], rand(3, 5, 12, dtype=dtype)
+    leaves = [mytorch.tensor(a).requires_grad_() for a, _ in given]
+    twins = [mytorch.tensor(a64, device="cpu").requires_grad_() for _, a64 in given]
+    count = 0 if library is None else len(library.calls)
+    out, want = (F.gelu_mlp(*these, approximate="tanh") for these in (leaves, twins))
+    assert out.grad_fn.label == "GeluMlpBackward"
+    out.backward(mytorch.tensor(g))
+    want.backward(mytorch.tensor(g64, device="cpu"))
+    assert library is None or len(library.calls) - count == 6, library.calls
+    near(out.detach()._data._array, want.detach().numpy(), 3)
+    for leaf, twin in zip(leaves, twins, strict=True):
+        near(leaf.grad._array, twin.grad.numpy(), 4)
+
+
+def test_gelu_mlp_of_constants():
+    """Only the gradients that are wanted, and products only for those."""
+    given = [rand(*shape) for shape in ((5, 16), (24, 16), (12, 24), (24,), (12,))]
+    (g, g64) = rand(5, 12)
+    for wanted in ([0], [1], [2], [3], [4], [1, 4]):
+        leaves = [mytorch.tensor(a).requires_grad_(i in wanted) for i, (a, _) in enumerate(given)]
+        twins = [mytorch.tensor(a64, device="cpu").requires_grad_(i in wanted) for i, (_, a64) in enumerate(given)]
+        F.gelu_mlp(*leaves, approximate="tanh").backward(mytorch.tensor(g))
+        F.gelu_mlp(*twins, approximate="tanh").backward(mytorch.tensor(g64, device="cpu"))
+        for leaf, twin in zip(leaves, twins, strict=True):
+            assert (leaf.grad is None) == (twin.grad is None)
+            if twin.grad is not None:
+                near(leaf.grad._array, twin.grad.numpy(), 3)
 
 
 @pytest.mark.parametrize("dtype", ALL)
@@ -329,13 +393,15 @@ def test_capture(dtype):
 
         def step():
             cublas.matmul(a, b.T, total, accumulate=True)
-            return cublas.linear(a, b, bias), cublas.linear(a, b, second, activation="relu")
+            hidden, before = cublas.linear(a, b, bias, activation="gelu_tanh", before=True)
+            slopes = cublas.gelu_gradients(a, b.T, before, True)[1]
+            return cublas.linear(a, b, bias), cublas.linear(a, b, second, activation="relu"), hidden, slopes
 
         step()
         total.fill(0)
         made = None if library is None else library.made
         stream.begin_capture()
-        out, other = step()
+        out, other, hidden, slopes = step()
         graph = stream.end_capture()
         assert library is None or library.made == made
         graph.launch(stream)
@@ -345,6 +411,9 @@ def test_capture(dtype):
     near(total, 3 * (a64 @ b64.T))
     near(out, 2 * a64 @ b64.T + bias64, 2)
     near(other, np.maximum(2 * a64 @ b64.T + second64, 0), 2)
+    before = 2 * a64 @ b64.T + bias64
+    near(hidden, _gelu(before), 2)
+    near(slopes, (2 * a64 @ b64.T * _gelu_slope(before)).sum(0), 4)
 
 
 def test_refusals():

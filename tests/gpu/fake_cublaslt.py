@@ -47,8 +47,10 @@ PREFERENCE = {
     5: ("align_a", ctypes.c_uint32, 256), 6: ("align_b", ctypes.c_uint32, 256), 7: ("align_c", ctypes.c_uint32, 256),
     8: ("align_d", ctypes.c_uint32, 256),
 }  # fmt: skip
-DEFAULT, RELU, BIAS, GELU, AUX, BGRADB = 1, 2, 4, 32, 128, 512
-EPILOGUES = {BGRADB, DEFAULT, BIAS, RELU, RELU | BIAS, GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS}
+DEFAULT, RELU, BIAS, BGRAD, GELU, DGELU, AUX, BGRADB = 1, 2, 4, 16, 32, 64, 128, 512
+EPILOGUES = {
+    BGRADB, DEFAULT, BIAS, RELU, RELU | BIAS, GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS, DGELU | AUX, DGELU | AUX | BGRAD,
+}  # fmt: skip
 
 
 class Heuristic(ctypes.Structure):
@@ -203,9 +205,10 @@ class FakeCublasLt:
         need(k == inner and (m, n) == (d.rows, d.cols), f"({m}, {k}) times ({inner}, {n}) is not ({d.rows}, {d.cols})")
         need(desc.epilogue in EPILOGUES, f"epilogue {desc.epilogue}")
         need(desc.epilogue not in self.unsupported, "epilogue", NOT_SUPPORTED)
-        if desc.epilogue & (BIAS | BGRADB):
+        need(desc.epilogue == DEFAULT or desc.scale == 0, "epilogues of float64", NOT_SUPPORTED)
+        if desc.epilogue & (BIAS | BGRAD | BGRADB):
             need(desc.bias, "no bias pointer")
-        need(desc.epilogue != BGRADB or d.batch == 1, "bias gradient of a batch", NOT_SUPPORTED)
+        need(not desc.epilogue & (BGRAD | BGRADB) or d.batch == 1, "bias gradient of a batch", NOT_SUPPORTED)
         if desc.epilogue & AUX:
             need(desc.aux and desc.aux_ld >= d.rows and desc.aux_ld % 8 == 0, f"aux_ld {desc.aux_ld}")
             need(d.batch == 1, "aux of a batch", NOT_SUPPORTED)
@@ -263,8 +266,9 @@ class FakeCublasLt:
         need(workspace and workspace % 16 == 0 and size >= needed, f"workspace of {size} at {workspace}")
         for at, align in zip((a, b, c, d), aligned, strict=True):
             need(at and at % align == 0, f"address {at:#x} is not aligned to {align}, as was claimed")
-        for at in [desc.bias] * bool(desc.epilogue & (BIAS | BGRADB)) + [desc.aux] * bool(desc.epilogue & AUX):
+        for at in [desc.bias] * bool(desc.epilogue & (BIAS | BGRAD | BGRADB)) + [desc.aux] * bool(desc.epilogue & AUX):
             need(at % min(aligned[3], 16) == 0, "bias or aux is not aligned as was claimed")
+        need(not desc.epilogue & AUX or desc.aux % 16 == 0, "aux is not aligned to 16 bytes")
         scalar = ctypes.c_double if desc.scale == 1 else ctypes.c_float
         alpha, beta = scalar.from_address(alpha).value, scalar.from_address(beta).value
         desc = copy.copy(desc)  # a graph keeps the addresses of this call
@@ -289,9 +293,17 @@ class FakeCublasLt:
         if desc.epilogue == BGRADB:
             total = np.frombuffer(_chars(n * out.itemsize).from_address(desc.bias), out.dtype)
             total[:] = right[0].sum(0).astype(out.dtype)
-        if desc.epilogue & AUX:
-            place = Opaque(LAYOUT, type=layouts[3].type, rows=m, cols=n, ld=desc.aux_ld)
-            self._matrices(desc.aux, place)[:] = product.astype(out.dtype)
+        aux = Opaque(LAYOUT, type=layouts[3].type, rows=m, cols=n, ld=desc.aux_ld)
+        if desc.epilogue & DGELU:
+            x = self._matrices(desc.aux, aux).astype(wide)
+            t = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+            slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+            product = product * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope)
+        elif desc.epilogue & AUX:
+            self._matrices(desc.aux, aux)[:] = product.astype(out.dtype)
+        if desc.epilogue & BGRAD:
+            total = np.frombuffer(_chars(m * out.itemsize).from_address(desc.bias), out.dtype)
+            total[:] = product[0].sum(1).astype(out.dtype)
         if desc.epilogue & RELU:
             product = np.maximum(product, 0)
         if desc.epilogue & GELU:

@@ -182,6 +182,10 @@ CALLS = {
         )
         for name in mytorch.ops.linear_activation.ACTIVATIONS
     },
+    "gelu_mlp": (
+        lambda x, v, w, b, c, fused: mytorch.ops.linear_activation.gelu_mlp(x, v, w, b, c, fused=fused),
+        [(2, 4, 5), (7, 5), (3, 7), (7,), (3,)],
+    ),
     "dropout": (None, []),
 }
 

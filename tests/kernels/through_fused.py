@@ -72,6 +72,14 @@ FUNCTIONS = {  # record -> (public function, a call of it)
     "linear_cross_entropy": (
         F.linear_cross_entropy, lambda fused: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), fused=fused)),
     "linear_activation": (F.linear, lambda fused: F.linear(floats(3, 5), floats(4, 5), act_func="gelu", fused=fused)),
+    "gelu_mlp": (
+        F.gelu_mlp, lambda fused: F.gelu_mlp(floats(3, 5), floats(7, 5), floats(4, 7), approximate="tanh", fused=fused)),  # 8: in cuBLASLt
+    "batch_norm": (F.batch_norm, lambda fused: F.batch_norm(floats(3, 5, 2), None, None, training=True, fused=fused)),
+    "channel_affine": (
+        F.batch_norm,
+        lambda fused: F.batch_norm(floats(3, 2), *(mytorch.ones(2, device="cuda") for _ in "mv"), floats(2), floats(2), fused=fused)),
+    "max_pool": (F.max_pool2d, lambda fused: F.max_pool2d(floats(1, 2, 5, 6), 2, fused=fused)),
+    "avg_pool": (F.avg_pool2d, lambda fused: F.avg_pool2d(floats(1, 2, 5, 6), 2, fused=fused)),
     "scaled_dot_product_attention": (
         F.scaled_dot_product_attention,
         lambda fused: F.scaled_dot_product_attention(*(floats(1, 2, 5, 8) for _ in "qkv"), is_causal=True, fused=fused)),
@@ -195,9 +203,9 @@ def test_what_no_kernel_can_do_is_said_once(name):
 def test_the_cpu_says_where_it_has_no_kernel():
     x = mytorch.randn(3, 6, device="cpu")
     cpu = {
-        "silu": lambda: F.silu(x, fused=True), "gated by silu": lambda: F.swiglu(x, fused=True), "relu_squared": lambda: F.relu_squared(x, fused=True),
+        "relu_squared": lambda: F.relu_squared(x, fused=True),
         "masked_softmax": lambda: F.masked_softmax(x, fused=True), "rms_norm": lambda: F.rms_norm(x, (6,), fused=True),
-        "dropout": lambda: F.dropout(x, 0.5, fused=True), "convolution": lambda: F.conv1d(x[None], x[:, :, None].transpose(0, 1), fused=True),
+        "dropout": lambda: F.dropout(x, 0.5, fused=True),
         "linear_cross_entropy": lambda: F.linear_cross_entropy(x, x, mytorch.tensor([0, 1, 2], device="cpu"), fused=True),
     }  # fmt: skip
     for name, call in cpu.items():
@@ -217,3 +225,28 @@ def test_the_policy_decides_what_is_not_asked():
     F.gelu(floats(3, 5))
     assert LAUNCHED == ["_forward"]
     np.testing.assert_allclose(F.gelu(floats(0, 5)).detach().cpu().numpy(), np.zeros((0, 5)))
+
+
+def test_an_mlp_of_plain_layers_is_one_op():
+    """Its gradients are those of the layers, which run one by one as soon as somebody watches or replaces one."""
+    from mytorch.models.gpt2 import MLP, GPT2Config
+
+    mlp = MLP(GPT2Config(embed_dim=6, mlp_ratio=4 / 3, activation="gelu_tanh", use_bias=True, num_heads=2)).to("cuda")
+    x, seen = floats(2, 3, 6), []
+
+    def run():
+        out = mlp(x)
+        grads = mytorch.autograd.grad(out.square().sum(), [x, *mlp.parameters()])
+        return out.grad_fn.label, [t.detach().cpu().numpy() for t in (out, *grads)]
+
+    label, one = run()
+    assert label == "GeluMlpBackward"
+    handle = mlp.c_fc.register_forward_hook(lambda *given: seen.append(given))
+    label, many = run()
+    assert label == "LinearBackward"
+    assert len(seen) == 1
+    for a, b in zip(one, many, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    handle.remove()
+    mlp.c_proj.forward = lambda h: nn.Linear.forward(mlp.c_proj, h)
+    assert run()[0] == "LinearBackward"

@@ -12,7 +12,8 @@ activation. Accumulation: float32; float32 operands as such, not tf32. Backward 
 sum of g's rows, with g = gy f'(inner) where an activation follows.
 
 A linear layer with its activation runs in one of two ways, of which tuning takes the quicker: the product and bias by cuBLASLt
-and a pass for the activation (the default), or all in the epilogue of the product here.
+and a pass for the activation (the default), or all in the epilogue of the product here. For GELU by tanh cuBLASLt has epilogues
+itself, forward and backward, which `gelu_mlp` uses between two linear layers (the default; tuning tries the pass of its own).
 """
 
 import math
@@ -207,3 +208,73 @@ def _linear_activation_vjp(g, input, weight, bias, inner, activation, needs, xp)
 linear_activation = Kernel(
     accepts=_accepts, forward=_linear_activation, vjp=_linear_activation_vjp, residuals=("inner",)
 )
+
+
+# -- two linear layers with GELU by tanh between them: cuBLASLt applies it, and its slope, to the products' tiles --------------
+
+GELU_WAYS = {"none": [{"way": "epilogue"}], "medium": [{"way": "two passes"}]}
+
+
+def _accepts_mlp(input, weight1, weight2, bias1=None, bias2=None):
+    return (
+        _accepts(input, weight1, bias1, activation="gelu_tanh")
+        and one_dtype(input, weight2, bias2)
+        and weight2.size > 0
+    )
+
+
+def _gelu_of_linear(xp, x, weight, bias):
+    """gelu(before) and before = x @ weightᵀ + bias."""
+
+    def attempt(candidate):
+        found = xp.linear_gelu(x, weight, bias) if candidate["way"] == "epilogue" else None
+        if found is None:
+            before = xp.linear(x, weight, bias)
+            found = apply(xp, before, "gelu_tanh"), before
+        return found
+
+    key = ("gelu of linear", x.dtype.name, power_of_2(math.prod(x.shape[:-1])), *weight.shape, bias is not None)
+    return attempt(tuned(_gelu_of_linear, key, GELU_WAYS, attempt))
+
+
+def _gelu_gradients(xp, g, weight, before, bias):
+    """(g @ weight) gelu'(before) and, with `bias`, its sum over rows, where that came with it; g and before as rows."""
+
+    def attempt(candidate):
+        found = xp.gelu_gradients(g, weight, before, bias) if candidate["way"] == "epilogue" else None
+        return found or (apply_backward(xp, xp.matmul(g, weight), before, "gelu_tanh"), None)
+
+    key = ("gelu gradients", g.dtype.name, power_of_2(len(g)), *weight.shape, bias)
+    return attempt(tuned(_gelu_gradients, key, GELU_WAYS, attempt))
+
+
+def _gelu_mlp(xp, input, weight1, weight2, bias1=None, bias2=None):
+    """linear(gelu(before), weight2, bias2) with before = linear(input, weight1, bias1) and gelu(before)."""
+    if isinstance(input, np.ndarray):  # in Triton's interpreter
+        hidden, before = linear(xp, input, weight1, bias1, "gelu_tanh", before=True)
+        return linear(xp, hidden, weight2, bias2), before, hidden
+    hidden, before = _gelu_of_linear(xp, input, weight1, bias1)
+    return xp.linear(hidden, weight2, bias2), before, hidden
+
+
+def _gelu_mlp_vjp(g, input, weight1, weight2, before, hidden, needs, float32_accum, xp):
+    first = needs[0], needs[1], needs[3]
+    if isinstance(input, np.ndarray):
+        gh, gw2, gb2 = linear_backward(xp, g, hidden, weight2, needs=(any(first), needs[2], needs[4]))
+        gx, gw1, gb1 = (
+            linear_backward(xp, gh, input, weight1, before, "gelu_tanh", first) if any(first) else (None,) * 3
+        )
+        return gx, gw1, gw2, gb1, gb2
+    _, gw2, gb2 = plain_backward(xp, g, hidden, weight2, (False, needs[2], needs[4]), float32_accum[2])
+    gx = gw1 = gb1 = None
+    if any(first):
+        rows = xp.reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
+        gb, total = _gelu_gradients(xp, rows, weight2, before.reshape(len(rows), before.shape[-1]), needs[3])
+        gx, gw1, gb1 = plain_backward(
+            xp, gb, input, weight1, (needs[0], needs[1], needs[3] and total is None), float32_accum[1]
+        )
+        gb1 = gb1 if total is None else total
+    return gx, gw1, gw2, gb1, gb2
+
+
+gelu_mlp = Kernel(accepts=_accepts_mlp, forward=_gelu_mlp, vjp=_gelu_mlp_vjp, residuals=("before", "hidden"))
