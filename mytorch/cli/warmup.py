@@ -77,13 +77,14 @@ def _draws():
 
 def _attention():
     x = _numbers(2, 2, 64, 64)
-    return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+    return F.scaled_dot_product_attention(x, x, x, is_causal=True), F.scaled_dot_product_attention(x[:, :, :1], x, x)
 
 
 def _quantized():
     quantize_ = importlib.import_module("mytorch.models").quantize_
     for kind in ("int8", "int4"):
-        quantize_(nn.Sequential(nn.Linear(64, 64)), kind)(_numbers(1, 64).detach())
+        layer = quantize_(nn.Sequential(nn.Linear(64, 64)), kind)
+        layer(_numbers(1, 64).detach()), layer(_numbers(16, 64).detach())
     return ()
 
 

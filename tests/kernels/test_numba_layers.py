@@ -125,3 +125,16 @@ def test_the_first_call_chooses_as_the_next_does():
         assert kernels.find("cpu", None, (few,), {"target": target[:32]}) is None
     for _ in range(2):
         assert kernels.find("cpu", None, (many,), {"target": target}) is not None
+
+
+@pytest.mark.parametrize("L", [1, 3, 8])
+@pytest.mark.parametrize("shape", [(1, 2, 7, 64, 64), (2, 3, 5, 33, 17), (3, 1, 1, 128, 128), (1, 1, 40, 16, 5)])
+def test_a_few_queries_attend_to_what_lies_in_a_cache(L, shape):
+    """(batch, heads, keys, width, width of the values)"""
+    B, H, S, E, Ev = shape
+    compare(
+        lambda lib, q, k, v: lib.nn.functional.scaled_dot_product_attention(
+            q.transpose(1, 2), k[:, :, 2 : S + 2], v[:, :, 2 : S + 2], is_causal=L == S == 1, **with_kernel(lib)
+        ),
+        *(random(*sizes) for sizes in ((B, L, H, E), (B, H, S + 3, E), (B, H, S + 3, Ev))),
+    )

@@ -37,10 +37,10 @@ def test_the_layer_is_the_product_with_the_rounded_weight(rng, shape, kind, fuse
     np.testing.assert_allclose(given.grad.numpy(), g @ rounded, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "odd"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
     pytest.importorskip("numba")
-    for out, into, rows in ((1, 1, 1), (5, 33, 2), (130, 257, 1), (66, 300, 4)):
+    for out, into, rows in ((1, 1, 1), (5, 33, 2), (130, 257, 1), (66, 300, 4), (37, 130, 20), (5, 90, 70)):
         layer = QuantizedLinear(nn.Linear(into, out, bias=False), **KINDS[kind])
         x = mytorch.randn(into, rows).t()
         options = {name: getattr(layer, name) for name in ("weight", "scale", "offset")}
@@ -49,6 +49,22 @@ def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
             quantized_linear(x, **options, group_size=layer.group_size, fused=fused).numpy() for fused in (True, False)
         ]
         np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("group_size", [64, 96, 128])
+def test_groups_of_all_lengths_are_summed_as_they_are_scaled(group_size):
+    pytest.importorskip("numba")
+    layer, x = QuantizedLinear(nn.Linear(300, 21, bias=False), 4, group_size), mytorch.randn(3, 300)
+    np.testing.assert_allclose(layer(x).numpy(), x.numpy() @ floats_of(layer, 300).T, rtol=1e-4, atol=1e-4)
+
+
+def test_a_wide_weight_is_made_floats_a_piece_at_a_time(monkeypatch):
+    kernel = pytest.importorskip("mytorch.kernels.numba.quantized_linear", exc_type=ImportError)
+    monkeypatch.setattr(kernel, "TILE", 300)  # of 130 inputs: 16 rows of the weight, thrice
+    for rows in (20, 70):
+        layer, x = QuantizedLinear(nn.Linear(130, 41), 4, 32, True), mytorch.randn(rows, 130)
+        expected = x.numpy() @ floats_of(layer, 130).T + layer.bias.detach().numpy()
+        np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_four_bits_are_packed_two_a_byte_and_come_back(rng):

@@ -3,6 +3,8 @@
 The matrix products stay with BLAS (a loop of ours would not reach it), on one thread, as the heads are spread over the threads;
 the kernels do everything between them, scale, mask, softmax and its backward, in one pass over the scores. Of a causal
 block only the columns that one of its rows sees are computed, and kept: nearly half of what the reference makes and keeps.
+
+A query alone, or a few that share keys, as in making text, are one kernel from the scores to the sum of the values.
 """
 
 import math
@@ -10,10 +12,11 @@ import math
 import numpy as np
 
 from .. import blas
-from ..threads import chunks_for
-from .common import exp, is_float32, kernel, larger
+from ..threads import chunks_for, split
+from .common import exp, is_float32, kernel, larger, rows_of
 
 ROWS = 128  # of a block
+FEW = 8  # queries of a head up to which BLAS has little to win
 
 
 @kernel
@@ -51,6 +54,28 @@ def _softmax_bwd(gp, p, scale):
                 gp[h, i, j] = p[h, i, j] * (gp[h, i, j] - total) * scale
 
 
+@kernel
+def _few(query, key, value, p, out, scale):
+    """Heads (N, L, E), (N, S, E) and (N, S, Ev), with probabilities p (N, L, S) and out (N, L, Ev)."""
+    heads, length, width = query.shape
+    columns, deep = value.shape[1:]
+    for h in range(heads):
+        q, k = rows_of(query, h, length, width), rows_of(key, h, columns, width)
+        total, v = rows_of(out, h, length, deep), rows_of(value, h, columns, deep)
+        for i in range(length):
+            for j in range(columns):
+                score = np.float32(0)
+                for e in range(width):
+                    score += q[i, e] * k[j, e]
+                p[h, i, j] = score
+        _softmax(p[h : h + 1], scale, False, 0)
+        for i in range(length):
+            total[i] = 0
+            for j in range(columns):
+                for e in range(deep):
+                    total[i, e] += p[h, i, j] * v[j, e]
+
+
 residuals = ("probabilities",)
 
 
@@ -68,8 +93,12 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
 
 
 def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """Wherever there are more than a few hundred scores."""
-    return math.prod(query.shape[:-1]) * key.shape[-2] >= 512
+    """Wherever there are more than a few hundred scores, or few queries."""
+    return _are_few(query, key, keep, causal) or math.prod(query.shape[:-1]) * key.shape[-2] >= 512
+
+
+def _are_few(query, key, keep, causal):
+    return query.shape[-2] <= FEW and keep is None and (key.shape[-2] == 1 or not causal)
 
 
 def _blocks(rows, columns, causal):
@@ -111,10 +140,22 @@ def _forward(blocks, query, key, value, keep, p, out, scale, causal):
 
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
     """softmax(query @ keyᵀ * scale) @ value."""
+    if _are_few(query, key, keep, causal):
+        return _forward_of_few(query, key, value, np.float32(scale))
     blocks, size = _blocks(query.shape[-2], key.shape[-2], causal)
     p = np.empty((*query.shape[:-2], size), np.float32)
     out = np.empty((*query.shape[:-1], value.shape[-1]), np.float32)
     _run(_forward, blocks, (query, key, value, _over(keep, query, key), p, out), np.float32(scale), causal)
+    return out, p
+
+
+def _forward_of_few(query, key, value, scale):
+    lead, (length, width), (columns, deep) = query.shape[:-2], query.shape[-2:], value.shape[-2:]
+    p, out = np.empty((*lead, length * columns), np.float32), np.empty((*lead, length, deep), np.float32)
+    heads = [x.reshape(-1, *x.shape[-2:]) for x in (np.ascontiguousarray(query), key, value)]
+    heads[1:] = [x if x.strides[1:] == (4 * x.shape[2], 4) else np.ascontiguousarray(x) for x in heads[1:]]
+    arrays = *heads, p.reshape(-1, length, columns), out.reshape(-1, length, deep)
+    split(_few, p.size * width, arrays, scale)
     return out, p
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -36,6 +36,24 @@ def float_of_bits(typing_context, bits):
         return builder.bitcast(arguments[0], context.get_value_type(types.float32))
 
     return types.float32(types.int32), generate
+
+
+@intrinsic
+def _memory_of(typing_context, array, offset):
+    """Where an array of float32 begins, and so many bytes on."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        begin = builder.bitcast(data, ir.IntType(8).as_pointer())
+        return builder.bitcast(builder.gep(begin, [arguments[1]]), data.type)
+
+    return types.CPointer(types.float32)(array, types.int64), generate
+
+
+@inlined
+def rows_of(x, i, rows, columns):
+    """x[i] of an array whose x[i] is contiguous (rows, columns), in a form that tells the compiler so."""
+    return carray(_memory_of(x, i * x.strides[0]), (rows, columns))
 
 
 @intrinsic

@@ -1,4 +1,8 @@
-"""A linear layer of one row, as in making text: eight rows of the weight are read at a time, which keeps memory busier than BLAS does."""
+"""A linear layer of one row or a few, as in making text: the weight is read from its first number to its last.
+
+That is the order which a processor foresees, so it takes no longer than reading does. Several rows of the weight at a time, as in
+BLAS, spare loads of x, and take 1.6 times as long.
+"""
 
 import numpy as np
 from llvmlite import ir
@@ -11,49 +15,49 @@ from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _tile, _totals
 
 LEAST_WEIGHTS = 1 << 16  # below, a call costs more than reading them
+ROWS = 8  # above, BLAS is quicker
 
 
 @intrinsic
-def _eight(typing, weight, first, size, x, out):
-    """out[first + r] = weight[first + r] · x for eight rows of the weight, `size` floats each."""
+def _dot(typing, weight, row, size, x, out, to):
+    """out[to] = weight[row] · x, of `size` floats, by four sums that don't wait for each other."""
 
     def generate(context, b, signature, values):
-        weight, first, size, x, out = _pointers(context, b, signature, values)
-        lines = [b.mul(b.add(first, _int(r)), size) for r in range(8)]
-        sums = _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * 8)
-        with cgutils.for_range(b, b.udiv(size, _int(LANES)), intp=_LONG) as vector:
-            at = b.mul(vector.index, _int(LANES))
-            some = _load(b, x, at, _VECTOR)
-            for r in range(8):
-                _multiply_add(b, sums[r], _load(b, weight, b.add(lines[r], at), _VECTOR), some)
-        for r in range(8):
-            if r % 4 == 0:
-                total = _totals(b, [b.load(slot) for slot in sums[r : r + 4]])
-            place = b.gep(out, [b.add(first, _int(r))])
-            b.store(b.extract_element(total, ir.Constant(_INT, r % 4)), place)
+        weight, row, size, x, out, to = _pointers(context, b, signature, values)
+        line, sums = b.gep(weight, [b.mul(row, size)]), _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * 4)
+
+        def add(at, slot):
+            _multiply_add(b, slot, _load(b, line, at, _VECTOR), _load(b, x, at, _VECTOR))
+
+        fours = b.udiv(size, _int(4 * LANES))
+        with cgutils.for_range(b, fours, intp=_LONG) as four:
+            for i, slot in enumerate(sums):
+                add(b.add(b.mul(four.index, _int(4 * LANES)), _int(i * LANES)), slot)
+        with cgutils.for_range_slice(b, b.mul(fours, _int(4 * LANES)), size, _int(LANES), intp=_LONG) as (at, _):
+            add(at, sums[0])
+        one, two, three, four = [b.load(slot) for slot in sums]
+        total = _totals(b, [b.fadd(b.fadd(one, two), b.fadd(three, four))])
+        b.store(b.extract_element(total, ir.Constant(_INT, 0)), b.gep(out, [to]))
         return context.get_dummy_value()
 
     floats = types.Array(types.float32, 1, "C")
-    return types.void(floats, types.int64, types.int64, floats, floats), generate
+    return types.void(floats, types.int64, types.int64, floats, floats, types.int64), generate
 
 
 @kernel
 def _dots(weight, out, x):
-    n, k = weight.shape
-    flat = weight.reshape(-1)
-    for q in range(n // 8):
-        _eight(flat, 8 * q, k, x, out)
-    for i in range(n - n % 8, n):
-        a = np.float32(0)
-        for j in range(k):
-            a += weight[i, j] * x[j]
-        out[i] = a
+    weights, results = weight.reshape(-1), out.reshape(-1)
+    for i in range(len(weight)):
+        for r in range(len(x)):
+            _dot(weights, i, weight.shape[1], x[r], results, i * len(x) + r)
 
 
 def accepts(input, weight, bias=None):
-    """One row of float32, in whole vectors, and a weight that lies row by row."""
+    """A few rows of float32, in whole vectors, and a weight that lies row by row."""
     k = weight.shape[1]
-    return input.size == k > 0 == k % LANES and is_float32(input, weight, bias) and weight.flags.c_contiguous
+    return (
+        0 < input.size <= ROWS * k and k % LANES == 0 and is_float32(input, weight, bias) and weight.flags.c_contiguous
+    )
 
 
 def pays(input, weight, bias=None):
@@ -63,8 +67,10 @@ def pays(input, weight, bias=None):
 
 def forward(xp, input, weight, bias=None):
     """input @ weightᵀ + bias."""
-    out = np.empty(len(weight), np.float32)
-    split(_dots, weight.size, (weight, out), np.ascontiguousarray(input).reshape(-1))
+    x = np.ascontiguousarray(input).reshape(-1, weight.shape[1])
+    out = np.empty((len(weight), len(x)), np.float32)
+    split(_dots, weight.size, (weight, out), x)
+    out = out.reshape(1, -1) if len(x) == 1 else np.ascontiguousarray(out.T)
     if bias is not None:
         out += bias
     return out.reshape(*input.shape[:-1], len(weight))

@@ -1,8 +1,10 @@
-"""A product of one row, or a few, with a weight of 8 or 4 bits: it reads a quarter or an eighth of float32's bytes, and that is what it costs.
+"""A product with a weight of 8 or 4 bits: one row reads a quarter or an eighth of float32's bytes, and that is what it costs.
 
-The loop over a row of the weight is LLVM IR, as in tiles.py: a vector of bytes becomes whole numbers, then floats, which are
-multiplied with x and added up in a register; a group's sum is scaled as it is, lane by lane, and only a row's is summed over the
-lanes. Four rows of the weight share the loads of x.
+A few rows: the loop over a row of the weight is LLVM IR, as in tiles.py. A vector of bytes becomes whole numbers, then floats, which
+are multiplied with x and added up in registers; a group's sum is scaled as it is, lane by lane, and only a row's is summed over the
+lanes. The weight is read from its first byte to its last, the order that a processor foresees (see linear.py).
+
+Many rows: some rows of the weight become floats that stay in the second-level cache, where BLAS multiplies them with all of x.
 """
 
 import numpy as np
@@ -11,16 +13,25 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..threads import split
+from .. import blas
+from ..threads import chunks_for, split
 from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _spread, _tile, _totals
 
-ROWS = 4  # above, BLAS is quicker on the weight as floats
+ROWS = 8  # above, BLAS is quicker on the weight as floats
+TILE = 1 << 20  # floats of the weight at a time
 _BYTES, _WIDE = ir.VectorType(ir.IntType(8), LANES), ir.VectorType(_INT, LANES)
+_ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
+_floats, _codes, _count = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C"), types.int64
 
 
 def _shift(by):
     return ir.Constant(_WIDE, [by] * LANES)
+
+
+def _read(b, line, at):
+    """A vector of bytes as whole numbers."""
+    return b.sext(b.load(b.bitcast(b.gep(line, [at]), _BYTES.as_pointer()), align=1), _WIDE)
 
 
 def _looked_up(b, codes):
@@ -32,70 +43,90 @@ def _looked_up(b, codes):
     return b.call(cgutils.get_or_insert_function(b.module, look, "llvm.x86.avx512.permvar.sf.512"), [table, codes])
 
 
-def _dots(bits, rows):
-    """The intrinsic: out[to + r · step] = the sum over groups of scale · (codes · x), for some rows of the weight.
+def _sum(b, slots):
+    """The sum of all lanes of some registers."""
+    total = b.load(slots[0])
+    for slot in slots[1:]:
+        total = b.fadd(total, b.load(slot))
+    return b.extract_element(_totals(b, [total]), ir.Constant(_INT, 0))
 
-    Its arguments: weight and scale begin at row `first`, and have so many bytes and floats in a row; vectors: of bytes in a group.
+
+@intrinsic
+def _dot8(typing, weight, scale, row, size, x, out, to):
+    """out[to] = scale[row] · (weight[row] · x), of `size` bytes, as many of them as fill vectors."""
+
+    def generate(context, b, signature, values):
+        weight, scale, row, size, x, out, to = _pointers(context, b, signature, values)
+        line, sums = b.gep(weight, [b.mul(row, size)]), _tile(b, [_ZERO] * 4)
+
+        def add(at, slot):
+            _multiply_add(b, slot, b.sitofp(_read(b, line, at), _VECTOR), _load(b, x, at, _VECTOR))
+
+        vectors = b.udiv(size, _int(LANES))
+        fours = b.udiv(vectors, _int(4))
+        with cgutils.for_range(b, fours, intp=_LONG) as four:
+            for i, slot in enumerate(sums):
+                add(b.add(b.mul(four.index, _int(4 * LANES)), _int(i * LANES)), slot)
+        with cgutils.for_range_slice(b, b.mul(fours, _int(4)), vectors, _int(1), intp=_LONG) as (vector, _):
+            add(b.mul(vector, _int(LANES)), sums[0])
+        b.store(b.fmul(_sum(b, sums), _load(b, scale, row)), b.gep(out, [to]))
+        return context.get_dummy_value()
+
+    return types.void(_codes, _floats, _count, _count, _floats, _floats, _count), generate
+
+
+def _dot4(known):
+    """The intrinsic: out[to] = the sum over groups of scale · (codes · x), for a row of the weight.
+
+    Its argument `vectors`: of bytes in a group; `known` says how many without asking, or is None.
     """
 
     def generate(context, b, signature, values):
-        weight, scale, first, size, groups, vectors, x, out, to, step = _pointers(context, b, signature, values)
-        zero, half = ir.Constant(_VECTOR, [0.0] * LANES), b.mul(vectors, _int(LANES))
-        lines = [b.add(first, _int(r)) for r in range(rows)]
-        codes_of, scales_of = [b.mul(line, size) for line in lines], [b.mul(line, groups) for line in lines]
-        totals, sums = _tile(b, [zero] * rows), _tile(b, [zero] * rows)
+        weight, scale, row, groups, vectors, x, out, to = _pointers(context, b, signature, values)
+        half = b.mul(vectors, _int(LANES)) if known is None else _int(known * LANES)
+        line, factors = b.gep(weight, [b.mul(row, b.mul(groups, half))]), b.gep(scale, [b.mul(row, groups)])
+        total, low, high = _tile(b, [_ZERO] * 3)
         with cgutils.for_range(b, groups, intp=_LONG) as group:
             start = b.mul(group.index, half)
-            with cgutils.for_range(b, vectors, intp=_LONG) as vector:
-                byte = b.add(start, b.mul(vector.index, _int(LANES)))
-                low = byte if bits == 8 else b.add(byte, start)  # groups of x are twice as long
-                below = _load(b, x, low, _VECTOR)
-                above = None if bits == 8 else _load(b, x, b.add(low, half), _VECTOR)
-                for r in range(rows):
-                    address = b.gep(weight, [b.add(codes_of[r], byte)])
-                    codes = b.sext(b.load(b.bitcast(address, _BYTES.as_pointer()), align=1), _WIDE)
-                    if bits == 4:
-                        _multiply_add(b, sums[r], _looked_up(b, b.lshr(codes, _shift(4))), above)
-                        _multiply_add(b, sums[r], _looked_up(b, codes), below)
-                    else:
-                        _multiply_add(b, sums[r], b.sitofp(codes, _VECTOR), below)
-            for r in range(rows):
-                factor = _load(b, scale, b.add(scales_of[r], group.index))
-                _multiply_add(b, totals[r], b.load(sums[r]), _spread(b, factor))
-                b.store(zero, sums[r])
-        total = _totals(b, [b.load(slot) for slot in totals])
-        for r in range(rows):
-            place = b.add(to, b.mul(step, _int(r)))
-            b.store(b.extract_element(total, ir.Constant(_INT, r)), b.gep(out, [place]))
+            b.store(_ZERO, low)
+            b.store(_ZERO, high)
+
+            def add(at):
+                byte = b.add(start, at)
+                codes, below = _read(b, line, byte), b.add(byte, start)  # groups of x are twice as long
+                _multiply_add(b, low, _looked_up(b, codes), _load(b, x, below, _VECTOR))
+                above = _load(b, x, b.add(below, half), _VECTOR)
+                _multiply_add(b, high, _looked_up(b, b.lshr(codes, _shift(4))), above)
+
+            if known is None:
+                with cgutils.for_range(b, vectors, intp=_LONG) as vector:
+                    add(b.mul(vector.index, _int(LANES)))
+            for vector in range(known or 0):
+                add(_int(vector * LANES))
+            factor = _spread(b, _load(b, factors, group.index))
+            _multiply_add(b, total, b.fadd(b.load(low), b.load(high)), factor)
+        b.store(_sum(b, [total]), b.gep(out, [to]))
         return context.get_dummy_value()
 
     @intrinsic
-    def dots(typing, weight, scale, first, size, groups, vectors, x, out, to, step):
-        floats, count = types.Array(types.float32, 1, "C"), types.int64
-        codes = types.Array(types.int8, 1, "C")
-        return types.void(codes, floats, count, count, count, count, floats, floats, count, count), generate
+    def dot(typing, weight, scale, row, groups, vectors, x, out, to):
+        return types.void(_codes, _floats, *[_count] * 3, _floats, _floats, _count), generate
 
-    return dots
+    return dot
 
 
-_four8, _one8, _four4, _one4 = _dots(8, 4), _dots(8, 1), _dots(4, 4), _dots(4, 1)
+_of_one, _of_two, _of_four, _of_any = [_dot4(known) for known in (1, 2, 4, None)]
 
 
 @kernel
 def _rows8(weight, scale, out, x):
     n, k = weight.shape
-    vectors, codes, flat = k // LANES, weight.reshape(-1), out.reshape(-1)
-    for r in range(len(x)):
-        for q in range(n // 4):
-            _four8(codes, scale, 4 * q, k, 1, vectors, x[r], flat, 4 * q * len(x) + r, len(x))
-        for i in range(n - n % 4, n):
-            _one8(codes, scale, i, k, 1, vectors, x[r], flat, i * len(x) + r, 1)
-        if vectors * LANES < k:
-            for i in range(n):
-                rest = np.float32(0)
-                for j in range(vectors * LANES, k):
-                    rest += x[r, j] * np.float32(weight[i, j])
-                out[i, r] += rest * scale[i]
+    codes, flat = weight.reshape(-1), out.reshape(-1)
+    for i in range(n):
+        for r in range(len(x)):
+            _dot8(codes, scale, i, k, x[r], flat, i * len(x) + r)
+            for j in range(k - k % LANES, k):
+                out[i, r] += x[r, j] * np.float32(weight[i, j]) * scale[i]
 
 
 @kernel
@@ -103,32 +134,79 @@ def _rows4(weight, scale, out, x):
     n, size = weight.shape
     groups = scale.shape[1]
     vectors, codes, scales, flat = size // groups // LANES, weight.reshape(-1), scale.reshape(-1), out.reshape(-1)
-    for r in range(len(x)):
-        for q in range(n // 4):
-            _four4(codes, scales, 4 * q, size, groups, vectors, x[r], flat, 4 * q * len(x) + r, len(x))
-        for i in range(n - n % 4, n):
-            _one4(codes, scales, i, size, groups, vectors, x[r], flat, i * len(x) + r, 1)
+    for i in range(n):
+        for r in range(len(x)):
+            to = i * len(x) + r
+            if vectors == 1:
+                _of_one(codes, scales, i, groups, vectors, x[r], flat, to)
+            elif vectors == 2:
+                _of_two(codes, scales, i, groups, vectors, x[r], flat, to)
+            elif vectors == 4:
+                _of_four(codes, scales, i, groups, vectors, x[r], flat, to)
+            else:
+                _of_any(codes, scales, i, groups, vectors, x[r], flat, to)
+
+
+@kernel
+def _floats8(weight, scale, out):
+    for i in range(len(weight)):
+        for j in range(weight.shape[1]):
+            out[i, j] = np.float32(weight[i, j]) * scale[i]
+
+
+@kernel
+def _floats4(weight, scale, offset, out):
+    """out (rows, groups, 2, half) of bytes (rows, groups, half)."""
+    n, groups, half = weight.shape
+    for i in range(n):
+        for q in range(groups):
+            factor, more = scale[i, q], offset[i, q]
+            for j in range(half):
+                out[i, q, 0, j] = np.float32(np.int8(weight[i, q, j] << 4) >> 4) * factor + more
+            for j in range(half):
+                out[i, q, 1, j] = np.float32(weight[i, q, j] >> 4) * factor + more
+
+
+def _many(weight, scale, offset, out, x, group_size):
+    """out = weight @ xᵀ, for some rows of the weight at a time."""
+    width = x.shape[1] if group_size is None else scale.shape[1] * group_size
+    step = max(16, TILE // width)
+    tile = np.empty((min(step, len(weight)), width), np.float32)
+    for i in range(0, len(weight), step):
+        codes, floats = weight[i : i + step], tile[: len(weight) - i]
+        if group_size is None:
+            _floats8(codes, scale[i : i + step], floats)
+        else:
+            shape = *scale[i : i + step].shape, group_size // 2
+            _floats4(codes.reshape(shape), scale[i : i + step], offset[i : i + step], floats.reshape(*shape[:2], 2, -1))
+        a, b, to = floats[:, : x.shape[1]], x.T, out[i : i + step]
+        np.matmul(*((b.T, a.T, to.T) if out.strides[0] < out.strides[1] else (a, b, to)))
 
 
 def accepts(input, *, weight, scale, offset, group_size):
-    """float32 in memory that is contiguous where the loop runs; something to sum; halves of groups that fill vectors."""
-    whole = group_size is None or group_size % (2 * LANES) == 0
-    return whole and is_float32(input, scale, offset) and input.size > 0 and weight.flags.c_contiguous
-
-
-def pays(input, *, weight, scale, offset, group_size):
-    """For a few rows, as in making text."""
-    return input.size <= ROWS * input.shape[-1]
+    """float32 in memory that is contiguous where the loops run; something to sum."""
+    return is_float32(input, scale, offset) and input.size > 0 and weight.flags.c_contiguous
 
 
 def forward(xp, input, *, weight, scale, offset, group_size):
     """input @ weightᵀ."""
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
-    if group_size is not None and (missing := scale.shape[1] * group_size - x.shape[1]):
-        x = np.pad(x, ((0, 0), (0, missing)))
-    out = np.empty((len(weight), len(x)), np.float32)
-    loop = _rows8 if group_size is None else _rows4
-    split(loop, out.shape[0] * x.shape[1], (weight.view(np.int8), np.ascontiguousarray(scale), out), x)
-    if offset is not None:
-        out += offset @ x.reshape(len(x), -1, group_size).sum(2).T
+    scale, weight = np.ascontiguousarray(scale), weight.view(np.int8)
+    out = (
+        np.empty((len(weight), len(x)), np.float32)
+        if len(x) <= blas.FEW
+        else np.empty((len(x), len(weight)), np.float32).T
+    )
+    whole = group_size is None or group_size % (2 * LANES) == 0  # halves of groups fill vectors
+    if len(x) > ROWS or not whole:
+        offset = np.broadcast_to(np.float32(0), scale.shape) if offset is None else offset
+        chunks = min(chunks_for(weight.size), len(weight))
+        calls = [tuple(a[i:j] for a in (weight, scale, offset, out)) for i, j in blas.bounds(len(weight), chunks)]
+        blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
+    else:
+        if group_size is not None and (missing := scale.shape[1] * group_size - x.shape[1]):
+            x = np.pad(x, ((0, 0), (0, missing)))
+        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), x)
+        if offset is not None:
+            out += offset @ x.reshape(len(x), -1, group_size).sum(2).T
     return np.ascontiguousarray(out.T).reshape(*input.shape[:-1], len(weight))
