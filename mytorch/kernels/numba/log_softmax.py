@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .common import INFINITE, exp, kernel, larger, magnitude
-from .softmax import accepts, by_rows
+from .common import exp, kernel
+from .softmax import accepts, by_rows, peak_of
 
 __all__ = ["accepts", "forward", "vjp"]
 
@@ -11,19 +11,16 @@ __all__ = ["accepts", "forward", "vjp"]
 @kernel
 def _fwd(x, out):
     rows, width = x.shape
-    largest = np.int32(0)
+    odd = False
     for r in range(rows):
-        peak = x[r, 0]
-        for j in range(width):
-            peak = larger(peak, x[r, j])
-            largest = max(largest, magnitude(x[r, j]))
+        peak, odd = peak_of(x, r, odd)
         total = np.float32(0.0)
         for j in range(width):
             total += exp(x[r, j] - peak)
         least = peak + np.log(total)
         for j in range(width):
             out[r, j] = x[r, j] - least
-    return largest >= INFINITE
+    return odd
 
 
 @kernel

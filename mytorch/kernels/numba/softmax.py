@@ -7,18 +7,25 @@ division. Backward: gx = out * (g - sum(g * out)). Infinities and NaN are the re
 import numpy as np
 
 from ..threads import split
-from .common import INFINITE, exp, is_float32, kernel, larger, magnitude
+from .common import INFINITE, exp, inlined, is_float32, kernel, larger, magnitude
+
+
+@inlined
+def peak_of(x, r, odd):
+    """The maximum of row r, and whether it has an infinity or NaN, or `odd` holds."""
+    peak, largest = x[r, 0], np.int32(0)
+    for j in range(x.shape[1]):
+        peak = larger(peak, x[r, j])
+        largest = max(largest, magnitude(x[r, j]))
+    return peak, odd or largest >= INFINITE
 
 
 @kernel
 def _fwd(x, out):
     rows, width = x.shape
-    largest = np.int32(0)
+    odd = False
     for r in range(rows):
-        peak = x[r, 0]
-        for j in range(width):
-            peak = larger(peak, x[r, j])
-            largest = max(largest, magnitude(x[r, j]))
+        peak, odd = peak_of(x, r, odd)
         total = np.float32(0.0)
         for j in range(width):
             e = exp(x[r, j] - peak)
@@ -27,7 +34,7 @@ def _fwd(x, out):
         scale = np.float32(1.0) / total
         for j in range(width):
             out[r, j] *= scale
-    return largest >= INFINITE
+    return odd
 
 
 @kernel
