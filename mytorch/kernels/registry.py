@@ -23,8 +23,6 @@ from ..base import config
 from . import blas
 
 _warned = set()
-
-
 SMALL = 128  # elements below which no kernel of a CPU pays, so that small things do without Numba's import
 UNFIT = "the kernel does not take these shapes, dtypes or options"
 
@@ -116,9 +114,7 @@ class Kernels:
                 kernel.load()  # which says how few elements are too few: the first call must not choose otherwise than the next
             if arrays[0].size < kernel.least:
                 return None
-        module = (
-            self.allowed(device, fused) if kernel is None or kernel.module is None or policy is False else kernel.module
-        )
+        module = (kernel and policy is not False and kernel.module) or self.allowed(device, fused)
         if module is None:
             return None
         if module.accepts(*arrays, **options):

@@ -91,8 +91,7 @@ class Op(Record):
         try:
             result = implementation.forward(xp, *raws, **attrs)
             if result is None:  # values that the kernel does not take
-                implementation = self.reference
-                result = implementation.forward(xp, *raws, **attrs)
+                return self.apply(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
         except Exception as error:
             missing = [n for n, default in self.defaults.items() if default is Parameter.empty and n not in attrs]
             if missing:
