@@ -12,7 +12,7 @@ does without where it gets None. `fused` says what is wanted:
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
 there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words
 what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as
-ops/core.py describes them.
+ops/core.py describes them. A `forward` that meets values which it does not take returns None, and the reference runs.
 """
 
 import importlib
@@ -23,8 +23,6 @@ from ..base import config
 from . import blas
 
 _warned = set()
-
-
 SMALL = 128  # elements below which no kernel of a CPU pays, so that small things do without Numba's import
 UNFIT = "the kernel does not take these shapes, dtypes or options"
 
@@ -42,13 +40,14 @@ class LazyKernel:
     """A kernel module, or an object in one ("module:name"), imported on first use; a failed import is kept with its reason.
 
     Attributes:
-        module: what was imported; None before, and where that failed. problem: why it failed, or None. least: its LEAST.
+        module: what was imported; None before, and where that failed. problem: why it failed, or None.
+        least, pays: its LEAST; its `pays`, or None.
     """
 
     def __init__(self, path, device):
         self.path = path
         self.device = device
-        self.module = self.problem = None
+        self.module = self.problem = self.pays = None
         self.least = SMALL if device == "cpu" else 0
 
     def load(self):
@@ -63,8 +62,10 @@ class LazyKernel:
                 package = (error.name or "").partition(".")[0]
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
-                self.module = getattr(module, name) if name else module
-                self.least = max(self.least, getattr(self.module, "LEAST", 0))
+                module = getattr(module, name) if name else module
+                self.pays = getattr(module, "pays", None)
+                self.least = max(self.least, getattr(module, "LEAST", 0))
+                self.module = module  # at last: another thread may be looking
         return self.module
 
 
@@ -113,12 +114,11 @@ class Kernels:
                 kernel.load()  # which says how few elements are too few: the first call must not choose otherwise than the next
             if arrays[0].size < kernel.least:
                 return None
-        module = self.allowed(device, fused)
+        module = (kernel and policy is not False and kernel.module) or self.allowed(device, fused)
         if module is None:
             return None
         if module.accepts(*arrays, **options):
-            pays = policy or not hasattr(module, "pays") or module.pays(*arrays, **options)
-            return module if pays else None
+            return module if policy or kernel.pays is None or kernel.pays(*arrays, **options) else None
         if fused is True:
             takes = getattr(module, "TAKES", None)
             self.warn(f"the kernel takes {takes} only" if takes else UNFIT)

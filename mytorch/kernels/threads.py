@@ -71,18 +71,16 @@ class _Job:
         self.function, self.left, self.done = function, deque(calls), SimpleQueue()
 
     def work(self):
-        """Take calls until none is left; what came of each goes to `done`: None, or the error."""
+        """Take calls until none is left; what came of each goes to `done`: what it returned, or the error."""
         while True:
             try:
                 arguments = self.left.popleft()
             except IndexError:
                 return
             try:
-                self.function(*arguments)
+                self.done.put(self.function(*arguments))
             except BaseException as error:
                 self.done.put(error)
-            else:
-                self.done.put(None)
 
 
 def _serve(jobs):
@@ -108,15 +106,16 @@ if hasattr(os, "register_at_fork"):
 def run(function, calls):
     """function(*arguments) for each of a list of arguments, on as many threads as there are; this one works with them.
 
+    Returns:
+        What each call returned, in their order where this thread made them all.
+
     Raises:
         BaseException: what a call raised, once all have ended.
     """
     global _started
     helpers = min(_count, len(calls)) - 1
     if helpers < 1:
-        for arguments in calls:
-            function(*arguments)
-        return
+        return [function(*arguments) for arguments in calls]
     if _started < helpers:
         with _starting:
             while _started < helpers:
@@ -132,9 +131,11 @@ def run(function, calls):
         before, ended = ended, watch(_ended, ended, LOOKS)
         if ended == before:  # nobody has ended for long: sleep until the last call has
             break
-    failed = [error for error in [job.done.get() for _ in calls] if error is not None]
+    outcomes = [job.done.get() for _ in calls]
+    failed = [error for error in outcomes if isinstance(error, BaseException)]
     if failed:
         raise failed[0]
+    return outcomes
 
 
 def chunks_for(size):
@@ -143,7 +144,7 @@ def chunks_for(size):
 
 
 def split(kernel, size, arrays, *constants):
-    """Call kernel(*chunks of the arrays, *constants), once for each chunk.
+    """Call kernel(*chunks of the arrays, *constants), once for each chunk; whether any call returned something true.
 
     Args:
         size: how many elements there are to work on; few are not worth a thread.
@@ -151,8 +152,7 @@ def split(kernel, size, arrays, *constants):
     """
     chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
     if chunks == 1:
-        kernel(*arrays, *constants)
-        return
-    run(kernel, [
+        return kernel(*arrays, *constants)
+    return any(run(kernel, [
         (*(a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays), *constants) for c in range(chunks)
-    ])  # fmt: skip
+    ]))  # fmt: skip

@@ -57,6 +57,25 @@ def rows_of(x, i, rows, columns):
 
 
 @intrinsic
+def _bits_of_float(typing_context, x):
+    """The bits of a float32 as an int32; a reinterpretation, no instruction."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.int32))
+
+    return types.int32(types.float32), generate
+
+
+INFINITE = np.int32(0x7F800000)  # the bits of infinity; those of NaN are above it, those of all other magnitudes below
+
+
+@inlined
+def magnitude(x):
+    """The bits of |x|, a whole number that grows with |x|: an infinity or NaN is found by it where `kernel` knows of none."""
+    return _bits_of_float(x) & np.int32(0x7FFFFFFF)
+
+
+@intrinsic
 def larger(typing_context, a, b):
     """The larger of two float32, in a form of which the compiler makes vectors in a loop, as it does not of `max`."""
 

@@ -6,24 +6,41 @@ gradient, so the logits are read once each way.
 
 import numpy as np
 
-from ...backend import numpy_ns
 from ..threads import split
-from .common import exp, is_float32, kernel, larger
+from .common import exact, exact_inlined, exp, is_float32, kernel
+from .softmax import peak_of
+
+
+@exact_inlined
+def _loss(log, peak, picked):
+    """log - (picked - peak), in this order."""
+    return log - (picked - peak)
 
 
 @kernel
-def _fwd(x, target, peaks, logs, picked, ignore_index):
+def _fwd(x, target, losses, peaks, logs, ignore_index):
     rows, width = x.shape
+    odd = False
     for r in range(rows):
-        peak = x[r, 0]
-        for j in range(width):
-            peak = larger(peak, x[r, j])
+        peak, odd = peak_of(x, r, odd)
         total = np.float32(0.0)
         for j in range(width):
             total += exp(x[r, j] - peak)
         peaks[r] = peak  # apart from the logarithm, which their sum would swallow where logits are large
         logs[r] = np.log(total)
-        picked[r] = peak if target[r] == ignore_index else x[r, target[r]]
+        losses[r] = np.float32(0.0) if target[r] == ignore_index else _loss(logs[r], peak, x[r, target[r]])
+    return odd
+
+
+@exact
+def _mean(losses, target, ignore_index, mean):
+    """The losses' sum, over how many of them count or over 1; and that number."""
+    total, count = 0.0, 0
+    for r in range(losses.size):
+        total += losses[r]
+        count += target[r] != ignore_index
+    number = np.float32(count if mean else 1)
+    return np.float32(total / number), number
 
 
 @kernel
@@ -42,10 +59,7 @@ def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
             gx[r, target[r]] -= s
 
 
-residuals = ("peaks", "logs", "total")
-
-
-LEAST = 1024
+residuals = ("total", "peaks", "logs")
 
 
 def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
@@ -53,23 +67,15 @@ def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.
     return is_float32(input) and weight is None and not label_smoothing and input.size > 0
 
 
-def pays(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """If no infinity or NaN is about: those take the reference."""
-    return bool(np.isfinite(numpy_ns.sum(input)))
-
-
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """lse - logit of the target, and their mean, sum or all of them."""
     x = np.ascontiguousarray(input)
-    peaks, logs, picked = np.empty((3, x.shape[0]), np.float32)
-    split(_fwd, x.size, (x, target, peaks, logs, picked), ignore_index)
-    losses = np.where(
-        target == ignore_index, np.float32(0.0), logs - (picked - peaks)
-    )  # here, where no compiler reorders it
-    total = np.float32(1.0)
-    if reduction == "mean":
-        total = np.float32(np.count_nonzero(target != ignore_index))
-    return losses if reduction == "none" else losses.sum() / total, peaks, logs, total
+    losses, peaks, logs = np.empty((3, x.shape[0]), np.float32)
+    if split(_fwd, x.size, (x, target, losses, peaks, logs), ignore_index):
+        return None
+    if reduction == "none":
+        return losses, np.float32(1.0), peaks, logs
+    return *_mean(losses, target, ignore_index, reduction == "mean"), peaks, logs
 
 
 def vjp(g, input, target, ignore_index, reduction, peaks, logs, total):

@@ -57,9 +57,6 @@ def _bwd(g, x, mean, rstd, gx, g_weight, g_bias, weight):
 residuals = ("mean", "rstd")
 
 
-LEAST = 256
-
-
 def accepts(input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     """float32 only."""
     return is_float32(input, weight, bias) and (dtype is None or dtype.numpy == np.float32)
