@@ -732,6 +732,8 @@ def main(argv=None):
             20 * model.num_parameters() / (args.batch_size * args.context_length * processes)
         )
         accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
+    if args.min_lr > args.max_lr:
+        parser.error(f"--min_lr {args.min_lr:g} exceeds --max_lr {args.max_lr:g}")
     if args.warmup_steps > args.train_iterations:
         parser.error(f"--warmup_steps {args.warmup_steps} exceeds --train_iterations {args.train_iterations}")
 

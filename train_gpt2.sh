@@ -96,7 +96,7 @@ case "$target$cpu" in
     shakespeare0)
         data=data/shakespeare
         if ! "$PYTHON" -c 'import sys, mytorch; sys.exit(not mytorch.cuda.is_available())' 2>/dev/null; then
-            echo "There is no GPU here, and this recipe (10.7M parameters) takes a day or two on a CPU." >&2
+            echo "There is no GPU here, and this recipe (10.7M parameters) takes hours on a CPU." >&2
             echo "A small model in minutes: bash train_gpt2.sh shakespeare --cpu" >&2
         fi
         preset=(--project_name gpt2-small-shakespeare --model_size small --context_length 256 --batch_size 32

@@ -11,6 +11,7 @@ from .. import cuda, distributed
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import as_device, cuda_available, device_of, on
+from ..base.errors import DeviceError
 from ..distributed import environment
 
 
@@ -59,6 +60,8 @@ class ProcessState:
             on_gpu = cuda_available() and "MYTORCHRUN_CPU" not in os.environ
             device = f"cuda:{self.local_rank}" if on_gpu else "cpu"
         self.device = as_device(device)
+        if self.device.type == "meta":
+            raise DeviceError("tensors there have no numbers to train with.")
         if self.device.type == "cuda":
             cuda.set_device(self.device)
         if self.num_processes > 1 and not distributed.is_initialized():

@@ -70,7 +70,8 @@ def new_file(path: str) -> str:
 def usable_device(name: str) -> str:
     """A flag's device that this machine has, as `type=` of an argument."""
     try:
-        empty(0, device=name)
+        if empty(0, device=name).device.type == "meta":
+            raise DeviceError("tensors there have no numbers.")
     except RuntimeError as error:
         raise argparse.ArgumentTypeError(f"{name}: {error}") from None
     return name

@@ -88,6 +88,11 @@ def _quantized():
     return ()
 
 
+def _losses():
+    losses = F.mse_loss, F.huber_loss, F.binary_cross_entropy_with_logits
+    return [loss(_numbers(128, 128), mytorch.ones(128, 128)) for loss in losses]
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -108,6 +113,7 @@ TASKS = {
     "bfloat16": _halves,
     "random numbers": _draws,
     "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
+    "losses": _losses,
     "attention": _attention,
     "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),

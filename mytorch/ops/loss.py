@@ -1,4 +1,4 @@
-"""Losses: cross-entropy as an op with kernels; the others composed of ops."""
+"""Losses: cross-entropy and those of differences and logits as ops with kernels; the others composed of ops."""
 
 import math
 from itertools import pairwise
@@ -11,7 +11,7 @@ from ..backend import ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
-from .activation import log_softmax, logsigmoid
+from .activation import _sigmoid_of, log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
@@ -326,8 +326,19 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     return total / weights.sum() if reduction == "mean" else total
 
 
+@op()
+def _squared_error(xp, input, target):
+    return xp.square(input - target)
+
+
+_squared_error.grad(
+    input=lambda g, input, target: g * 2 * (input - target), target=lambda g, input, target: g * 2 * (target - input)
+)
+_squared_error.fuse(cpu="mytorch.kernels.numba.losses:squared_error")
+
+
 @_loss
-def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None, *, fused=None):
     """(input - target)^2.
 
     Args:
@@ -340,7 +351,8 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
         2.0
     """
     _match(input, target, "mse_loss")
-    return name_node(_reduce((input - target).square(), reduction, size_average, reduce, weight), "MSE")
+    losses = _squared_error(input, target, fused=fused)
+    return name_node(_reduce(losses, reduction, size_average, reduce, weight), "MSE")
 
 
 @_loss
@@ -360,20 +372,27 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
 
 
+def _clipped(xp, input, target, delta):
+    difference = input - target
+    return difference, xp.clip(difference, -delta, delta)
+
+
 @op(dtype="float")
-def _smooth_abs(xp, input, *, beta):
-    """input^2 / (2 beta) within beta, |input| - beta / 2 outside."""
-    near = xp.clip(input, input.dtype.type(-beta), input.dtype.type(beta))
-    return near * (input - 0.5 * near) * (1 / beta)
+def _clipped_error(xp, input, target, *, delta, scale):
+    """scale times: half the square of a difference within delta, delta * (|difference| - delta / 2) outside."""
+    difference, near = _clipped(xp, input, target, delta)
+    return near * (difference - near * 0.5) * scale
 
 
-_smooth_abs.grad(
-    input=lambda g, input, beta, xp: g * xp.clip(input * (1 / beta), input.dtype.type(-1), input.dtype.type(1))
+_clipped_error.grad(
+    input=lambda g, input, target, delta, scale, xp: g * scale * _clipped(xp, input, target, delta)[1],
+    target=lambda g, input, target, delta, scale, xp: g * -scale * _clipped(xp, input, target, delta)[1],
 )
+_clipped_error.fuse(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
 @_loss
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
 
     Args:
@@ -390,11 +409,12 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _match(input, target, "smooth_l1_loss")
-    return _reduce(_smooth_abs(input - target, beta=beta), reduction, size_average, reduce)
+    losses = _clipped_error(input, target, delta=beta, scale=1 / beta, fused=fused)
+    return _reduce(losses, reduction, size_average, reduce)
 
 
 @_loss
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused=None):
     """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964.
 
     Args:
@@ -410,7 +430,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
-    return _reduce(_smooth_abs(input - target, beta=delta) * delta, reduction, weight=weight)
+    return _reduce(_clipped_error(input, target, delta=delta, scale=1.0, fused=fused), reduction, weight=weight)
 
 
 @on_input_device
@@ -445,9 +465,21 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _reduce(losses, reduction, size_average, reduce, weight)
 
 
+@op(dtype="float")
+def _logistic_error(xp, input, target):
+    """-(target * log(p) + (1 - target) * log(1 - p)), where p = sigmoid(input)."""
+    return (1 - target) * input - xp.minimum(input, input.dtype.type(0)) + xp.log1p(xp.exp(-xp.absolute(input)))
+
+
+_logistic_error.grad(
+    input=lambda g, input, target, xp: g * (_sigmoid_of(xp, input) - target), target=lambda g, input: -g * input
+)
+_logistic_error.fuse(cpu="mytorch.kernels.numba.losses:logistic_error")
+
+
 @_loss
 def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None, *, fused=None
 ):
     """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term.
 
@@ -466,8 +498,10 @@ def binary_cross_entropy_with_logits(
     if config.torch_face and target.dtype.category < input.dtype.category:
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
-    positive = logsigmoid(input) if pos_weight is None else ((pos_weight - 1) * target + 1) * logsigmoid(input)
-    losses = (1 - target) * input - positive
+    if pos_weight is None:
+        losses = _logistic_error(input, target, fused=fused)
+    else:
+        losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
     return _reduce(losses, reduction, size_average, reduce, weight)
 
 

@@ -103,6 +103,53 @@ def test_rectifiers(shape):
         compare(lambda lib, x: function(lib, x.T), random(*shape)) if len(shape) == 2 else None
 
 
+@pytest.mark.parametrize("shape", [(70, 301), (0, 3), ()])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_of_each_element(shape, reduction):
+    for name, options in {"mse": {}, "huber": {"delta": 0.3}, "smooth_l1": {"beta": 0.2}}.items():
+
+        def loss(lib, x, y, name=name, options=options):
+            function = getattr(lib.nn.functional, f"{name}_loss")
+            return function(x, y, reduction=reduction, **with_kernel(lib, **options))
+
+        compare(loss, random(*shape), 0.5 * random(*shape).T.reshape(shape))
+
+    def logistic(lib, x, y):
+        function = lib.nn.functional.binary_cross_entropy_with_logits
+        return function(9 * x, y, reduction=reduction, **with_kernel(lib))
+
+    compare(logistic, random(*shape), np.abs(np.tanh(random(*shape))))
+    compare(lambda lib, x, y: logistic(lib, x.T, y.T), random(5, 7), random(5, 7))
+
+
+def test_losses_of_infinities_and_nan():
+    x = np.array([np.inf, -np.inf, np.nan, 1e38, -1e38, 100.0, -100.0, 0.0, 1e-8] * 2000, np.float32)
+    for name in ("mse_loss", "huber_loss", "binary_cross_entropy_with_logits"):
+        found = []
+        for lib in (mytorch, torch):
+            a = lib.tensor(x, requires_grad=True)
+            out = getattr(lib.nn.functional, name)(a, lib.full((len(x),), 0.5), reduction="none")
+            out.sum().backward()
+            found.append((out.detach().numpy(), a.grad.numpy()))
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_losses_are_differentiated_twice_and_of_shapes_that_broadcast():
+    for name in ("mse_loss", "huber_loss", "smooth_l1_loss", "binary_cross_entropy_with_logits"):
+        found = []
+        for lib in (mytorch, torch):
+            x, y = (lib.tensor(a).requires_grad_() for a in (random(30, 99), np.abs(np.tanh(random(30, 99)))))
+            loss = getattr(lib.nn.functional, name)(x, y, reduction="sum", **with_kernel(lib))
+            gx, gy = lib.autograd.grad(loss, (x, y), create_graph=True)
+            (gx.square().sum() + (gx * gy).sum()).backward()
+            found.append([t.detach().numpy() for t in (gx, gy, x.grad, y.grad)])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    with pytest.warns(UserWarning, match="target size"):
+        compare(lambda lib, x, y: lib.nn.functional.mse_loss(x, y), random(4, 3), random(4, 1))
+
+
 def test_rectifiers_let_nan_through():
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 1.0] * 2000, np.float32)
     for name in ("relu", "leaky_relu", "hardswish"):

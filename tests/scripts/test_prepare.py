@@ -132,7 +132,7 @@ def test_the_demo_samples_what_it_trained(tmp_path):
 
 def test_shakespeare_on_a_cpu_warns_and_offers_a_small_recipe(tmp_path):
     done = dry_run(tmp_path, "shakespeare", "--disable_dlpack")
-    assert "takes a day or two on a CPU" in done.stderr
+    assert "takes hours on a CPU" in done.stderr
     assert "bash train_gpt2.sh shakespeare --cpu" in done.stderr
     assert "--model_size small" in done.stdout
     assert "--dropout_p 0.0" in done.stdout

@@ -341,6 +341,7 @@ def test_what_a_user_can_mend_is_one_sentence(data, capsys):
     wrong = {
         "--devise cuda": "unrecognized arguments: --devise cuda; see --help",
         "--device tpu": "tpu: Expected one of cpu, cuda",
+        "--device meta": "meta: tensors there have no numbers",
     }
     if not mytorch.cuda.is_available():
         wrong["--device cuda"] = "cuda: device 'cuda' can't be used"
@@ -421,6 +422,12 @@ def test_more_warm_up_than_iterations_is_refused(data, capsys):
     with pytest.raises(SystemExit):
         train(data, warmup_steps=21)
     assert "--warmup_steps 21 exceeds --train_iterations 20" in capsys.readouterr().err
+
+
+def test_a_last_learning_rate_above_the_first_is_refused(data, capsys):
+    with pytest.raises(SystemExit):
+        train(data, max_lr=1e-5, min_lr=6e-5)
+    assert "--min_lr 6e-05 exceeds --max_lr 1e-05; see --help" in capsys.readouterr().err
 
 
 def test_chinchilla_sets_the_iterations(data, capsys, monkeypatch):
