@@ -7,6 +7,8 @@ import warnings
 import pytest
 
 import mytorch
+from mytorch import nn
+from mytorch.kernels import registry
 
 LINES = """
 import warnings
@@ -49,6 +51,11 @@ def _grad_of_non_leaf(lib):
     return lambda: y.grad
 
 
+def _twice_in_a_group(lib):
+    p = lib.nn.Parameter(lib.ones(1))
+    return lambda: lib.optim.SGD([p, p], lr=0.1)
+
+
 CALLS = {  # what PyTorch warns of, and does not end
     "scheduler": _scheduler_first,
     "grad": _grad_of_non_leaf,
@@ -57,6 +64,8 @@ CALLS = {  # what PyTorch warns of, and does not end
     "log_softmax": lambda lib: lambda x=lib.ones(2, 2): lib.nn.LogSoftmax()(x),
     "lstm": lambda lib: lambda: lib.nn.LSTM(2, 3, dropout=0.5),
     "mse_loss": lambda lib: lambda: lib.nn.MSELoss()(lib.ones(3, 1), lib.ones(3)),
+    "duplicate parameters": _twice_in_a_group,
+    "out of another size": lambda lib: lambda x=lib.ones(2), y=lib.empty(3): lib.add(x, x, out=y),
 }
 
 
@@ -74,6 +83,21 @@ def test_pytorchs_warnings_point_at_the_users_line(name, torch):
         if lib is mytorch:
             assert seen[0].filename == __file__
     assert texts[0][:60] == texts[1][:60]
+
+
+def test_what_has_no_kernel_is_told_at_the_users_line():
+    registry._warned.clear()
+    x = mytorch.ones(2, 2)
+    calls = (
+        lambda: mytorch.tanh(x, fused=True),
+        nn.Linear(2, 2, fused=True),
+        nn.ELU(fused=True),
+        nn.RMSNorm(2, fused=True),
+    )
+    for call in calls:
+        with pytest.warns(UserWarning, match="uses the reference because") as seen:
+            call(x) if isinstance(call, nn.Module) else call()
+        assert [w.filename for w in seen] == [__file__]
 
 
 def test_no_warning_where_all_is_well():

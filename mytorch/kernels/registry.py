@@ -16,10 +16,10 @@ ops/core.py describes them. A `forward` that meets values which it does not take
 """
 
 import importlib
-import warnings
 
 from ..backend import gpu, ndarray, numpy_ns, xp_of
 from ..base import config
+from ..base.errors import warn
 from . import blas
 
 _warned = set()
@@ -128,7 +128,7 @@ class Kernels:
         """Say, once for each reason, that fused=True runs the reference."""
         if (self.name, reason) not in _warned:
             _warned.add((self.name, reason))
-            warnings.warn(f"fused=True: {self.name} uses the reference because {reason}.", UserWarning, stacklevel=5)
+            warn(f"fused=True: {self.name} uses the reference because {reason}.")
 
 
 def device_type(raw):

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
 from .bind import spelled
@@ -340,8 +339,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 
 def _warn_of_upsample(name: str) -> None:
-    text = f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead."
-    warnings.warn(text, stacklevel=3)
+    warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
 
 
 def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:

@@ -1,13 +1,12 @@
 """Embedding: rows of a table, looked up by index."""
 
-import warnings
-
 import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import Namespace, xp_of
 from ..base import dtypes
+from ..base.errors import warn
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
@@ -202,10 +201,9 @@ def embedding_bag(
         NotImplementedError: per_sample_weights in another mode.
     """
     if weight.dtype is dtypes.int64 and input.dtype.is_floating_point:
-        warnings.warn(
+        warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
-            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
-            stacklevel=2,
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`."
         )
         weight, input = input, weight
     _check_bags(input, weight, offsets, per_sample_weights, mode, scale_grad_by_freq, sparse)
@@ -270,4 +268,4 @@ def warn_of_dense_gradients(name):
     """Say once for each function that sparse=True gives dense gradients."""
     if name not in _warned:
         _warned.add(name)
-        warnings.warn(f"{name}: sparse=True is accepted, but gradients are dense in this library.", stacklevel=3)
+        warn(f"{name}: sparse=True is accepted, but gradients are dense in this library.")

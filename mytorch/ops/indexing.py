@@ -1,7 +1,6 @@
 """Reading and writing parts of tensors: x[…], gather and scatter, masks, sorting."""
 
 import math
-import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
 from ..backend import blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from ..graph.mode import get_mode
 from .bind import METHODS, public
 from .core import name_node, op
@@ -118,10 +117,8 @@ def _is_tuple_in_disguise(index):
         i is None or i is Ellipsis or isinstance(i, (slice, list, tuple, range, Tensor, Array, ndarray)) for i in index
     )
     if found:
-        warnings.warn(
-            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq].",
-            UserWarning,
-            stacklevel=4,
+        warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq]."
         )
     return found
 

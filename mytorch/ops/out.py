@@ -7,9 +7,9 @@ take the result's kind is refused, and nothing of it can be recorded, as in PyTo
 
 import functools
 import inspect
-import warnings
 
 from ..base.dtypes import TYPE_WORDS
+from ..base.errors import warn
 from ..graph.mode import get_mode
 from .overlap import refuse_overlap, refuse_shared
 
@@ -61,12 +61,10 @@ def write_out(result, out, name, exact=False):
         raise RuntimeError(f"result type {given} can't be cast to the desired output type {wanted}")
     if tuple(out.shape) != tuple(result.shape):
         if out.numel():
-            warnings.warn(
+            warn(
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
                 f"match the required output shape {list(result.shape)}. This behavior is deprecated, and in a future "
-                "PyTorch release outputs will not be resized unless they have zero elements.",
-                UserWarning,
-                stacklevel=4,
+                "PyTorch release outputs will not be resized unless they have zero elements."
             )
         out.resize_(tuple(result.shape))
     out.copy_(result)

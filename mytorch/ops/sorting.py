@@ -2,7 +2,6 @@
 
 import builtins
 import math
-import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import blocks, numpy_ns, xp_of
 from ..base import dtypes
+from ..base.errors import warn
 from .bind import public
 from .complex import complex as complex_of
 from .core import op
@@ -806,11 +806,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     centred = x - average
     scaled = centred if weights is None else centred * weights
     if (free if weights is None else float(free.detach())) <= 0:
-        warnings.warn(
-            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.")
         free = 0 if weights is None else free.clamp(min=0)
     return ((centred @ scaled.mH) / free).squeeze()
 

@@ -6,7 +6,6 @@ written the PyTorch way defines `step` itself and uses `self.param_groups` and `
 """
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,7 +16,7 @@ from .._array import Array
 from .._tensor import RemovableHandle, Tensor
 from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
-from ..base.errors import kind
+from ..base.errors import kind, warn
 from ..graph.mode import enable_grad, no_grad
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
@@ -141,10 +140,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len({id(p) for p in params}) != len(params):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will "
-                "cause an error; see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
+                "cause an error; see github.com/pytorch/pytorch/issues/40967 for more information"
             )
         seen = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in seen for p in params):
