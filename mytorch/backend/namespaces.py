@@ -296,6 +296,7 @@ numpy_ns = Namespace(
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py puts its own here
     half_product=_half_product,
+    rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
