@@ -84,6 +84,8 @@ def run(function, calls):
 def product(a, b, out=None):
     """np.matmul(a, b, out), on the library's own threads if it is large."""
     multiplications = a.size * b.shape[-1]
+    if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products
+        return np.multiply(a, b, out)
     if (
         out is None
         and a.ndim == b.ndim == 2

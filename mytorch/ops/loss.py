@@ -372,6 +372,9 @@ _smooth_abs.grad(
 )
 
 
+_smooth_abs.fuse(cpu="mytorch.kernels.numba.rectifier:smooth_abs")
+
+
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
