@@ -59,8 +59,11 @@ class Namespace:
         return x.dtype.kind == "c"
 
     def sign(self, x):
-        """-1, 0 or 1; for complex numbers z / |z|, which NumPy 1 and CuPy define otherwise."""
-        if getattr(x, "dtype", None) is None or x.dtype.kind != "c":
+        """-1, 0 or 1, and 0 for NaN, as PyTorch's; for complex numbers z / |z|, which NumPy 1 and CuPy define otherwise."""
+        kind = x.dtype.kind if hasattr(x, "dtype") else ""
+        if kind in "fV" and kind:
+            return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
+        if kind != "c":
             return self.module.sign(x)
         size = abs(x)
         return x / self.where(size == 0, 1, size)
@@ -296,6 +299,7 @@ numpy_ns = Namespace(
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py puts its own here
     half_product=_half_product,
+    rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,

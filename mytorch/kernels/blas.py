@@ -11,10 +11,16 @@ import threading
 
 import numpy as np
 
+from ..backend import numpy_ns
 from . import threads
 
 SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
+WEIGHTS, ROWS = (
+    1 << 16,
+    8,
+)  # from how many weights, and up to how many rows, a kernel (numba/linear.py) is quicker than BLAS
 FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
+TURNED = 9 << 14  # multiplications from which it does
 LARGE = 2**22  # multiplications from which a product is worth several threads
 
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
@@ -78,9 +84,21 @@ def run(function, calls):
 def product(a, b, out=None):
     """np.matmul(a, b, out), on the library's own threads if it is large."""
     multiplications = a.size * b.shape[-1]
-    few = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
+    if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products
+        return np.multiply(a, b, out)
     if (
-        few
+        out is None
+        and a.ndim == b.ndim == 2
+        and len(a) <= FEW
+        and b.strides[0] == b.itemsize < b.strides[1]
+        and a.dtype == b.dtype
+    ):
+        few = _by_few_rows(a, b.T, multiplications)
+        if few is not None:
+            return few
+    single = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
+    if (
+        single
         or a.ndim < 2
         or b.ndim < 2
         or a.dtype != b.dtype
@@ -88,16 +106,25 @@ def product(a, b, out=None):
         or not (_counts or _openblas())
     ):
         return np.matmul(a, b, out)
-    if out is None and a.ndim == b.ndim == 2 and 4 <= len(a) <= FEW and b.strides[0] == b.itemsize < b.strides[1]:
-        if multiplications < LARGE or threads.get_num_threads() == 1:
-            with one_thread():
-                return np.ascontiguousarray(np.matmul(b.T, a.T).T)
     if out is None:
         lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
     chunks = 1 if multiplications < LARGE else min(2 * threads.get_num_threads(), 2 * multiplications // LARGE)
     run(np.matmul, [(a, b, out)] if chunks == 1 or threads.get_num_threads() == 1 else _cut(a, b, out, chunks))
     return out
+
+
+def _by_few_rows(a, w, multiplications):
+    """a @ wᵀ of few rows, where there is a quicker way than BLAS's own; None where there is none."""
+    if 0 < len(a) <= ROWS and w.size >= WEIGHTS:
+        return numpy_ns.rows_product(w, a)
+    turned = TURNED <= multiplications and len(a) > 1
+    if a.dtype.char not in "fd" or not (turned or len(a) == 1) or not (_counts or _openblas()):
+        return None
+    if multiplications >= LARGE and threads.get_num_threads() > 1:
+        return None
+    with one_thread():
+        return np.ascontiguousarray(np.matmul(w, a.T).T) if turned else np.matmul(a, w.T)
 
 
 def _cut(a, b, out, chunks):

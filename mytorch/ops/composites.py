@@ -8,12 +8,14 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
+from ..backend import Namespace
 from ..base import dtypes
 from ..base.errors import kind, warn
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
-from .bind import spelled
+from .bind import public, spelled
 from .conv import conv1d
+from .core import op
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
@@ -452,3 +454,43 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         out.reshape(-1)[np.arange(tensor.numel()) * num_classes + raw_of(tensor).reshape(-1)] = 1
         return Tensor._wrap(out)
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
+
+
+@op(name="lerp", dtype="promote")
+def _lerp(xp, input, end, *, weight):
+    """From whichever end is nearer, as PyTorch: so the ends are met."""
+    near, share = (input, weight) if abs(weight) < 0.5 else (end, weight - 1)
+    out = xp.subtract(end, input)
+    if not isinstance(xp, Namespace):
+        return near + out * share
+    out *= share  # in place: less memory to go over
+    out += near
+    return out
+
+
+_lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)
+
+
+@public()
+def lerp(input, end, weight):
+    """input + weight * (end - input).
+
+    Args:
+        input: where weight is 0.
+        end: where weight is 1.
+        weight: a number or a tensor.
+
+    Example:
+        >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
+        [2.0, 15.0]
+    """
+    dtype = input.dtype
+    if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
+        word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
+        raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
+    if dtype.itemsize == 2:  # in float32, rounded once
+        parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
+        return lerp(*parts).to(input.dtype)
+    if type(weight) is float and dtype.is_floating_point:
+        return _lerp.caller(input, end, weight=weight)
+    return input + (end - input) * weight

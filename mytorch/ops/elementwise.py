@@ -488,29 +488,6 @@ def clamp_max(input, max):
     return clamp(input, max=max)
 
 
-@public()
-def lerp(input, end, weight):
-    """input + weight * (end - input).
-
-    Args:
-        input: where weight is 0.
-        end: where weight is 1.
-        weight: a number or a tensor.
-
-    Example:
-        >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
-        [2.0, 15.0]
-    """
-    dtype = input.dtype
-    if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
-        word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
-        raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
-    if dtype.itemsize == 2:  # in float32, rounded once
-        parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
-        return lerp(*parts).to(input.dtype)
-    return input + (end - input) * weight
-
-
 def _with_value(name, symbol, record, example):
     text = (
         f"input + value * tensor1 {symbol} tensor2; also, as older programs have it, "

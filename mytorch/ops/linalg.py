@@ -243,7 +243,7 @@ _linear.grad(
     ),
     bias=lambda g, xp: xp.sum(_rows(xp, g), axis=0),
 )
-_linear.fuse(cpu="mytorch.kernels.numba.linear", cuda="mytorch.kernels.linear")
+_linear.fuse(cuda="mytorch.kernels.linear")
 
 
 # -- sums of products --------------------------------------------------------------------------------------------

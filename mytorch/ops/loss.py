@@ -391,6 +391,9 @@ _clipped_error.grad(
 _clipped_error.fuse(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
+_smooth_abs.fuse(cpu="mytorch.kernels.numba.rectifier:smooth_abs")
+
+
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.

@@ -6,7 +6,7 @@ import operator
 
 from .._array import Array, Size
 from .._tensor import Tensor
-from ..backend import address, is_raw, memory_owner, ndarray
+from ..backend import Namespace, address, is_raw, memory_owner, ndarray
 from ..base import dtypes
 from ..base.errors import kind
 from .bind import public
@@ -693,7 +693,12 @@ def unbind(input, dim=0):
 
 @op(dtype="same", name="repeat")
 def _repeat(xp, input, *, repeats):
-    return xp.tile(input, repeats)
+    shape = (1,) * (len(repeats) - input.ndim) + tuple(input.shape)
+    if not isinstance(xp, Namespace):
+        return xp.tile(input, repeats)
+    out = xp.empty([n for pair in zip(repeats, shape, strict=True) for n in pair], input.dtype)
+    out[...] = input.reshape([n for size in shape for n in (1, size)])
+    return out.reshape([times * n for times, n in zip(repeats, shape, strict=True)])
 
 
 def _repeat_grad(g, shape, repeats, xp):

@@ -312,7 +312,7 @@ class Generator:
             arguments: float64 arrays of one size.
         """
         n, count = len(arguments[0]), int(1.1 * expected) + 64
-        compiled = RANDOM.allowed("cpu") if n >= 1 << 15 else None
+        compiled = RANDOM.allowed("cpu") if n >= 1 << 11 else None
         start, spare = self._source.get_state(), math.nan if self._spare is None else self._spare
         while True:
             u, out = self.uniform((count,), np.float64), np.empty(n)
@@ -339,7 +339,9 @@ class Generator:
             found = words if span >= 1 << 64 else words % np.uint64(span)
         else:
             found = self.words(n)
-            np.remainder(found, np.uint32(span), out=found)
+            quotient = found // np.uint32(span)  # for which NumPy has vectors, as it has not for a remainder
+            quotient *= np.uint32(span)
+            found -= quotient
         found = found.astype(np.int64)
         if low:
             found += low

@@ -97,6 +97,8 @@ def test_rectifiers(shape):
         lambda lib, x: lib.nn.functional.relu(x, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.leaky_relu(x, 0.2, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.hardswish(3 * x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.smooth_l1_loss(x, 0 * x, beta=0.7, reduction="none"),
+        lambda lib, x: lib.nn.functional.huber_loss(2 * x, 0 * x, delta=1.3, reduction="none"),
     ]
     for function in functions:
         compare(function, random(*shape))
@@ -155,6 +157,19 @@ def test_rectifiers_let_nan_through():
     for name in ("relu", "leaky_relu", "hardswish"):
         ours, theirs = (getattr(lib.nn.functional, name)(lib.tensor(x)).numpy() for lib in (mytorch, torch))
         np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (
+        lib.nn.functional.smooth_l1_loss(lib.tensor(x), lib.zeros(len(x)), reduction="none").numpy()
+        for lib in (mytorch, torch)
+    )
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("times", [1, 3000])
+def test_the_sign_of_nan_is_zero_as_pytorchs(dtype, times):
+    x = [np.nan, -np.inf, np.inf, -0.0, 1.0, -2.5] * times
+    ours, theirs = (lib.tensor(x, dtype=getattr(lib, dtype)).sign().tolist() for lib in (mytorch, torch))
+    assert ours == theirs
 
 
 def test_gradients_where_a_mask_holds_are_the_same_by_bits():

@@ -14,9 +14,6 @@ from ..threads import split
 from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _tile, _totals
 
-LEAST_WEIGHTS = 1 << 16  # below, a call costs more than reading them
-ROWS = 8  # above, BLAS is quicker
-
 
 @intrinsic
 def _dot(typing, weight, row, size, x, out, to):
@@ -52,25 +49,13 @@ def _dots(weight, out, x):
             _dot(weights, i, weight.shape[1], x[r], results, i * len(x) + r)
 
 
-def accepts(input, weight, bias=None):
+def accepts(weight, rows):
     """A few rows of float32, in whole vectors, and a weight that lies row by row."""
-    k = weight.shape[1]
-    return (
-        0 < input.size <= ROWS * k and k % LANES == 0 and is_float32(input, weight, bias) and weight.flags.c_contiguous
-    )
+    return rows.shape[1] % LANES == 0 and is_float32(weight, rows) and weight.flags.c_contiguous
 
 
-def pays(input, weight, bias=None):
-    """For weights that don't lie nearest to the processor."""
-    return weight.size >= LEAST_WEIGHTS
-
-
-def forward(xp, input, weight, bias=None):
-    """input @ weightᵀ + bias."""
-    x = np.ascontiguousarray(input).reshape(-1, weight.shape[1])
-    out = np.empty((len(weight), len(x)), np.float32)
-    split(_dots, weight.size, (weight, out), x)
-    out = out.reshape(1, -1) if len(x) == 1 else np.ascontiguousarray(out.T)
-    if bias is not None:
-        out += bias
-    return out.reshape(*input.shape[:-1], len(weight))
+def forward(xp, weight, rows):
+    """rows @ weightᵀ."""
+    out = np.empty((len(weight), len(rows)), np.float32)
+    split(_dots, weight.size, (weight, out), np.ascontiguousarray(rows))
+    return out.reshape(1, -1) if len(rows) == 1 else np.ascontiguousarray(out.T)

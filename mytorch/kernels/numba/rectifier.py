@@ -1,10 +1,10 @@
-"""relu, leaky_relu and hardswish, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
+"""relu, leaky_relu, hardswish and the smooth absolute value, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
 
 import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import exact, flat, is_float32
+from .common import exact, flat, is_float32, with_nan
 
 
 @exact
@@ -51,6 +51,30 @@ def _hardswish_bwd(g, x, out):
         out[i] = g[i] * (np.float32(0.0) if v <= np.float32(-3.0) else slope)
 
 
+@exact
+def _sign(x, out):
+    for i in range(x.size):
+        above = np.float32(1.0) if x[i] > np.float32(0.0) else np.float32(0.0)
+        out[i] = np.float32(-1.0) if x[i] < np.float32(0.0) else above
+
+
+@with_nan
+def _smooth_abs_fwd(x, out, beta, slope):
+    for i in range(x.size):
+        v = x[i]
+        size = v if v > np.float32(0.0) else -v
+        near = beta if size > beta else size
+        out[i] = near * (size - np.float32(0.5) * near) * slope
+
+
+@with_nan
+def _smooth_abs_bwd(g, x, out, slope):
+    for i in range(x.size):
+        v = x[i] * slope
+        v = np.float32(1.0) if v > np.float32(1.0) else v
+        out[i] = g[i] * (np.float32(-1.0) if v < np.float32(-1.0) else v)
+
+
 def _accepts(input, **options):
     """float32 only."""
     return is_float32(input)
@@ -91,3 +115,10 @@ hardswish = Kernel(
     forward=lambda xp, input: _run(_hardswish_fwd, input),
     vjp=lambda g, input: (_run(_hardswish_bwd, g, input),),
 )
+smooth_abs = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input, *, beta: _run(_smooth_abs_fwd, input, constants=(np.float32(beta), np.float32(1 / beta))),
+    vjp=lambda g, input, beta: (_run(_smooth_abs_bwd, g, input, constants=(np.float32(1 / beta),)),),
+)
+sign = Kernel(accepts=_accepts, forward=lambda xp, input: _run(_sign, input))
