@@ -125,7 +125,6 @@ TASKS = {
     "silu": lambda: F.silu(_numbers(128, 128)),
     "relu": lambda: F.relu(_numbers(128, 128)),
     "hardswish": lambda: F.hardswish(_numbers(128, 128)),
-    "smooth_abs": lambda: F.smooth_l1_loss(_numbers(128, 128), _numbers(128, 128)),
     "sign": lambda: _numbers(128, 128).sign(),
     "leaky_relu": lambda: F.leaky_relu(_numbers(128, 128)),
     "where": _choices,

@@ -7,10 +7,11 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from .._tensor import Tensor
-from ..backend import ndarray, xp_of
+from ..backend import device_of, ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
+from ..graph.mode import get_mode
 from .activation import _sigmoid_of, log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op
@@ -247,6 +248,56 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
 
 # -- the other losses -----------------------------------------------------------------------------------------
 
+_BY_OP = {  # loss -> the op that it is for each element, with its kernel for a CPU; beta: of smooth_l1 and huber
+    "mse": lambda x, t, beta, fused: _squared_error(x, t, fused=fused),
+    "smooth_l1": lambda x, t, beta, fused: _clipped_error(x, t, delta=beta, scale=1 / beta, fused=fused),
+    "huber": lambda x, t, beta, fused: _clipped_error(x, t, delta=beta, scale=1.0, fused=fused),
+    "bce_logits": lambda x, t, beta, fused: _logistic_error(x, t, fused=fused),
+}
+_TERMS = {  # those composed of ops, too
+    **_BY_OP,
+    "l1": lambda x, t, beta, fused: (x - t).abs(),
+    "bce": lambda x, t, beta, fused: -(t * x.log().clamp(min=-100) + (1 - t) * (-x).log1p().clamp(min=-100)),
+    "kl": lambda x, t, beta, fused: xlogy(t, t) - t * x,
+    "kl_log": lambda x, t, beta, fused: t.exp() * (t - x),
+}
+
+
+@op(name="elementwise_loss", dtype="same")
+def _elementwise_loss(xp, input, target, *, kind, reduction="mean", beta=1.0):
+    """A loss of `_TERMS` by a kernel, which alone runs it on arrays; second derivatives run this over Tensors."""
+    return _reduce(_TERMS[kind](input, target, beta, None), reduction)
+
+
+_elementwise_loss.fuse(cuda="mytorch.kernels.triton.losses")
+
+
+@op(name="nll", dtype="same")
+def _nll(xp, input, *, target, weight=None, ignore_index=-100, reduction="mean"):
+    """`nll_loss` of (N, C, L) likewise."""
+    return _picked_losses(input, target, None if weight is None else Tensor._wrap(weight), ignore_index, reduction)
+
+
+_nll.fuse(cuda="mytorch.kernels.triton.losses:nll")
+
+
+def _runs(record, fused, inputs, options):
+    """Whether a kernel runs a record on these Tensors; on a CPU there is none, and under an interpreter losses are composed."""
+    raw = raw_of(inputs[0])
+    if isinstance(raw, ndarray) or get_mode().interpreter is not None:
+        return fused is True and record.kernels.allowed("cpu", fused) is not None  # which says why not
+    return record.kernels.find(device_of(raw).type, fused, [raw_of(x) for x in inputs], options) is not None
+
+
+def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1.0):
+    """A loss of `_TERMS`, times `weight`, its mean or its sum."""
+    check_reduction(reduction)
+    options = {"kind": kind, "reduction": reduction, "beta": beta}
+    alone = kind in _BY_OP and isinstance(raw_of(input), ndarray)
+    if weight is None and not alone and _runs(_elementwise_loss, fused, (input, target), options):
+        return _elementwise_loss.run(input, target, fused=fused, **options)
+    return _reduce(_TERMS[kind](input, target, beta, fused), reduction, weight=weight)
+
 
 def _legacy(reduction, size_average, reduce_):
     """PyTorch's older arguments for the reduction."""
@@ -287,7 +338,9 @@ def _match(input, target, name):
 
 @in_precision("float32", composes=True)
 @on_input_device
-def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+def nll_loss(
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", *, fused=None
+):
     """The negative of the log-probability of each target class.
 
     Args:
@@ -312,18 +365,28 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
             f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}."
         )
     _check_classes(index, classes, ignore_index, "nll_loss")
-    xp = xp_of(index)
+    fixed = weight is None or not getattr(weight, "requires_grad", False)
+    options = {"target": index, "weight": raw_of(weight), "ignore_index": ignore_index, "reduction": reduction}
+    if fixed and _runs(_nll, fused, (rows,), options):
+        options["target"] = index.reshape(len(index), math.prod(index.shape[1:]))
+        losses = _nll.run(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), fused=fused, **options)
+        losses = losses.reshape(index.shape) if reduction == "none" else losses
+    else:
+        losses = _picked_losses(rows, index, weight, ignore_index, reduction)
+    return losses.squeeze(0) if reduction == "none" and single else losses
+
+
+def _picked_losses(rows, index, weight, ignore_index, reduction):
+    """The losses of log-probabilities (N, C, …) with classes (N, …), a raw array; their sum or their mean."""
     kept = index != ignore_index
-    safe = xp.where(kept, index, 0)
-    picked = rows.gather(1, Tensor._wrap(safe).unsqueeze(1)).squeeze(1)
+    safe = Tensor._wrap(xp_of(index).where(kept, index, 0))
     weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
     if weight is not None:
-        weights = weights * weight[Tensor._wrap(safe)]
-    losses = where(Tensor._wrap(kept), -picked * weights, 0.0)
+        weights = weights * weight[safe]
+    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.unsqueeze(1)).squeeze(1) * weights, 0.0)
     if reduction == "none":
-        return losses.squeeze(0) if single else losses
-    total = losses.sum()
-    return total / weights.sum() if reduction == "mean" else total
+        return losses
+    return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 
 @op()
@@ -351,12 +414,12 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
         2.0
     """
     _match(input, target, "mse_loss")
-    losses = _squared_error(input, target, fused=fused)
-    return name_node(_reduce(losses, reduction, size_average, reduce, weight), "MSE")
+    reduction = _legacy(reduction, size_average, reduce)
+    return name_node(_of_elements("mse", input, target, reduction, weight, fused), "MSE")
 
 
 @_loss
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None, *, fused=None):
     """|input - target|.
 
     Args:
@@ -369,7 +432,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
         3.0
     """
     _match(input, target, "l1_loss")
-    return _reduce((input - target).abs(), reduction, size_average, reduce, weight)
+    return _of_elements("l1", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
 def _clipped(xp, input, target, delta):
@@ -391,9 +454,6 @@ _clipped_error.grad(
 _clipped_error.fuse(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
-_smooth_abs.fuse(cpu="mytorch.kernels.numba.rectifier:smooth_abs")
-
-
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
     """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
@@ -410,10 +470,9 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     if beta == 0:
-        return l1_loss(input, target, size_average, reduce, reduction)
+        return l1_loss(input, target, size_average, reduce, reduction, fused=fused)
     _match(input, target, "smooth_l1_loss")
-    losses = _clipped_error(input, target, delta=beta, scale=1 / beta, fused=fused)
-    return _reduce(losses, reduction, size_average, reduce)
+    return _of_elements("smooth_l1", input, target, _legacy(reduction, size_average, reduce), None, fused, beta)
 
 
 @_loss
@@ -433,11 +492,11 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
-    return _reduce(_clipped_error(input, target, delta=delta, scale=1.0, fused=fused), reduction, weight=weight)
+    return _of_elements("huber", input, target, reduction, weight, fused, delta)
 
 
 @on_input_device
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean", *, fused=None):
     """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
 
     Args:
@@ -464,8 +523,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         for word, values in (("input", raw), ("target", raw_of(target))):
             if not ((values >= 0) & (values <= 1)).all():
                 raise RuntimeError(f"all elements of {word} should be between 0 and 1")
-    losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
-    return _reduce(losses, reduction, size_average, reduce, weight)
+    return _of_elements("bce", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
 @op(dtype="float")
@@ -502,14 +560,13 @@ def binary_cross_entropy_with_logits(
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
     if pos_weight is None:
-        losses = _logistic_error(input, target, fused=fused)
-    else:
-        losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
+        return _of_elements("bce_logits", input, target, _legacy(reduction, size_average, reduce), weight, fused)
+    losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
     return _reduce(losses, reduction, size_average, reduce, weight)
 
 
 @_loss
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False, *, fused=None):
     """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size.
 
     Args:
@@ -523,10 +580,10 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         >>> F.kl_div(p.log(), p, reduction="batchmean").item()
         0.0
     """
-    losses = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
+    kind, reduction = "kl_log" if log_target else "kl", _legacy(reduction, size_average, reduce)
     if reduction == "batchmean":
-        return losses.sum() / input.shape[0]
-    return _reduce(losses, reduction, size_average, reduce)
+        return _of_elements(kind, input, target, "sum", None, fused) / input.shape[0]
+    return _of_elements(kind, input, target, reduction, None, fused)
 
 
 @_loss

@@ -182,6 +182,36 @@ CALLS = {
         )
         for name in mytorch.ops.linear_activation.ACTIVATIONS
     },
+    **{
+        f"elementwise_loss {kind}": (
+            lambda x, t, fused, kind=kind, loss=loss, into=into: (
+                mytorch.ops.loss._elementwise_loss.run(into(x), into(t), kind=kind, beta=0.7, fused=True)
+                if fused
+                else loss(into(x), into(t))
+            ),
+            [(3, 7), (3, 7)],
+        )
+        for kind, loss, into in (
+            ("mse", F.mse_loss, mytorch.Tensor.clone),
+            ("l1", F.l1_loss, mytorch.Tensor.clone),
+            ("smooth_l1", lambda x, t: F.smooth_l1_loss(x, t, beta=0.7), mytorch.Tensor.clone),
+            ("huber", lambda x, t: F.huber_loss(x, t, delta=0.7), mytorch.Tensor.clone),
+            ("bce", F.binary_cross_entropy, mytorch.sigmoid),
+            ("bce_logits", F.binary_cross_entropy_with_logits, mytorch.Tensor.clone),
+            ("kl", F.kl_div, mytorch.sigmoid),
+            ("kl_log", lambda x, t: F.kl_div(x, t, log_target=True), mytorch.Tensor.clone),
+        )
+    },
+    "nll": (
+        lambda x, fused: (
+            mytorch.ops.loss._nll.run(
+                x.unsqueeze(-1), target=_target._data._array.reshape(5, 1), weight=_weights, ignore_index=3, fused=True
+            )
+            if fused
+            else F.nll_loss(x, _target, mytorch.Tensor._wrap(_weights), ignore_index=3)
+        ),
+        [(5, 7)],
+    ),
     "gelu_mlp": (
         lambda x, v, w, b, c, fused: mytorch.ops.linear_activation.gelu_mlp(x, v, w, b, c, fused=fused),
         [(2, 4, 5), (7, 5), (3, 7), (7,), (3,)],

@@ -72,6 +72,8 @@ FUNCTIONS = {  # record -> (public function, a call of it)
     "linear_cross_entropy": (
         F.linear_cross_entropy, lambda fused: F.linear_cross_entropy(floats(4, 6), floats(5, 6), classes(5, 4), fused=fused)),
     "linear_activation": (F.linear, lambda fused: F.linear(floats(3, 5), floats(4, 5), act_func="gelu", fused=fused)),
+    "elementwise_loss": (F.mse_loss, lambda fused: F.mse_loss(floats(3, 5), floats(3, 5), fused=fused)),
+    "nll": (F.nll_loss, lambda fused: F.nll_loss(floats(3, 5), classes(5, 3), fused=fused)),
     "gelu_mlp": (
         F.gelu_mlp, lambda fused: F.gelu_mlp(floats(3, 5), floats(7, 5), floats(4, 7), approximate="tanh", fused=fused)),  # 8: in cuBLASLt
     "batch_norm": (F.batch_norm, lambda fused: F.batch_norm(floats(3, 5, 2), None, None, training=True, fused=fused)),
@@ -172,8 +174,49 @@ def test_layers_of_indices_and_targets_pass_fused_on():
         assert bool(LAUNCHED) == fused
         LAUNCHED.clear()
         nn.CrossEntropyLoss(label_smoothing=0.1, fused=fused)(floats(3, 5), target).backward()
+        nn.NLLLoss(fused=fused)(floats(3, 5), target).backward()
         nn.CrossEntropyLoss(fused=fused)(floats(3, 5), F.softmax(floats(3, 5), -1, fused=False).detach()).backward()
         assert bool(LAUNCHED) == fused
+
+
+LOSSES = [  # PyTorch's layers of elementwise losses: options, whether inputs and targets are probabilities, what is no fit
+    (nn.MSELoss, {}, False), (nn.L1Loss, {}, False), (nn.SmoothL1Loss, {"beta": 0.3}, False), (nn.HuberLoss, {"delta": 0.3}, False),
+    (nn.BCELoss, {}, True), (nn.BCEWithLogitsLoss, {}, False), (nn.KLDivLoss, {"log_target": True}, False), (nn.KLDivLoss, {}, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("layer", "options", "probabilities"), LOSSES)
+def test_losses_of_elements(layer, options, probabilities, reduction):
+    """The kernel's loss and both gradients are those of the composition, and so are its second derivatives."""
+    x, t = (floats(3, 7).detach() for _ in "xt")
+    if probabilities:
+        x, t = x.sigmoid(), t.sigmoid()
+    found = []
+    for fused in (True, False):
+        leaves = [a.detach().requires_grad_() for a in (x, t)]
+        LAUNCHED.clear()
+        out = layer(reduction=reduction, fused=fused, **options)(*leaves)
+        assert bool(LAUNCHED) == fused
+        upstream = mytorch.linspace(0.5, 2.0, out.numel(), device="cuda").reshape(out.shape)
+        grads = mytorch.autograd.grad(out, leaves, upstream, create_graph=True)
+        twice = mytorch.autograd.grad(sum(g.square().sum() for g in grads), leaves)
+        found.append([a.detach().cpu().numpy() for a in (out, *grads, *twice)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+def test_losses_that_a_kernel_leaves_to_ops():
+    """Weights, inputs of two shapes or dtypes, and none at all."""
+    x, t = floats(3, 7), floats(3, 7).detach()
+    LAUNCHED.clear()
+    for call in (
+        lambda L, x, t: L.mse_loss(x, t, weight=t.abs()), lambda L, x, t: L.mse_loss(x, t.double()), lambda L, x, t: L.l1_loss(x[:0], t[:0]),
+        lambda L, x, t: L.binary_cross_entropy_with_logits(x, t.sigmoid(), pos_weight=t[0].abs()),
+    ):  # fmt: skip
+        got, want = call(F, x, t), call(F, x.detach().cpu(), t.cpu())
+        np.testing.assert_allclose(got.detach().cpu().numpy(), want.numpy(), rtol=1e-5)
+    assert not LAUNCHED
 
 
 UNABLE = {

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import exact, flat, is_float32, with_nan
+from .common import exact, flat, is_float32
 
 
 @exact
@@ -58,23 +58,6 @@ def _sign(x, out):
         out[i] = np.float32(-1.0) if x[i] < np.float32(0.0) else above
 
 
-@with_nan
-def _smooth_abs_fwd(x, out, beta, slope):
-    for i in range(x.size):
-        v = x[i]
-        size = v if v > np.float32(0.0) else -v
-        near = beta if size > beta else size
-        out[i] = near * (size - np.float32(0.5) * near) * slope
-
-
-@with_nan
-def _smooth_abs_bwd(g, x, out, slope):
-    for i in range(x.size):
-        v = x[i] * slope
-        v = np.float32(1.0) if v > np.float32(1.0) else v
-        out[i] = g[i] * (np.float32(-1.0) if v < np.float32(-1.0) else v)
-
-
 def _accepts(input, **options):
     """float32 only."""
     return is_float32(input)
@@ -114,11 +97,5 @@ hardswish = Kernel(
     LEAST=LEAST,
     forward=lambda xp, input: _run(_hardswish_fwd, input),
     vjp=lambda g, input: (_run(_hardswish_bwd, g, input),),
-)
-smooth_abs = Kernel(
-    accepts=_accepts,
-    LEAST=LEAST,
-    forward=lambda xp, input, *, beta: _run(_smooth_abs_fwd, input, constants=(np.float32(beta), np.float32(1 / beta))),
-    vjp=lambda g, input, beta: (_run(_smooth_abs_bwd, g, input, constants=(np.float32(1 / beta),)),),
 )
 sign = Kernel(accepts=_accepts, forward=lambda xp, input: _run(_sign, input))

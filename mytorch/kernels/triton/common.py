@@ -62,6 +62,12 @@ def row_blocks(width, longest=LONGEST):
     return {"ROWS": rows, "BLOCK": block, "ONE": one, "num_warps": min(max(rows * block // 512, 2), 16)}
 
 
+def one_program(count):
+    """The block of a single program that adds up `count` numbers: as wide as it may, since it waits for memory once a block."""
+    block = min(power_of_2(max(count, 128)), 16384)
+    return {"BLOCK": block, "num_warps": min(max(block // 512, 1), 32)}
+
+
 INTERPRETED = tl.constexpr(INTERPRET)
 
 

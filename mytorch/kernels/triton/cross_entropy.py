@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from ..launch import launch, power_of_2
-from .common import LN2, LOG2E, contiguous, is_float
+from .common import LN2, LOG2E, contiguous, is_float, one_program
 
 residuals = ("lse", "total")
 
@@ -191,7 +191,7 @@ def count(xp, target, weight, ignore_index):
     """What the mean divides by: the number, or the weight, of the targets that count; float32, 0-d."""
     total, weighted = xp.empty((), "float32"), weight is not None
     sizes = target.size, ignore_index
-    launch(_count, (1,), target, weight, total, *sizes, WEIGHT=weighted, BLOCK=1024, num_warps=4)
+    launch(_count, (1,), target, weight, total, *sizes, WEIGHT=weighted, **one_program(target.size))
     return total
 
 
@@ -235,7 +235,7 @@ def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoot
 def add_losses(xp, losses, total, reduction, dtype):
     """The sum or mean of losses (N,), 0-d, of dtype."""
     out = xp.empty((), dtype)
-    launch(_add_losses, (1,), losses, total, out, losses.size, MEAN=reduction == "mean", BLOCK=1024, num_warps=4)
+    launch(_add_losses, (1,), losses, total, out, losses.size, MEAN=reduction == "mean", **one_program(losses.size))
     return out
 
 

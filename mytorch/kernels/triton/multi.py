@@ -28,7 +28,7 @@ import triton.language as tl
 from ...backend import address, device_of
 from ...base.capturing import constant, is_recording, upload
 from ..launch import cdiv, launch
-from .common import is_float
+from .common import is_float, one_program
 
 CHUNK = 4096
 PLACES = 8
@@ -366,7 +366,7 @@ def norm(table, state, max_norm=None, which=1):
     parts = table.xp.empty(max(table.count, 1), "float32")
     table.launch(_squares, parts, G=table.type(which), WHICH=which)
     most, clips = float(max_norm or 0.0), max_norm is not None
-    launch(_finish_norm, (1,), parts, state, table.count, most, CLIPS=clips, BLOCK=1024, num_warps=4)
+    launch(_finish_norm, (1,), parts, state, table.count, most, CLIPS=clips, **one_program(table.count))
 
 
 def clip(table, state, which=1):
