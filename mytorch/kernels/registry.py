@@ -10,9 +10,9 @@ does without where it gets None. `fused` says what is wanted:
   is the faster one.
 
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words
-what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as
-ops/core.py describes them.
+there? `better(*arrays, **options)` gives another to run instead, or None. `LEAST` says the usual reason alone: from how many elements
+of the first array on. `TAKES` says in words what it accepts, `why_not()` why a library's can't run here (Triton's ask launch.py).
+What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as in ops/core.py.
 """
 
 import importlib
@@ -58,7 +58,8 @@ class LazyKernel:
             try:
                 module = importlib.import_module(path)
                 if self.device == "cuda":
-                    self.problem = importlib.import_module("mytorch.kernels.launch").why_not()
+                    asked = module if hasattr(module, "why_not") else importlib.import_module("mytorch.kernels.launch")
+                    self.problem = asked.why_not()
             except ImportError as error:
                 package = (error.name or "").partition(".")[0]
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
@@ -69,12 +70,7 @@ class LazyKernel:
 
 
 class Kernels:
-    """The kernels of one op, update rule or draw.
-
-    Args:
-        name: of the thing, for the warning.
-        paths: `cpu=` and `cuda=`: where the kernel modules are.
-    """
+    """The kernels of one op, update rule or draw: its name, for the warning, and where the modules are, `cpu=` and `cuda=`."""
 
     def __init__(self, name, **paths):
         self.name = name
@@ -116,6 +112,8 @@ class Kernels:
         module = self.allowed(device, fused)
         if module is None:
             return None
+        if hasattr(module, "better") and (better := module.better(*arrays, **options)):
+            return better
         if module.accepts(*arrays, **options):
             pays = policy or not hasattr(module, "pays") or module.pays(*arrays, **options)
             return module if pays else None
@@ -137,6 +135,7 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
+CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 
