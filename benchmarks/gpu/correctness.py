@@ -14,7 +14,7 @@ CHECKS = tuple(
     f"kernels.check_{name}"
     for name in ("norm", "cross_entropy", "elementwise", "attention", "matmul", "multi", "conv", "random", "ops")
 )
-CHECKS = (*CHECKS, "gpu.check_products")
+CHECKS = (*CHECKS, "gpu.check_products", "gpu.check_cudnn")
 
 
 def _pytest_or_stand_in():

@@ -16,6 +16,7 @@ class _Deterministic(ModuleType):
     def use(self, mode, warn_only):
         """Set the mode; see `mytorch.use_deterministic_algorithms`."""
         self.mode, self.warn_only = bool(mode), bool(warn_only)
+        config.deterministic = self.mode
         config.fill_uninitialized = self.mode and self._fill
 
     @property

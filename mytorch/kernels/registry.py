@@ -10,9 +10,10 @@ does without where it gets None. `fused` says what is wanted:
   is the faster one.
 
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `LEAST` says the usual reason alone: from how many elements of the first array on. `TAKES`, if it has one, says in words
-what it accepts. What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as
-ops/core.py describes them. A `forward` that meets values which it does not take returns None, and the reference runs.
+there? `better(*arrays, **options)` gives another to run instead, or None. `LEAST` says the usual reason alone: from how many elements
+of the first array on. `TAKES` says in words what it accepts, `why_not()` why a library's can't run here (Triton's ask launch.py).
+What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as in ops/core.py. A `forward`
+that meets values which it does not take returns None, and the reference runs.
 """
 
 import importlib
@@ -41,13 +42,13 @@ class LazyKernel:
 
     Attributes:
         module: what was imported; None before, and where that failed. problem: why it failed, or None.
-        least, pays: its LEAST; its `pays`, or None.
+        least, pays, better: its LEAST; the other two, or None.
     """
 
     def __init__(self, path, device):
         self.path = path
         self.device = device
-        self.module = self.problem = self.pays = None
+        self.module = self.problem = self.pays = self.better = None
         self.least = SMALL if device == "cpu" else 0
 
     def load(self):
@@ -57,25 +58,21 @@ class LazyKernel:
             try:
                 module = importlib.import_module(path)
                 if self.device == "cuda":
-                    self.problem = importlib.import_module("mytorch.kernels.launch").why_not()
+                    asked = module if hasattr(module, "why_not") else importlib.import_module("mytorch.kernels.launch")
+                    self.problem = asked.why_not()
             except ImportError as error:
                 package = (error.name or "").partition(".")[0]
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
                 module = getattr(module, name) if name else module
-                self.pays = getattr(module, "pays", None)
+                self.pays, self.better = getattr(module, "pays", None), getattr(module, "better", None)
                 self.least = max(self.least, getattr(module, "LEAST", 0))
                 self.module = module  # at last: another thread may be looking
         return self.module
 
 
 class Kernels:
-    """The kernels of one op, update rule or draw.
-
-    Args:
-        name: of the thing, for the warning.
-        paths: `cpu=` and `cuda=`: where the kernel modules are.
-    """
+    """The kernels of one op, update rule or draw: its name, for the warning, and where the modules are, `cpu=` and `cuda=`."""
 
     def __init__(self, name, **paths):
         self.name = name
@@ -117,6 +114,8 @@ class Kernels:
         module = (kernel and policy is not False and kernel.module) or self.allowed(device, fused)
         if module is None:
             return None
+        if kernel.better is not None and (better := kernel.better(*arrays, **options)):
+            return better
         if module.accepts(*arrays, **options):
             return module if policy or kernel.pays is None or kernel.pays(*arrays, **options) else None
         if fused is True:
@@ -137,6 +136,7 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
+CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 

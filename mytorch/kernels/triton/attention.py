@@ -30,14 +30,17 @@ Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
 
 import itertools
 import math
+import sys
 from functools import lru_cache
 
 import triton
 import triton.language as tl
 
-from ...backend import address, xp_of
+from ...backend import xp_of
 from ...base import config
+from ..heads import by_time, side_by_side
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned
+from ..registry import CUDNN_ATTENTION
 from .common import LOG2E, contiguous, dot, is_mask, one_dtype, strides_of, threshold
 
 MODE = "TRITON_FLASH_AUTOTUNE_MODE"
@@ -469,25 +472,6 @@ def _mask_of(xp, mask, query, key):
     return xp.broadcast_to(mask, shape).reshape(-1, *shape[-3:])
 
 
-def _by_time(xp, like, width):
-    """An array (B, H, L, width) laid out as (B, L, H, width): joining the heads again is then no copy."""
-    batch, heads, length, _ = like.shape
-    return xp.empty((batch, length, heads, width), like.dtype).swapaxes(1, 2)
-
-
-def _side_by_side(xp, q, k, v):
-    """Three arrays for the gradients of q, k, v (B, H, L, D) in one (B, L, 3 H D), if these lie so themselves, as the slices
-    of one linear layer's output: the layer's gradient is then there without a copy. None otherwise."""
-    batch, heads, length, width = q.shape
-    columns, size = heads * width, q.itemsize
-    steps = (length * 3 * columns * size, width * size, 3 * columns * size, size)
-    same = q.shape == k.shape == v.shape and q.strides == k.strides == v.strides == steps
-    if not same or address(k) - address(q) != columns * size or address(v) - address(k) != columns * size:
-        return None
-    joined = xp.empty((batch, length, 3, heads, width), q.dtype)
-    return [joined[:, :, i].swapaxes(1, 2) for i in range(3)]
-
-
 def _kept_scale(p):
     """What elements that dropout keeps are multiplied by."""
     return 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
@@ -580,7 +564,7 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     mask = _mask_of(xp, mask, query, key)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
     own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
-    out = _by_time(xp, q, v.shape[3])
+    out = by_time(xp, q, v.shape[3])
     lse = xp.empty(q.shape[:3], "float32")
     arrays, scales = (q, k, v, own.mask, own.state, out, lse), (own.scale * LOG2E.value,)
     fold = own.scale > 0 and own.mask is None
@@ -601,7 +585,7 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
     delta = xp.empty(q.shape[:3], "float32")
     scales = (own.scale * LOG2E.value, own.scale)
     gq = gk = gv = gs = None
-    joined = _side_by_side(xp, q, k, v) if all(needs[:3]) else None
+    joined = side_by_side(xp, q, k, v) if all(needs[:3]) else None
     wants_mask = mask is not None and needs[3] and mask.dtype != bool
     by_queries = (needs[0] or wants_mask) and not own.wide  # delta: float32's kernel has no registers left for it
     if not by_queries:
@@ -611,15 +595,15 @@ def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False,
             ROWS=rows, BV=own.depth, num_warps=4,
         )  # fmt: skip
     if needs[0] or wants_mask:
-        gq = _by_time(xp, q, q.shape[3]) if joined is None else joined[0]
+        gq = by_time(xp, q, q.shape[3]) if joined is None else joined[0]
         gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
         arrays = (q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs)
         own.start(
             "queries", length, batch * heads, arrays, (q, k, v, g, o, gq), scales, GS=wants_mask, DELTA=by_queries
         )
     if needs[1] or needs[2]:
-        gk = _by_time(xp, k, k.shape[3]) if joined is None else joined[1]
-        gv = _by_time(xp, v, v.shape[3]) if joined is None else joined[2]
+        gk = by_time(xp, k, k.shape[3]) if joined is None else joined[1]
+        gv = by_time(xp, v, v.shape[3]) if joined is None else joined[2]
         arrays = (q, k, v, g, lse, delta, own.mask, own.state, gk, gv)
         own.start("keys", k.shape[2], batch * k.shape[1], arrays, (q, k, v, g, gk, gv), scales)
     found = [
@@ -662,6 +646,14 @@ def _shares(query, key, value):
         return query.ndim == key.ndim == value.ndim
     same = query.shape[:-3] == key.shape[:-3] == value.shape[:-3] and key.shape[-3] == value.shape[-3]
     return same and query.shape[-3] % max(key.shape[-3], 1) == 0
+
+
+def better(*arrays, **options):
+    """cuDNN's kernel, where it is installed, takes these, and is the quicker one; it comes back here with what it can't finish."""
+    found = CUDNN_ATTENTION.find("cuda", None, arrays, options)
+    if found is not None:
+        found.flash = sys.modules[__name__]
+    return found
 
 
 def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):

@@ -1,0 +1,176 @@
+"""When cuDNN's attention runs, what is kept of it, and what happens where it can't, over the stand-ins; no GPU's business."""
+
+import contextlib
+import sys
+import warnings
+
+import pytest
+from check_cudnn import cudnn, library, near, rand, taken, tensor, truth, xp  # installs the stand-ins
+
+import mytorch
+from mytorch.kernels import registry
+from mytorch.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """No plans and no troubles yet."""
+    for table in (cudnn._plans, cudnn._trouble, cudnn._said, library.why):
+        table.clear()
+    library.counts.update(planned=0, executed=0, backward=0)
+    yield
+    for table in (cudnn._plans, cudnn._trouble, cudnn._said, library.why):
+        table.clear()
+
+
+def step(shape=(2, 2, 9, 16), causal=True):
+    """Forward and backward at random numbers, compared with float64."""
+    found = [rand(*shape) for _ in range(4)]
+    leaves = [tensor(x) for x, _ in found[:3]]
+    out = F.scaled_dot_product_attention(*leaves, is_causal=causal)
+    out.backward(mytorch.Tensor._wrap(found[3][0]))
+    for got, want in zip((out, *[x.grad for x in leaves]), truth(*[x for _, x in found], causal, 0.25), strict=True):
+        near(got, want, 3.0)
+
+
+def test_plans_are_made_once_for_each_shape():
+    for _ in range(3):
+        step()
+    assert library.counts == {"planned": 2, "executed": 6, "backward": 3}
+    step((2, 2, 10, 16))
+    assert library.counts["planned"] == 4
+    step(causal=False)
+    assert library.counts["planned"] == 6
+
+
+def test_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr(cudnn, "_MOST_PLANS", 3)
+    for length in range(4, 12):
+        step((1, 1, length, 16))
+    assert len(cudnn._plans) == 3
+
+
+@pytest.mark.parametrize(
+    "what", ["mask", "dropout", "window", "float32", "width", "deterministic", "short", "policy", "strides"]
+)
+def test_what_cudnn_does_not_take(what, monkeypatch):
+    shape, dtype = (2, 2, 9, 12 if what == "width" else 16), "fp32" if what == "float32" else "bf16"
+    q, k, v = (tensor(rand(*shape, dtype=dtype)[0]) for _ in range(3))
+    options = {
+        "mask": {"attn_mask": tensor(rand(9, 9)[0]).detach()},
+        "dropout": {"dropout_p": 0.5},
+        "window": {"window": (2, 1)},
+    }
+    if what == "short":
+        monkeypatch.setattr(cudnn, "FEW", 128)
+    if what == "strides":  # one key head for all, by a stride of 0
+        k = mytorch.Tensor._wrap(xp.broadcast_to(k._data._array[:, :1], shape))
+    if what == "deterministic":
+        mytorch.use_deterministic_algorithms(True)
+    try:
+        with mytorch.fused(False) if what == "policy" else contextlib.nullcontext():
+            F.scaled_dot_product_attention(q, k, v, **options.get(what, {})).sum().backward()
+    finally:
+        mytorch.use_deterministic_algorithms(False)
+    assert library.counts["executed"] == 0
+    assert q.grad is not None
+
+
+def test_a_captured_step_replays_it():
+    found = [rand(2, 2, 9, 16) for _ in range(4)]
+    q, k, v = (tensor(x) for x, _ in found[:3])
+
+    @mytorch.compile_step
+    def run(g):
+        q.grad = k.grad = v.grad = None
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out.backward(g)
+        return out, q.grad, k.grad, v.grad
+
+    for number in range(6):
+        g, g64 = rand(2, 2, 9, 16)
+        outs = run(mytorch.Tensor._wrap(g))
+        for got, want in zip(outs, truth(*[x for _, x in found[:3]], g64, True, 0.25), strict=True):
+            near(got, want, 3.0)
+        if number == 2:
+            before = dict(library.counts)
+    assert before["planned"] == library.counts["planned"] == 2
+    assert library.counts["executed"] == before["executed"] + 2  # noted once, in the capture
+    form = next(iter(run._forms.values()))
+    cudnn._plans.clear()
+    assert sum(type(x) is cudnn._Plan for x in form.graph._capture.kept) == 2  # which the graph keeps
+
+
+def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
+    q, k, v = (tensor(rand(1, 1, 9, 16)[0]) for _ in range(3))
+    stream = mytorch.cuda.Stream()
+    F.scaled_dot_product_attention(q, k, v)
+    library.counts.update(planned=0, executed=0)
+    graph = mytorch.cuda.CUDAGraph()
+    with mytorch.cuda.graph(graph, stream=stream):
+        assert taken(q, k, v, causal=False) is False
+        assert not cudnn._planned("forward", q._data._array.dtype, {}, False, 0.5)
+    assert library.counts == {"planned": 0, "executed": 0, "backward": 0}
+
+
+@pytest.mark.parametrize("where", ["plan", "plan backward", "execute"])
+def test_a_refusal_is_said_once_and_triton_attends(where):
+    """Where only backward is refused, Triton's is given the sums in its own units."""
+    library.why[where] = "no kernel for that"
+    with pytest.warns(UserWarning, match="no kernel for that Triton's is"):
+        step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step()
+        step((2, 2, 11, 16))
+    assert library.counts["backward"] == 0
+    assert library.counts["executed"] == (3 if where == "plan backward" else 0)
+
+
+def test_deterministic_mode_between_forward_and_backward():
+    @contextlib.contextmanager
+    def deterministic():
+        mytorch.use_deterministic_algorithms(True)
+        yield
+        mytorch.use_deterministic_algorithms(False)
+
+    found = [rand(2, 2, 9, 16) for _ in range(4)]
+    leaves = [tensor(x) for x, _ in found[:3]]
+    out = F.scaled_dot_product_attention(*leaves, is_causal=True)
+    with deterministic():
+        out.backward(mytorch.Tensor._wrap(found[3][0]))
+    assert library.counts == {"planned": 1, "executed": 1, "backward": 0}
+    for got, want in zip([x.grad for x in leaves], truth(*[x for _, x in found], True, 0.25)[1:], strict=True):
+        near(got, want, 3.0)
+
+
+def _asked_anew(monkeypatch, **environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    cudnn._choice.cache_clear()
+    monkeypatch.setattr(cudnn, "_library", cudnn._library)
+    return registry.LazyKernel("mytorch.kernels.cudnn", "cuda")
+
+
+def test_why_not(monkeypatch):
+    try:
+        for word, why in (("triton", "MYTORCH_ATTENTION is triton"), ("cudnn", None)):
+            kernel = _asked_anew(monkeypatch, MYTORCH_ATTENTION=word)
+            assert (kernel.load() is None) == (why is not None)
+            assert kernel.problem == why
+        library.why["plan"] = "no kernel"
+        with pytest.raises(RuntimeError, match="no kernel"):
+            step()
+        with pytest.raises(ValueError, match="'nobody'; it takes one of cudnn, triton"):
+            _asked_anew(monkeypatch, MYTORCH_ATTENTION="nobody").load()
+        kernel = _asked_anew(monkeypatch, MYTORCH_ATTENTION="")
+        monkeypatch.setattr(cudnn.importlib.import_module("cudnn"), "backend_version", lambda: 90800)
+        with pytest.warns(UserWarning, match=r"its version is 90800, and 9\.15\.1 or a newer one is needed"):
+            assert kernel.load() is None
+        kernel = _asked_anew(monkeypatch)
+        monkeypatch.setitem(sys.modules, "cudnn", None)
+        assert kernel.load() is None
+        assert kernel.problem == "nvidia-cudnn-frontend is not installed"
+    finally:
+        monkeypatch.undo()
+        cudnn._choice.cache_clear()

@@ -1,0 +1,54 @@
+"""Attention by cuDNN: over stand-ins, on a GPU, and the stand-in's arguments against the package itself."""
+
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+import mytorch
+from tests.gpu.test_cublas import run
+
+
+@pytest.mark.cpu_only
+def test_over_the_stand_ins():
+    pytest.importorskip("triton")
+    run("check_cudnn.py", "check_cudnn_plans.py", TRITON_INTERPRET="1")
+
+
+@pytest.mark.gpu
+def test_on_the_gpu():
+    if not mytorch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    run("check_cudnn.py", MYTORCH_KERNELS_ON="cuda")
+
+
+@pytest.mark.cpu_only
+def test_the_package_has_the_arguments_of_the_stand_in(monkeypatch):
+    """Its methods are C++'s, or take anything: what they take stands in their docstrings."""
+    if importlib.util.find_spec("cudnn") is None:
+        pytest.skip("nvidia-cudnn-frontend is not installed")
+    from mytorch.kernels import cudnn
+
+    package = cudnn._import_without_torch()
+    real = getattr(getattr(package, "_pybind_module", package), "backend_graph", package.pygraph)
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    import fake_cudnn
+
+    for name in ("sdpa", "sdpa_backward", "__init__"):
+        said = getattr(real, name).__doc__
+        for argument in list(inspect.signature(getattr(fake_cudnn.pygraph, name)).parameters)[1:]:
+            assert f"{argument}: " in said, f"{name} has no argument {argument}"
+    for name in (
+        "validate",
+        "build_operation_graph",
+        "create_execution_plans",
+        "check_support",
+        "build_plans",
+        "execute",
+    ):
+        assert hasattr(package.pygraph, name)
+    for enum in ("data_type", "heur_mode", "diagonal_alignment"):
+        for member in getattr(fake_cudnn, enum):
+            assert hasattr(getattr(package, enum), member.name)
