@@ -1,6 +1,7 @@
-"""Drawing of the computational graph, as SVG or in Graphviz's DOT language: no package is needed for either.
+"""Drawing of the computational graph, as SVG, as a page or in Graphviz's DOT language: no package is needed for any of them.
 
     draw(loss, "graph.svg", model)                  # the graph that leads to a tensor; names and folding by a module
+    draw(loss, "graph.html", model)                 # a page to zoom in, to fold modules, and to click on what it shows
     draw(model, "graph.svg", inputs=(x,))           # of a module's outputs for these inputs
     loss.render().show()                            # in the browser; a notebook shows it by itself
 
@@ -10,11 +11,13 @@ norm of its gradient, where backward has left one. `dot`, if it is installed, pl
 The language: https://graphviz.org/doc/info/lang.html
 """
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import webbrowser
+from collections import Counter
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,11 +36,14 @@ class Drawing:
     Attributes:
         boxes: key -> (kind, lines of text); kinds are those of `COLOURS`.
         arrows: (from, to, label), in the direction of forward.
+        more: key -> what a page shows of a box beside its text, where that was asked for.
+        folds: the same graph, folded more and more, this drawing among them: what a page changes between.
     """
 
     def __init__(self, direction, caption=""):
-        self.boxes, self.arrows = {}, []
+        self.boxes, self.arrows, self.more = {}, [], {}
         self.direction, self.caption = direction, caption
+        self.folds = [self]
 
     def dot(self) -> str:
         """The drawing in Graphviz's language."""
@@ -57,8 +63,22 @@ class Drawing:
             return _by_dot(self.dot(), "svg").decode()
         return svg_of(self.boxes, self.arrows, COLOURS, self.direction, self.caption)
 
+    def html(self) -> str:
+        """The drawing as a page that needs nothing else: drag to move, turn the wheel to zoom, click on a box to see more of it."""
+        places = [{key: i for i, key in enumerate(fold.boxes)} for fold in self.folds]
+        content = [
+            {
+                "svg": fold.svg(engine="own"),
+                "boxes": [[text, fold.more.get(key, [])] for key, (_, text) in fold.boxes.items()],
+                "arrows": [(place[start], place[end]) for start, end, _ in fold.arrows],
+            }
+            for fold, place in zip(self.folds, places, strict=True)
+        ]
+        data = json.dumps({"folds": content, "shown": self.folds.index(self)}).replace("<", "\\u003c")
+        return Path(__file__).with_name("graph.html").read_text(encoding="utf-8").replace("/*DATA*/", data)
+
     def save(self, path: str | os.PathLike) -> None:
-        """Write it to a file: .svg, .dot or .gv; other formats (.png, .pdf) need Graphviz.
+        """Write it to a file: .svg, .html, .dot or .gv; other formats (.png, .pdf) need Graphviz.
 
         Raises:
             RuntimeError: another format, without Graphviz.
@@ -66,8 +86,8 @@ class Drawing:
         kind = Path(path).suffix[1:].lower()
         if kind in ("dot", "gv"):
             Path(path).write_text(self.dot(), encoding="utf-8")
-        elif kind == "svg":
-            Path(path).write_text(self.svg(), encoding="utf-8")
+        elif kind in ("svg", "html"):
+            Path(path).write_text(self.svg() if kind == "svg" else self.html(), encoding="utf-8")
         else:
             Path(path).write_bytes(_by_dot(self.dot(), kind))
 
@@ -135,13 +155,21 @@ def draw(
     nodes, cut = _collect(outputs, max_nodes)
     groups = _groups(nodes, names) if hasattr(params, "named_parameters") else {}
     depth = _depth(nodes, groups, fold)
-    drawing = Drawing(direction, _caption(nodes))
-    _fill(drawing, nodes, cut, names, groups, depth, show_shapes)
-    for i, out in enumerate(outputs):
-        text = ["output" if len(outputs) == 1 else f"output {i}"]
-        drawing.boxes[i] = ("output", text + [_shape_of(out)] * show_shapes)
-        node = out.grad_fn or out.edge
-        drawing.arrows.append((_key(node, groups, depth), i, _port(node, out.output_nr)))
+    more = path is not None and Path(path).suffix.lower() == ".html"
+
+    def at(depth):
+        drawing = Drawing(direction, _caption(nodes))
+        _fill(drawing, nodes, cut, names, groups, depth, show_shapes, more)
+        for i, out in enumerate(outputs):
+            text = ["output" if len(outputs) == 1 else f"output {i}"]
+            drawing.boxes[i] = ("output", text + [_shape_of(out)] * show_shapes)
+            node = out.grad_fn or out.edge
+            drawing.arrows.append((_key(node, groups, depth), i, _port(node, out.output_nr)))
+        return drawing
+
+    drawing = at(depth)
+    if more:
+        drawing.folds = [drawing if d == depth else at(d) for d in (None, *_depths(groups))]
     if path is not None:
         drawing.save(path)
     return drawing
@@ -190,11 +218,14 @@ def _groups(nodes, names):
 
 def _depth(nodes, groups, fold):
     """How many parts of a path are shown, at most: the most that leave no more than `fold` boxes, at least one."""
-    depths = range(max(map(len, groups.values()), default=0), 0, -1)
-    for depth in (None, *depths):
-        if fold is None or len({_key(node, groups, depth) for node in nodes}) <= fold:
-            return depth
-    return 1 if depths else None
+    depths = (None, *_depths(groups))
+    few = (d for d in depths if fold is None or len({_key(node, groups, d) for node in nodes}) <= fold)
+    return next(few, depths[-1])
+
+
+def _depths(groups):
+    """The depths to which paths may be cut, the deepest first."""
+    return range(max(map(len, groups.values()), default=0), 0, -1)
 
 
 def _key(node, groups, depth):
@@ -203,8 +234,8 @@ def _key(node, groups, depth):
     return node if depth is None or len(path) < depth else ".".join(path[:depth])
 
 
-def _fill(drawing, nodes, cut, names, groups, depth, show_shapes):
-    """Put the nodes' boxes and arrows into a drawing."""
+def _fill(drawing, nodes, cut, names, groups, depth, show_shapes, more):
+    """Put the nodes' boxes and arrows into a drawing, and `more` of each for a page."""
     members = {}
     for node in nodes:
         members.setdefault(_key(node, groups, depth), []).append(node)
@@ -217,6 +248,8 @@ def _fill(drawing, nodes, cut, names, groups, depth, show_shapes):
         else:
             text = [key.label.removesuffix("Backward")]
             drawing.boxes[key] = ("op", text + (_facts(key) if show_shapes else []))
+        if more:
+            drawing.more[key] = _more(inside, names)
     drawn = set()
     for node in nodes:
         mine = _key(node, groups, depth)
@@ -256,6 +289,28 @@ def _module_text(name, nodes, show_shapes):
     if saved:
         lines.append(f"saves {_size(saved)}")
     return lines if show_shapes else lines[:1]
+
+
+def _more(nodes, names):
+    """What a page shows of a box: its operations, what they keep, and how large its parameters and their gradients are."""
+    lines = []
+    if len(nodes) > 1:
+        ops = Counter(node.label.removesuffix("Backward") for node in nodes if type(node) is not Leaf)
+        lines.append("operations: " + ", ".join(f"{name} × {n}" if n > 1 else name for name, n in ops.items()))
+    for node in nodes:
+        name = f"{names.get(node, 'leaf')} {_shape_of(node)}: " * (len(nodes) > 1)
+        parts = (("values", node.variable), ("gradient", node.grad)) if type(node) is Leaf else ()
+        lines += [name + f"{part} {_range(x)}" for part, x in parts if x is not None and x.numel()]
+        for kept, arrays in _saved(node):
+            lines += [f"{node.label} saved {kept}: {_shape_of(a)}, {_size(a.nbytes)}" for a in arrays]
+    return lines
+
+
+def _range(x):
+    x = (x.detach().abs() if x.is_complex() else x.detach()).double()
+    return (
+        f"from {x.min().item():.3g} to {x.max().item():.3g}, in absolute value {x.abs().mean().item():.3g} on average"
+    )
 
 
 def _saved(node):

@@ -1,5 +1,6 @@
 """The small tools: drawing graphs, trees, timers, reports, and what is said where something is missing."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -106,6 +107,35 @@ def test_drawn_boxes_do_not_overlap_and_point_where_they_should(direction, tmp_p
     if shutil.which("dot") is None:
         with pytest.raises(RuntimeError, match="Graphviz"):
             drawing.save(tmp_path / "graph.png")
+
+
+def test_a_page_holds_every_fold_and_what_each_box_shows(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2))
+    loss = model(mytorch.randn(5, 3)).square().sum()
+    loss.backward(retain_graph=True)
+    drawing = utils.graph.draw(loss, tmp_path / "graph.html", model)
+    page = (tmp_path / "graph.html").read_text(encoding="utf-8")
+    assert "https://" not in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    data = json.loads(re.search(r"const data = (.*);", page)[1])
+    assert [len(fold["boxes"]) for fold in data["folds"]] == [len(f.boxes) for f in drawing.folds] == [13, 11, 6]
+    assert data["shown"] == 0
+    for fold in data["folds"]:  # the page knows boxes and arrows by their order
+        svg = ElementTree.fromstring(fold["svg"])
+        name = "{http://www.w3.org/2000/svg}"
+        assert [g.find(f"{name}text").text for g in svg.findall(f"{name}g")] == [text[0] for text, _ in fold["boxes"]]
+        assert len(svg.findall(f"{name}path")) == len(fold["arrows"])
+    shown = {text[0]: more for text, more in data["folds"][-1]["boxes"]}
+    weight = model[0].weight.detach()
+    assert (
+        f"0.weight (4, 3) float32: values from {weight.min().item():.3g} to {weight.max().item():.3g}" in shown["0"][1]
+    )
+    assert "operations: Linear, Tanh" in shown["1"]
+    assert any(line.startswith("LinearBackward saved input: (5, 4) float32, 80 B") for line in shown["2"])
+    plain = utils.graph.draw(loss, params=model)
+    plain.save(tmp_path / "plain.html")  # afterwards: what was drawn alone
+    assert plain.more == {}
+    assert '"shown": 0' in (tmp_path / "plain.html").read_text(encoding="utf-8")
 
 
 def test_long_graphs_are_folded_by_module():
