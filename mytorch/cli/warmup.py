@@ -119,6 +119,10 @@ TASKS = {
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
+    "grid_sample": lambda: [
+        F.grid_sample(_numbers(2, 3, 9, 9).to(dtype), _numbers(2, 9, 9, 2).to(dtype), align_corners=False)
+        for dtype in (mytorch.float32, mytorch.float64)
+    ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
     "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),

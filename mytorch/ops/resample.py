@@ -12,9 +12,8 @@ from .._tensor import Tensor
 from ..base import dtypes
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .core import op
-from .creation import zeros
 from .elementwise import where
-from .movement import laid_out_as
+from .movement import laid_out_as, stack
 from .padding import pad
 from .pool import along, averaging_matrix
 from .precision import in_precision
@@ -436,6 +435,60 @@ def _reflect(x, low, high):
     return where(even, rest + low, high - rest)
 
 
+# Sums of a few elements at given places, and its two gradients: three ops, each linear in both its inputs. An index counts along
+# x's last axis; one past its end stands for a zero.
+
+
+def _and_zero(xp, x):
+    return xp.concatenate([x, xp.zeros((*x.shape[:-1], 1), x.dtype)], -1)
+
+
+def _taken(xp, x, index, k):
+    """(N, C, P): every channel's elements at the k-th of the places (N, K, P)."""
+    image, channel = (np.arange(n).reshape(shape) for n, shape in zip(x.shape, ((-1, 1, 1), (-1, 1)), strict=False))
+    image, channel = on_device_of(image, index), on_device_of(channel, index)
+    return _and_zero(xp, x)[image, channel, index[:, k, None]]
+
+
+@op(name="sampled", dtype="same")
+def _sampled(xp, x, weight, *, index):
+    """(N, C, P): the sum over k of weight[n, k, p] * x[n, c, index[n, k, p]]."""
+    total = 0
+    for k in range(weight.shape[1]):
+        total = _taken(xp, x, index, k) * weight[:, k, None] + total
+    return total
+
+
+@op(name="sampled_input", dtype="same")
+def _sampled_input(xp, g, weight, *, index, size):
+    """(N, C, size): its gradient for x: g times weights, added up where they came from."""
+    out = xp.zeros((*g.shape[:2], size + 1), g.dtype)
+    for k in range(weight.shape[1]):
+        xp.add_along(out, xp.broadcast_to(index[:, k, None], g.shape), 2, g * weight[:, k, None])
+    return out[..., :size]
+
+
+@op(name="sampled_weight", dtype="same")
+def _sampled_weight(xp, g, x, *, index):
+    """(N, K, P): its gradient for the weights."""
+    return xp.stack([xp.sum(g * _taken(xp, x, index, k), axis=1) for k in range(index.shape[1])], 1)
+
+
+_sampled.grad(
+    x=lambda g, weight, shapes, index, xp: xp.call(_sampled_input, g, weight, index=index, size=shapes[0][2]),
+    weight=lambda g, x, index, xp: xp.call(_sampled_weight, g, x, index=index),
+)
+_sampled.fuse(cpu="mytorch.kernels.numba.sampling:sampled")
+_sampled_input.grad(
+    g=lambda up, weight, index, xp: xp.call(_sampled, up, weight, index=index),
+    weight=lambda up, g, index, xp: xp.call(_sampled_weight, g, up, index=index),
+)
+_sampled_weight.grad(
+    g=lambda up, x, index, xp: xp.call(_sampled, x, up, index=index),
+    x=lambda up, g, index, shapes, xp: xp.call(_sampled_input, g, up, index=index, size=shapes[1][2]),
+)
+
+
 @in_precision("widest")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """An image or volume sampled at given positions.
@@ -483,42 +536,44 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         g, size = grid[..., d - 1 - axis], sizes[axis]  # the grid names the last axis first
         return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
 
-    def take(places):
-        """The values at whole places, one tensor for each axis; 0 outside."""
+    found, weights = [], []
+
+    def take(places, weight):
+        """Note the elements at whole places, one tensor for each axis; 0 outside."""
         index, inside = 0, True
         for x, size in zip(places, sizes, strict=True):
             inside = (x >= 0) & (x <= size - 1) & inside
-            index = index * size + x.clamp(0, size - 1)
-        index = where(inside, index, 0).long().flatten(1).unsqueeze(1)
-        values = flat.gather(2, index.expand(n, c, index.shape[-1])).reshape(n, c, *grid.shape[1:-1])
-        return where(inside.unsqueeze(1), values, 0.0)
+            index = index * size + x.clamp(0, size - 1).long()  # exact, also beyond 2^24
+        found.append(where(inside, index, math.prod(sizes)))
+        weights.append(weight)
 
     if mode == "bicubic":
-        return _bicubic([pixels(axis) for axis in range(2)], sizes, settle, take)
-    at = [settle(pixels(axis), sizes[axis]) for axis in range(d)]
-    if mode == "nearest":
-        out = take([x.detach().round() for x in at])
-        return (
-            where(zeros((), dtype=dtypes.bool_), at[0].unsqueeze(1), out) if grid.requires_grad else out
-        )  # 0 for the grid
+        _bicubic([pixels(axis) for axis in range(2)], sizes, settle, take)
+    elif mode == "nearest":
+        at = [settle(pixels(axis), sizes[axis]) for axis in range(d)]
+        take([x.detach().round() for x in at], (at[0] * 0).nan_to_num(0.0, 0.0, 0.0) + 1)
+    else:
+        _linear([settle(pixels(axis), sizes[axis]) for axis in range(d)], take)
+    index = raw_of(stack(found, 1).flatten(2))
+    return _sampled(flat, stack(weights, 1).flatten(2), index=index).reshape(n, c, *grid.shape[1:-1])
+
+
+def _linear(at, take):
+    """The points around each place, by how near they are."""
     low = [x.detach().floor() for x in at]
-    share = [(x - x0).unsqueeze(1) for x, x0 in zip(at, low, strict=True)]
-    total = 0
-    for corner in np.ndindex(*(2,) * d):
+    share = [x - x0 for x, x0 in zip(at, low, strict=True)]
+    for corner in np.ndindex(*(2,) * len(at)):
         weight = 1
         for bit, w in zip(corner, share, strict=True):
             weight = (w if bit else 1 - w) * weight
-        total = take([x0 + bit for bit, x0 in zip(corner, low, strict=True)]) * weight + total
-    return total
+        take([x0 + bit for bit, x0 in zip(corner, low, strict=True)], weight)
 
 
 def _bicubic(at, sizes, settle, take):
     """Sixteen points around each place; they, not the place, are moved inside by the padding mode."""
     low = [x.detach().floor() for x in at]
-    rows, columns = (_cubic_weights((x - x0).unsqueeze(1)) for x, x0 in zip(at, low, strict=True))
-    total = 0
+    rows, columns = (_cubic_weights(x - x0) for x, x0 in zip(at, low, strict=True))
     for i, wy in enumerate(rows):
         y = settle(low[0] + (i - 1), sizes[0])
         for j, wx in enumerate(columns):
-            total = take([y, settle(low[1] + (j - 1), sizes[1])]) * (wy * wx) + total
-    return total
+            take([y, settle(low[1] + (j - 1), sizes[1])], wy * wx)

@@ -1,5 +1,6 @@
 """Every layer against PyTorch's: names, printing, weights from equal seeds, outputs, gradients, both modes."""
 
+import functools
 import inspect
 import pickle
 
@@ -184,20 +185,41 @@ def test_ctc(torch):
         np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-8)
 
 
-def test_grid_sample(torch):
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic", "volume"])
+@pytest.mark.parametrize("fused", [None, False])
+def test_grid_sample(torch, padding, mode, fused):
     rng = np.random.default_rng(0)
-    x, grid = rng.standard_normal((2, 3, 5, 6)), rng.uniform(-1.3, 1.3, (2, 4, 7, 2))
-    for padding in ("zeros", "border", "reflection"):
-        for align in (True, False):
-            for mode in ("bilinear", "nearest"):
-                results = []
-                for lib in (mytorch, torch):
-                    a, g = lib.tensor(x, requires_grad=True), lib.tensor(grid, requires_grad=True)
-                    out = lib.nn.functional.grid_sample(a, g, mode, padding, align)
-                    (out * out).sum().backward()
-                    results.append((out.detach().numpy(), np.asarray(a.grad)))
-                np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-9)
-                np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-8)
+    sizes, d = ((5, 6), 2) if mode != "volume" else ((5, 3, 6), 3)
+    x, grid = rng.standard_normal((2, 3, *sizes)), rng.uniform(-1.3, 1.3, (2, *(4, 7, 3)[:d], d))
+    up, how = rng.standard_normal((2, 3, *(4, 7, 3)[:d])), mode.replace("volume", "bilinear")
+    for align in (True, False):
+        for dtype, tolerance in (("float64", 1e-8), ("float32", 1e-4)):
+            results = []
+            for lib in (mytorch, torch):
+                own = getattr(lib, dtype)
+                a, g = (lib.tensor(v, dtype=own, requires_grad=True) for v in (x, grid.swapaxes(1, 2)))
+                with mytorch.fused(fused):
+                    out = lib.nn.functional.grid_sample(a, g.transpose(1, 2), how, padding, align)
+                    out.backward(lib.tensor(up, dtype=own))
+                results.append((out.detach().numpy(), np.asarray(a.grad), np.asarray(g.grad)))
+            for ours, theirs in zip(*results, strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=tolerance)
+
+
+def test_grid_sample_has_second_derivatives_and_takes_nothing_and_nan():
+    x, grid = mytorch.randn(2, 2, 3, 4, dtype=mytorch.float64), mytorch.rand(2, 2, 3, 2, dtype=mytorch.float64) - 0.4
+    sample = functools.partial(mytorch.nn.functional.grid_sample, align_corners=False)
+    assert mytorch.autograd.gradcheck(sample, (x.requires_grad_(), grid.requires_grad_()))
+    assert mytorch.autograd.gradgradcheck(sample, (x, grid))
+    assert sample(mytorch.ones(0, 2, 3, 3), mytorch.ones(0, 4, 5, 2)).shape == (0, 2, 4, 5)
+    assert sample(mytorch.ones(2, 0, 3, 3), mytorch.ones(2, 4, 5, 2)).shape == (2, 0, 4, 5)
+    lost = mytorch.full((1, 1, 2, 2), float("nan"))
+    assert sample(mytorch.ones(1, 1, 3, 3), lost, mode="nearest").tolist() == [[[[0.0, 0.0]]]]
+
+
+def test_affine_grid(torch):
+    rng = np.random.default_rng(0)
     theta = rng.standard_normal((2, 2, 3))
     for align in (True, False):
         a = mytorch.nn.functional.affine_grid(mytorch.tensor(theta), (2, 3, 4, 5), align)

@@ -1,0 +1,66 @@
+"""Sums of a few elements at given places, as sampling on a grid takes them (`ops/resample.py`), and both gradients; float32 and float64.
+
+    out[n, c, p] = sum over k of  weight[n, k, p] * x[n, c, index[n, k, p]]
+
+A channel is copied to where a zero follows it, which is what an index one past its end reads; then no place needs a test, and
+the compiler makes the reads vectors.
+"""
+
+import numpy as np
+
+from ..kernel import Kernel
+from ..threads import split
+from .common import kernel
+
+
+@kernel
+def _fwd(x, out, image, weight, index):
+    size = x.shape[1]
+    channel = np.zeros(size + 1, x.dtype)
+    for r in range(len(x)):
+        channel[:size] = x[r]
+        total, weights, places = out[r], weight[image[r]], index[image[r]]
+        for k in range(len(weights)):
+            w, at = weights[k], places[k]
+            for p in range(len(total)):
+                total[p] += w[p] * channel[at[p]]
+
+
+@kernel
+def _bwd(g, x, weight, index, gx, gw):
+    size = x.shape[2]
+    channel, sums = np.zeros(size + 1, x.dtype), np.zeros(size + 1, x.dtype)
+    for n in range(len(x)):
+        for c in range(x.shape[1]):
+            channel[:size] = x[n, c]
+            sums[:] = 0
+            up = g[n, c]
+            for k in range(weight.shape[1]):
+                w, at, to = weight[n, k], index[n, k], gw[n, k]
+                for p in range(len(up)):
+                    to[p] += up[p] * channel[at[p]]
+                for p in range(len(up)):
+                    sums[at[p]] += up[p] * w[p]
+            gx[n, c] = sums[:size]
+
+
+def _accepts(x, weight, *, index):
+    return x.dtype == weight.dtype and x.dtype.char in "fd" and x.size > 0 < weight.size
+
+
+def _forward(xp, x, weight, *, index):
+    out = np.zeros((*x.shape[:2], weight.shape[2]), x.dtype)
+    rows = [np.ascontiguousarray(a).reshape(-1, a.shape[2]) for a in (x, out)]
+    image = np.arange(len(rows[0])) // x.shape[1]
+    split(_fwd, out.size * weight.shape[1], (*rows, image), np.ascontiguousarray(weight), index.view(np.uint64))
+    return out
+
+
+def _vjp(g, x, weight, index):
+    gx, gw = np.empty(x.shape, x.dtype), np.zeros(weight.shape, x.dtype)
+    arrays = [np.ascontiguousarray(a) for a in (g, x, weight)]
+    split(_bwd, g.size * weight.shape[1], (*arrays, index.view(np.uint64), gx, gw))
+    return gx, gw
+
+
+sampled = Kernel(accepts=_accepts, forward=_forward, vjp=_vjp)
