@@ -139,7 +139,7 @@ class Walk:
 
     Attributes:
         waiting: for each edge that is reached, how many gradients it still waits for.
-        ready: edges that wait for none, the stack.
+        ready: edges that wait for none, the stack. node: the one that runs, None if it has hooks.
         grads: the gradients that have arrived; owned: edges whose gradient nobody else holds; found: those of the targets.
         useful: the edges that lead to a target; None: all.
     """
@@ -230,7 +230,8 @@ class Walk:
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
             node.check()
-            if node_hooks.data and node in node_hooks:
+            self.node = None if node_hooks.data and node in node_hooks else node
+            if self.node is None:
                 results = _run_hooked(node, g, self.arithmetic, lambda g: _run_node(node, g, self.arithmetic))
             else:
                 results = _run_node(node, g, self.arithmetic)
@@ -273,6 +274,11 @@ class Walk:
         else:
             grads[edge] = grads[edge] + g
             self.owned.add(edge)
+
+    def sum_to_add_to(self, name, i):
+        """What the i-th parent of the running node, of the op named, has and nobody else holds: a formula may add to it and give None."""
+        edge = self.node.parents[i] if self.node and getattr(self.node.op, "name", None) == name else None
+        return self.grads.get(edge) if edge in self.owned and self.arithmetic is raw else None
 
     def done_with(self, edge):
         """One gradient less to wait for."""
@@ -392,14 +398,8 @@ def _is_fresh(gp, g, edge, results):
 def _takes_float32(edge, g):
     """Whether a gradient may go to the node of a cast to half precision in the dtype of what was cast, where it ends up anyway:
     a kernel that sums in float32 needs not round what will be widened again."""
-    if (
-        type(edge) is not Node
-        or getattr(edge.op, "name", None) != "to_dtype"
-        or edge.dtype.itemsize != 2
-        or edge.hooks
-        or edge.keeps_grad
-        or edge in node_hooks
-    ):
+    cast = type(edge) is Node and getattr(edge.op, "name", None) == "to_dtype" and edge.dtype.itemsize == 2
+    if not cast or edge.hooks or edge.keeps_grad or edge in node_hooks:
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
 

@@ -7,3 +7,9 @@ class Kernel:
 
     def __init__(self, **functions):
         self.__dict__.update(functions)
+
+
+def sum_to_add_to(name, i):
+    """The gradient that input i of the op `name`, whose backward runs, has from elsewhere, if a vjp may add its own to it and give
+    None; None if not. ops/embedding.py puts the engine's answer here."""
+    return None

@@ -7,6 +7,8 @@ from .._tensor import Tensor
 from ..backend import Namespace, xp_of
 from ..base import dtypes
 from ..base.errors import warn
+from ..graph.engine import current_walk
+from ..kernels import kernel
 from .core import op
 from .elementwise import where
 from .indexing import add_rows
@@ -54,6 +56,12 @@ def _embedding_grad(g, index, padding_idx, scale_grad_by_freq, shape, xp):
     )
 
 
+def _sum_to_add_to(name, i):
+    walk = current_walk()
+    return None if walk is None else walk.sum_to_add_to(name, i)
+
+
+kernel.sum_to_add_to = _sum_to_add_to
 _embedding.grad(weight=_embedding_grad)
 _embedding.fuse(cuda="mytorch.kernels.triton.embedding")
 

@@ -103,6 +103,9 @@ def test_norm_clip_and_unscale(dtype):
     multi.norm(table, state, 1e9, which=0)
     assert COMPILE_ONLY or state[multi.CLIP] == 1.0
     before = [host(a).astype(np.float64) for a in g]
+    multi.clip(table, state, which=0)
+    for a, b in zip(g, before, strict=True):
+        assert (host(a) == b).all()
     multi.unscale(table, state, which=0)
     assert state[multi.FOUND_INF] == 0.0
     for a, b in zip(g, before, strict=True):
@@ -112,6 +115,9 @@ def test_norm_clip_and_unscale(dtype):
         g[4].reshape(-1)[-1] = value
         multi.unscale(table, state, which=0)
         assert COMPILE_ONLY or state[multi.FOUND_INF] == 1.0
+    multi.norm(table, state, 3.0, which=0)  # of a NaN, which clipping puts into all gradients, as PyTorch's does
+    multi.clip(table, state, which=0)
+    assert COMPILE_ONLY or all(np.isnan(host(a)).all() for a in g)
 
 
 def test_arrays_that_do_not_fit():

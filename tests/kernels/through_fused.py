@@ -293,3 +293,58 @@ def test_an_mlp_of_plain_layers_is_one_op():
     handle.remove()
     mlp.c_proj.forward = lambda h: nn.Linear.forward(mlp.c_proj, h)
     assert run()[0] == "LinearBackward"
+
+
+def test_a_tied_weight_gets_both_gradients_in_one_array(monkeypatch):
+    """The rows' gradients are added to the last layer's, unless somebody may look at them apart."""
+    from mytorch.kernels.triton import embedding
+
+    arrays = []
+    counted = embedding.launch
+    monkeypatch.setattr(
+        embedding, "launch", lambda *args, **options: (arrays.append(args[5]), counted(*args, **options))
+    )
+    weight, tokens, target = floats(7, 4), classes(7, 5), classes(7, 5)
+
+    def run(fused, hook=False, twice=False, wanted=False):
+        weight.grad = None
+        h = F.embedding(tokens, weight, fused=fused)
+        if hook:
+            h.grad_fn.register_hook(lambda given, upstream: seen.append(given[0]))
+        loss = F.linear_cross_entropy(h, weight, target, fused=fused)
+        if wanted:
+            return mytorch.autograd.grad(loss, [weight])[0].cpu().numpy()
+        loss.backward(retain_graph=twice)
+        if twice:
+            loss.backward()
+        return weight.grad.cpu().numpy()
+
+    for options in ({}, {"hook": True}, {"twice": True}, {"wanted": True}):
+        seen = []
+        want = run(False, **options)
+        arrays.clear()
+        np.testing.assert_allclose(run(True, **options), want, rtol=1e-4, atol=1e-6)
+        if not options:
+            assert arrays[-1] is weight.grad._array
+        assert len(seen) == 2 * bool(options.get("hook"))
+        assert not options.get("hook") or seen[1] is not None
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+def test_clipping_before_a_step(max_norm):
+    """Norm, gradients and parameters are those of PyTorch's sequence, whether it clips or not."""
+    torch = pytest.importorskip("torch")
+    values = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for i, n in enumerate((5, 4099, 33))]
+    found = []
+    for library, device in ((mytorch, "cuda"), (torch, "cpu")):
+        leaves = [library.tensor(v).to(device).requires_grad_() for v in values]
+        optimizer = library.optim.AdamW(leaves, lr=0.1, weight_decay=0.1)
+        for _ in range(3):
+            sum((p.sin() * p).sum() for p in leaves).backward()
+            norm = library.nn.utils.clip_grad_norm_(leaves, max_norm)
+            optimizer.step()
+            found.append([norm.item(), *(a.detach().cpu().numpy().copy() for p in leaves for a in (p.grad, p))])
+            optimizer.zero_grad()
+    for got, want in zip(found[:3], found[3:], strict=True):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)

@@ -3,7 +3,8 @@
 out_n = weight[i_n], so the gradient of row v is the sum of g_n over all n with i_n = v.
 
 Backward adds with atomics into a float32 table: tokens that occur often collide, but order does not matter, and
-no sort of the indices is needed. The sum's order, hence its last bits, differ from run to run on a GPU;
+no sort of the indices is needed: into the gradient that another layer gave the same weight, if there is one, as GPT-2's last does.
+The sum's order, hence its last bits, differ from run to run on a GPU;
 `deterministic()` sorts the indices first and lets one program add up all rows of one token.
 
 Grid: a program for each looked-up row. Kept for backward: the indices. Accumulation: float32.
@@ -13,6 +14,7 @@ Arguments: weight_ptr and out_ptr of backward (V, C), g_ptr and out_ptr of forwa
 import triton
 import triton.language as tl
 
+from .. import kernel
 from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float
 
@@ -110,8 +112,10 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
         launch(_backward_sorted, grid, g, rows[order], order, counts, out, rows.size, shape[1], padding,
                COUNTS=scale_grad_by_freq, **blocks)  # fmt: skip
         return (out,)
-    out = xp.zeros(shape, "float32")
+    total = kernel.sum_to_add_to("embedding", 0)  # of a weight that another layer has too
+    adds = total is not None and total.dtype == "float32" and total.shape == tuple(shape) and total.flags.c_contiguous
+    out = total if adds else xp.zeros(shape, "float32")
     launch(
         _backward, (rows.size,), g, rows, counts, out, shape[1], padding, COUNTS=scale_grad_by_freq, **_block(shape[1])
     )
-    return (out.astype(g.dtype, copy=False),)
+    return (None if adds else out.astype(g.dtype, copy=False),)

@@ -84,7 +84,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
     weight_sum = ce.weight_sum_of(xp, class_weight, classes) if label_smoothing else 0.0
     store = xp.empty((chunk, classes), input.dtype)  # of every chunk's logits in turn
     gx = xp.empty(input.shape, input.dtype) if needs[0] else None
-    gw = xp.zeros(weight.shape, "float32") if needs[1] else None
+    gw = xp.empty(weight.shape, "float32") if needs[1] else None
     gb = xp.zeros(classes, "float32") if bias is not None and needs[2] else None
     for start in range(0, rows, chunk):
         here = slice(start, min(start + chunk, rows))
@@ -105,8 +105,10 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
             g = (g * (1 - slope * slope)).astype(logits.dtype)
         if gx is not None:
             xp.matmul(g, weight, out=gx[here])
-        if gw is not None:
+        if gw is not None and start:
             xp.add_matmul(gw, g.T, x)
+        elif gw is not None:
+            xp.matmul(g.T, x, out=gw)
         if gb is not None:
             gb += add_up(xp, g, "float32")
     return ce.add_losses(xp, losses, total, reduction, "float32"), total, gx, gw, gb

@@ -14,7 +14,8 @@ graph replays with a new learning rate, step count, gradient scale and clip fact
     step         g' = g * clip, then the rule; nothing at all if found_inf
     update_scale scale and growth_tracker after a step, inverse_scale = 1 / scale, found_inf = 0
 
-so that clipping needs no pass of its own: the step applies its factor.
+so that clipping needs no pass of its own where gradients need not be seen: the step applies its factor. `clip` makes them what
+PyTorch's clip_grad_norm_ leaves, and passes over them only where the factor is not 1.
 
 Grid: a program for each chunk. Accumulation: float32; sums of a chunk are added up by one program in a fixed order.
 Arguments of all kernels: table_ptr (tensors, ARRAYS + 1) int64, the addresses of a tensor's arrays and its length;
@@ -217,13 +218,14 @@ def _multiply(table_ptr, chunks_ptr, state_ptr, G: tl.constexpr, WHICH: tl.const
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     factor = tl.load(state_ptr + BY)
     bad = tl.zeros((BLOCK,), tl.int32)
-    for begin in range(0, CHUNK, BLOCK):
-        place = start + begin + tl.arange(0, BLOCK)
-        inside = place < length
-        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        if CHECK:
-            bad |= (tl.abs(g) < float("inf")).to(tl.int32) ^ 1  # false for NaN too
-        tl.store(g_ptr + place, (g * factor).to(G), mask=inside)
+    if CHECK or factor != 1.0:  # most steps of a training clip nothing
+        for begin in range(0, CHUNK, BLOCK):
+            place = start + begin + tl.arange(0, BLOCK)
+            inside = place < length
+            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            if CHECK:
+                bad |= (tl.abs(g) < float("inf")).to(tl.int32) ^ 1  # false for NaN too
+            tl.store(g_ptr + place, (g * factor).to(G), mask=inside)
     if CHECK:
         if tl.max(bad, axis=0) > 0:
             tl.store(state_ptr + _FOUND_INF, 1.0)
