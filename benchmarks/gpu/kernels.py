@@ -19,6 +19,7 @@ def kernels(report, interpret):
         dropout,
         embedding,
         linear_cross_entropy,
+        losses,
         matmul,
         multi,
         norm,
@@ -96,6 +97,13 @@ def kernels(report, interpret):
         for kind in ("gelu", "gelu_tanh", "silu", "relu_squared"):
             timed(f"{kind} forward {dtype}", lambda k=kind: activation.apply(xp, x, k), bytes_moved=2 * n)
             timed(f"{kind} backward {dtype}", lambda k=kind: activation.apply_backward(xp, g, x, k), bytes_moved=3 * n)
+        one, wanted = xp.ones((), x.dtype), (True, False)
+        for kind in ("mse", "bce_logits"):
+            timed(f"{kind} forward {dtype}", lambda k=kind: losses.forward(xp, x, g, kind=k), bytes_moved=2 * n)
+            timed(
+                f"{kind} backward {dtype}", lambda k=kind: losses.vjp(one, x, g, k, "mean", 1.0, wanted, xp),
+                bytes_moved=3 * n,
+            )  # fmt: skip
         timed(f"swiglu forward {dtype}", lambda: activation.gated(xp, x, g), bytes_moved=3 * n)
         timed(f"swiglu backward {dtype}", lambda: activation.gated_backward(xp, g, x, g), bytes_moved=5 * n)
         state = cp.zeros(2, cp.int64)
@@ -111,7 +119,7 @@ def kernels(report, interpret):
         cos = rand(HEADS[2], HEADS[3] // 2, dtype="fp32")
         timed(f"rotary {dtype}", lambda: rotary.rotate(xp, q, cos, cos), bytes_moved=2 * n)
 
-    def losses(dtype, size):
+    def class_losses(dtype, size):
         x = rand(LOSSES, CLASSES, dtype=dtype)
         target = cp.random.randint(0, CLASSES, LOSSES)
         g = cp.ones((), types_of[dtype])
@@ -146,7 +154,7 @@ def kernels(report, interpret):
     report.attempt("attention", lambda: attention(HEADS, True))
     for dtype, size in (("bf16", 2), ("fp32", 4)):
         report.attempt(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
-        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: losses(d, s))
+        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: class_losses(d, s))
         cp.get_default_memory_pool().free_all_blocks()
     for shape, causal in ((HEADS, False), (LONG, True)):
         report.attempt(f"attention {shape}", lambda s=shape, c=causal: attention(s, c))

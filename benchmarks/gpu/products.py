@@ -55,6 +55,8 @@ def products(report, interpret):
         for name, call in (
             ("linear with bias", lambda: cublas.linear(x, w, b)), ("linear with bias and GELU", lambda: cublas.linear(x, w, b, activation="gelu_tanh", before=True)),
             ("gradients of weight and bias", lambda: cublas.weight_gradients(g, x)),
+            ("g W with GELU's slope", lambda: cublas.gelu_gradients(g, w, x)),
+            ("g W with GELU's slope and its sums", lambda: cublas.gelu_gradients(g, w, x, True)),
         ):  # fmt: skip
             report.attempt(
                 f"{name} {k}->{n} (cuBLASLt)",

@@ -16,6 +16,9 @@ MODELS = {  # name -> (config, batch, half precision or None)
     "GPT-2 124M bf16 B32xT1024": (BASE, 32, "bfloat16"),
     "GPT-2 small bf16 B32xT256": (SMALL, 32, "bfloat16"),
 }
+TANH = {
+    "GPT-2 124M, GELU by tanh, bf16 B32xT1024": ({**BASE, "activation": "gelu_tanh"}, 32, "bfloat16")
+}  # in the products
 MORE_MODELS = {"GPT-2 124M fp16 B32xT1024": (BASE, 32, "float16"), "GPT-2 124M fp32 B8xT1024": (BASE, 8, None)}
 
 

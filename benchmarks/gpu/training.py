@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from .sizes import DEVICE, MODELS, MORE_MODELS, STEPS, TIME_STEPS
+from .sizes import DEVICE, MODELS, MORE_MODELS, STEPS, TANH, TIME_STEPS
 
 
 def _config(values):
@@ -122,7 +122,7 @@ def train_captured(report, interpret):
 def train_tuned(report, interpret):
     """The captured steps with block sizes and algorithms that were measured."""
     os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
-    for name, model in MODELS.items():
+    for name, model in {**MODELS, **TANH}.items():
         report.attempt(
             f"{name} captured, tuned",
             lambda n=f"{name} captured, tuned", m=model: _run_training(report, n, *m, captured=True),
@@ -164,6 +164,6 @@ def torch_train(report, interpret):
         _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda)
 
     for compiled in (False, True):
-        for name, model in MODELS.items() if compiled else {**MODELS, **MORE_MODELS}.items():
+        for name, model in {**MODELS, **(TANH if compiled else MORE_MODELS)}.items():
             label = name + (" compiled" if compiled else "")
             report.attempt(label, lambda n=label, m=model, c=compiled: run(n, *m, c))

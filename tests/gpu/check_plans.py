@@ -190,6 +190,40 @@ def test_algorithms_are_measured(fresh, monkeypatch, tmp_path):
     assert library.calls[-1][4] == 1
 
 
+def test_a_capture_takes_the_algorithm_that_was_kept(fresh, monkeypatch, tmp_path):
+    """And the first where none was, without measuring; which the next call outside of a capture makes up for."""
+    launch = pytest.importorskip("mytorch.kernels.launch")
+    monkeypatch.setenv("TRITON_AUTOTUNE_MODE", "medium")
+    monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(launch, "INTERPRET", False)
+    monkeypatch.setattr(launch, "_cache_file", lambda: tmp_path / "choices.json")
+    monkeypatch.setattr(launch, "_choices", {})
+    times = itertools.cycle([3.0, 1.0, 2.0])
+    monkeypatch.setattr(launch, "milliseconds", lambda call: (call(), next(times))[1])
+    (x, x64), (w, w64) = rand(4, 8), rand(6, 8)
+    out, stream = xp.empty((4, 4), np.float32), xp.cuda.Stream(non_blocking=True)
+    with stream:
+        cublas.matmul(x, x.T, out)
+        assert library.calls[-1][4] == 1
+        for forgotten in (False, True):  # in this process, or with what an earlier one left in the file
+            cublas._plans.clear()
+            if forgotten:
+                launch._choices.clear()
+            count = len(library.calls)
+            stream.begin_capture()
+            kept, new = cublas.matmul(x, x.T, out), cublas.matmul(x, w.T)
+            graph = stream.end_capture()
+            assert [call[4] for call in library.calls[count:]] == [1, 0]
+            graph.launch(stream)
+            stream.synchronize()
+            near(kept, x64 @ x64.T)
+            near(new, x64 @ w64.T)
+        count = len(library.calls)
+        cublas.matmul(x, w.T)
+        assert len(library.calls) - count == 4  # three were measured
+        assert library.calls[-1][4] == 1
+
+
 @pytest.mark.parametrize("way", ["one kernel", "two kernels"])
 def test_ways_to_sum_the_gradient_of_a_bias(way, monkeypatch):
     launch = pytest.importorskip("mytorch.kernels.launch")

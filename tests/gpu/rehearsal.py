@@ -30,7 +30,9 @@ def prepare(sizes):
     cp.cuda.get_elapsed_time = lambda start, end: 1.0
     sizes.BASE.update(vocab_size=48, context_length=8)
     sizes.SMALL.update(vocab_size=32, context_length=8)
-    for models in (sizes.MODELS, sizes.MORE_MODELS):
+    for config, *_ in sizes.TANH.values():
+        config.update(sizes.BASE)
+    for models in (sizes.MODELS, sizes.MORE_MODELS, sizes.TANH):
         models.update({name: (config, 2, half) for name, (config, _, half) in models.items()})
     from mytorch.models import gpt2
 
