@@ -164,23 +164,74 @@ def test_numbers_are_those_that_were_stored(rng, tmp_path, kind, off):
     assert 0 < abs(found - x).max() <= off * abs(x).max()
 
 
-def test_blocks_of_4_bits_with_minima_are_read(rng, tmp_path):
-    """Q4_K, one number at a time, as ggml's dequantize_row_q4_K."""
-    raw = rng.integers(0, 256, (3, 144), dtype=np.uint8)
-    raw[:, :4] = rng.random((3, 2)).astype("<f2").view(np.uint8)
-    expected = []
-    for block in raw:
-        d, least = (float(v) for v in block[:4].view("<f2").astype(float))
-        q, codes = block[4:16].astype(int), block[16:].astype(int)
-        for j in range(8):
-            if j < 4:
-                s, m = q[j] & 63, q[j + 4] & 63
-            else:
-                s, m = q[j + 4] & 15 | q[j - 4] >> 6 << 4, q[j + 4] >> 4 | q[j] >> 6 << 4
-            part = codes[j // 2 * 32 : j // 2 * 32 + 32]
-            expected += [d * s * c - least * m for c in (part >> 4 if j % 2 else part & 15)]
-    path = write(tmp_path / "x.gguf", {"a": 1}, {"x": ((3, 256), 12, raw.tobytes())})
-    np.testing.assert_allclose(GGUFFile(path).read("x"), np.reshape(expected, (3, 256)), rtol=1e-5, atol=1e-5)
+def _half(block, at):
+    return struct.unpack_from("<e", block, at)[0]
+
+
+def _q5_0(b):
+    bits = int.from_bytes(b[2:6], "little")
+    for j in range(32):
+        yield _half(b, 0) * ((b[6 + j % 16] >> j // 16 * 4 & 15 | (bits >> j & 1) << 4) - 16)
+
+
+def _q5_1(b):
+    bits = int.from_bytes(b[4:8], "little")
+    for j in range(32):
+        yield _half(b, 0) * (b[8 + j % 16] >> j // 16 * 4 & 15 | (bits >> j & 1) << 4) + _half(b, 2)
+
+
+def _q2_k(b):
+    for j in range(256):
+        scale, code = b[j // 16], b[16 + j // 128 * 32 + j % 32] >> j % 128 // 32 * 2 & 3
+        yield _half(b, 80) * (scale & 15) * code - _half(b, 82) * (scale >> 4)
+
+
+def _q3_k(b):
+    for j in range(256):
+        i = j // 16
+        scale = (b[96 + i % 8] >> i // 8 * 4 & 15) | (b[104 + i % 4] >> i // 4 * 2 & 3) << 4
+        code = b[32 + j // 128 * 32 + j % 32] >> j % 128 // 32 * 2 & 3
+        yield _half(b, 108) * (scale - 32) * (code - (0 if b[j % 32] >> j // 32 & 1 else 4))
+
+
+def _four_or_five(b, at, bits):
+    q = b[4:16]
+    for j in range(256):
+        i = j // 32
+        if i < 4:
+            s, m = q[i] & 63, q[i + 4] & 63
+        else:
+            s, m = q[i + 4] & 15 | q[i - 4] >> 6 << 4, q[i + 4] >> 4 | q[i] >> 6 << 4
+        above = 0 if bits is None else (b[bits + j % 32] >> i & 1) << 4
+        yield _half(b, 0) * s * (b[at + i // 2 * 32 + j % 32] >> i % 2 * 4 & 15 | above) - _half(b, 2) * m
+
+
+def _q6_k(b):
+    for j in range(256):
+        n, part, i = j // 128, j % 128 // 32, j % 32
+        low = b[64 * n + part % 2 * 32 + i] >> part // 2 * 4 & 15
+        high = b[128 + 32 * n + i] >> 2 * part & 3
+        yield _half(b, 208) * ((b[192 + j // 16] ^ 128) - 128) * ((low | high << 4) - 32)
+
+
+BLOCKS = {  # the type's number, bytes of a block, where its halves lie, its numbers one at a time as ggml's dequantize_row_… has them
+    "Q5_0": (6, 22, (0,), _q5_0), "Q5_1": (7, 24, (0, 2), _q5_1), "Q2_K": (10, 84, (80, 82), _q2_k), "Q3_K": (11, 110, (108,), _q3_k),
+    "Q4_K": (12, 144, (0, 2), lambda b: _four_or_five(b, 16, None)), "Q5_K": (13, 176, (0, 2), lambda b: _four_or_five(b, 48, 16)),
+    "Q6_K": (14, 210, (208,), _q6_k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_blocks_are_read_number_by_number(rng, tmp_path, kind):
+    number, size, halves, read = BLOCKS[kind]
+    raw = rng.integers(0, 256, (3, size), dtype=np.uint8)
+    for at in halves:
+        raw[:, at : at + 2] = rng.standard_normal((3, 1)).astype("<f2").view(np.uint8)
+    expected = np.array([list(read(block.tobytes())) for block in raw])
+    path = write(tmp_path / "x.gguf", {"a": 1}, {"x": (expected.shape, number, raw.tobytes())})
+    found = GGUFFile(path)
+    assert found.tensors["x"].kind == kind
+    np.testing.assert_allclose(found.read("x"), expected, rtol=1e-5, atol=1e-5 * abs(expected).max())
 
 
 def test_a_file_of_4_bits_loses_nothing_when_it_is_rounded_again(tmp_path, tokens):
