@@ -244,7 +244,7 @@ def test_a_file_of_4_bits_loses_nothing_when_it_is_rounded_again(tmp_path, token
 
 
 def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
-    from mytorch.models.llama import rotary_frequencies
+    from mytorch.models.rotary import frequencies
 
     scaling = {
         "rope_type": "llama3",
@@ -256,7 +256,7 @@ def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
     model = Llama(**{**SHAPE, "embed_dim": 64}, rope_theta=500000.0, rope_scaling=scaling).eval()
     path = llama_file(tmp_path / "m.gguf", model)
     plain = Llama(**{**SHAPE, "embed_dim": 64}, rope_theta=500000.0)
-    factors = (rotary_frequencies(plain.config) / rotary_frequencies(model.config)).numpy()
+    factors = (frequencies(plain.config) / frequencies(model.config)).numpy()
     good = GGUFFile(path)
     tensors = {name: good.read(name) for name in good.tensors}
     for right in (True, False):
@@ -266,6 +266,17 @@ def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
         else:
             with pytest.raises(ValueError, match="rope_freqs are not Llama 3's"):
                 from_pretrained(path)
+
+
+def test_yarns_stretched_positions_are_found(tmp_path, tokens):
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+    model = Llama(**SHAPE, rope_scaling=scaling).eval()
+    said = {"type": "yarn", "factor": 4.0, "original_context_length": 8}
+    found = from_pretrained(
+        llama_file(tmp_path / "m.gguf", model, **{f"llama.rope.scaling.{key}": v for key, v in said.items()})
+    )
+    assert found.config.rope_scaling == scaling
+    np.testing.assert_allclose(found(tokens).detach().numpy(), model(tokens).detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
 def spm(path, model):
@@ -343,7 +354,7 @@ def test_hostile_and_damaged_files_are_refused(tmp_path):
         ("llama.feed_forward_length", 1 << 30, "of shape"),
         ("llama.attention.head_count", "four", "is 'four'"),
         ("llama.embedding_length", [1, 2], "is \\[1, 2\\]"),
-        ("llama.rope.scaling.type", "yarn", "only linear"),
+        ("llama.rope.scaling.type", "longrope", "linear and yarn are known"),
     ):
         write(bad, {**metadata, key: wrong}, tensors)
         with pytest.raises(ValueError, match=words):
