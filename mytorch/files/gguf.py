@@ -46,16 +46,46 @@ def _nibbles(codes):
     return np.concatenate([codes & 15, codes >> 4], axis=1).astype("float32")
 
 
-def _q4_k(blocks):
-    """256 numbers in 8 groups, with scales and minima of 6 bits."""
+def _fifth_bits(blocks, at):
+    """The highest of 32 numbers' five bits, in four bytes of each block."""
+    return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little").astype("float32") * 16.0
+
+
+def _pairs(codes):
+    """(blocks, 64) bytes as (blocks, 16, 16) numbers of two bits."""
+    return (codes.reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], "uint8")[:, None] & 3).reshape(-1, 16, 16)
+
+
+def _q2_k(blocks):
+    """256 numbers of two bits in 16 groups, with scales and minima of four."""
+    scale, least = _half(blocks, 80) * (blocks[:, :16] & 15), _half(blocks, 82) * (blocks[:, :16] >> 4)
+    return (scale[:, :, None] * _pairs(blocks[:, 16:80]) - least[:, :, None]).reshape(-1, 256)
+
+
+def _q3_k(blocks):
+    """256 numbers of three bits, two of them in one place and one in another, in 16 groups with scales of 6 bits."""
+    above = (blocks[:, None, :32] >> np.arange(8, dtype="uint8")[:, None] & 1).reshape(-1, 16, 16)
+    packed = blocks[:, 96:108]
+    high = (packed[:, None, 8:] >> np.array([0, 2, 4, 6], "uint8")[:, None] & 3).reshape(-1, 16)
+    scale = np.concatenate([packed[:, :8] & 15, packed[:, :8] >> 4], axis=1) | high << 4
+    codes = (_pairs(blocks[:, 32:96]) | above << 2).astype("float32") - 4.0
+    return (_half(blocks, 108) * (scale.astype("float32") - 32.0))[:, :, None] * codes
+
+
+def _grouped(blocks, at, above=0):
+    """256 numbers of four bits, from a byte on, and what is `above` them, in 8 groups with scales and minima of 6 bits."""
     packed = blocks[:, 4:16]
     low, middle, high = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scale = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=1)
     least = np.concatenate([middle & 63, (high >> 4) | (middle >> 6 << 4)], axis=1)
-    codes = blocks[:, 16:].reshape(-1, 4, 1, 32)
-    codes = np.concatenate([codes & 15, codes >> 4], axis=2).reshape(-1, 8, 32)
+    codes = blocks[:, at:].reshape(-1, 4, 1, 32)
+    codes = np.concatenate([codes & 15, codes >> 4], axis=2).reshape(-1, 8, 32) | above
     scale, least = _half(blocks, 0) * scale, _half(blocks, 2) * least
     return (scale[:, :, None] * codes - least[:, :, None]).reshape(-1, 256)
+
+
+def _q5_k(blocks):
+    return _grouped(blocks, 48, (blocks[:, None, 16:48] >> np.arange(8, dtype="uint8")[:, None] & 1) << 4)
 
 
 def _q6_k(blocks):
@@ -77,8 +107,13 @@ _KINDS = {
     1: _Kind("F16", 1, 2, lambda b: b.view("<f2").astype("float32")),
     2: _Kind("Q4_0", 32, 18, lambda b: (_nibbles(b[:, 2:]) - 8.0) * _half(b, 0)),
     3: _Kind("Q4_1", 32, 20, lambda b: _nibbles(b[:, 4:]) * _half(b, 0) + _half(b, 2)),
+    6: _Kind("Q5_0", 32, 22, lambda b: (_nibbles(b[:, 6:]) + _fifth_bits(b, 2) - 16.0) * _half(b, 0)),
+    7: _Kind("Q5_1", 32, 24, lambda b: (_nibbles(b[:, 8:]) + _fifth_bits(b, 4)) * _half(b, 0) + _half(b, 2)),
     8: _Kind("Q8_0", 32, 34, lambda b: b[:, 2:].view("int8") * _half(b, 0)),
-    12: _Kind("Q4_K", 256, 144, _q4_k),
+    10: _Kind("Q2_K", 256, 84, _q2_k),
+    11: _Kind("Q3_K", 256, 110, _q3_k),
+    12: _Kind("Q4_K", 256, 144, lambda b: _grouped(b, 16)),
+    13: _Kind("Q5_K", 256, 176, _q5_k),
     14: _Kind("Q6_K", 256, 210, _q6_k),
     30: _Kind("BF16", 1, 2, _bf16),
 }

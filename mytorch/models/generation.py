@@ -148,6 +148,11 @@ def _prompt(model, input):
     return prompt, padding
 
 
+def _lasting(model):
+    """Up to how many positions the model's keys stay as they are in a cache."""
+    return getattr(model.config, "lasting", model.config.context_length)
+
+
 class Decoding:
     """The tokens of all rows so far, and the logits that follow them.
 
@@ -162,7 +167,7 @@ class Decoding:
         with self.there:
             self.tokens = self.xp.empty((B, self.n + count), "int64")
             self.tokens[:, : self.n] = prompt._data._array
-        self.context = model.config.context_length
+        self.context, self.lasting = model.config.context_length, _lasting(model)
         needs = use_cache or padding is not None
         self.cache = (
             model.new_cache(B, min(self.n + count, self.context), **({} if sliding else {"sliding": False}))
@@ -174,7 +179,7 @@ class Decoding:
     def logits(self, last_only=True):
         """Logits (B, 1, V) after the n tokens; with last_only=False (B, T, V) after each that the cache has not seen."""
         dropped, cache = max(0, self.n - self.context), self.cache
-        if cache is not None and (dropped or not self.keeps):
+        if cache is not None and (dropped or self.n > self.lasting or not self.keeps):
             cache.reset()  # positions shift
         first = dropped if cache is None else dropped + cache.length
         if self.padding is not None:
@@ -302,7 +307,7 @@ def stream(
         generator = Generator(prompt.device).manual_seed(seed)
     ends = Stop(stop, getattr(model, "tokenizer", None))
     if draft is not None:
-        longest = min(m.config.context_length for m in (model, draft))
+        longest = min(_lasting(m) for m in (model, draft))
         if len(prompt) != 1 or prompt.shape[1] + max_new_tokens > longest:
             raise ValueError(
                 f"generate: a draft is for one sequence of at most {longest} tokens; this is {len(prompt)} of "

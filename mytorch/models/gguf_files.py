@@ -13,7 +13,8 @@ from ..files.gguf import GGUFFile
 from ..ops.creation import from_numpy
 from ..utils.tokenizer import FastTokenizer
 from .gpt2 import GPT2, GPT2Config
-from .llama import Llama, LlamaConfig, rotary_frequencies
+from .llama import Llama, LlamaConfig
+from .rotary import frequencies
 
 # of a block, in GGUF's words and ours
 _LLAMA = {
@@ -132,10 +133,12 @@ def _llama_config(said):
         f"{last}.attn_k.weight": (kv_heads * head, width), **gate,
     })  # fmt: skip
     scaling, kind = None, said("rope.scaling.type", "none", str)
-    if kind == "linear":
-        scaling = {"rope_type": "linear", "factor": said("rope.scaling.factor", kind=float)}
+    if kind in ("linear", "yarn"):
+        scaling = {"rope_type": kind, "factor": said("rope.scaling.factor", kind=float)}
     elif kind != "none":
-        said.refuse(f"its rope.scaling.type is {kind!r}; only linear is known")
+        said.refuse(f"its rope.scaling.type is {kind!r}; linear and yarn are known")
+    if kind == "yarn":
+        scaling["original_max_position_embeddings"] = said("rope.scaling.original_context_length")
     config = LlamaConfig(
         vocab_size=vocab_size,
         context_length=said("context_length"),
@@ -162,11 +165,11 @@ def _llama_config(said):
 def _with_llama3_scaling(config, said):
     """Llama 3.1's file has no words for its scaling, but what each frequency is divided by: find the words that say the same."""
     factors = said.file.read("rope_freqs.weight")
-    plain = rotary_frequencies(config).numpy()
+    plain = frequencies(config).numpy()
     scaling = {"rope_type": "llama3", "factor": float(factors.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192}  # fmt: skip
     scaled = replace(config, rope_scaling=scaling)
-    if factors.shape != plain.shape or not np.allclose(plain / rotary_frequencies(scaled).numpy(), factors, rtol=1e-3):
+    if factors.shape != plain.shape or not np.allclose(plain / frequencies(scaled).numpy(), factors, rtol=1e-3):
         said.refuse("its rope_freqs are not Llama 3's")
     return scaled
 

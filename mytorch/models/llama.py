@@ -14,12 +14,11 @@ from typing import Any
 from .. import nn
 from .._tensor import Tensor
 from ..autograd.checkpoint import checkpoint
-from ..graph.mode import is_grad_enabled, no_grad
+from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange
-from ..ops.movement import cat
-from . import llama_files
+from . import llama_files, rotary
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel
 from .mixture import MixtureOfExperts, balance_loss
@@ -47,9 +46,9 @@ class LlamaConfig(Config):
         head_dim: width of a head; by default embed_dim / num_heads.
         hidden_dim: width of the hidden layer; by default 8/3 embed_dim, rounded up to a multiple of 64.
         rope_theta: the longest wave of the rotary positions is about 2 pi times it.
-        rope_scaling: how they reach beyond the context trained for, in Hugging Face's words: None,
-            {"rope_type": "linear", "factor": …}, or Llama 3's {"rope_type": "llama3", "factor": …, "low_freq_factor": …,
-            "high_freq_factor": …, "original_max_position_embeddings": …}.
+        rope_scaling: how they reach beyond the context trained for, in Hugging Face's words: None, or a "rope_type" ("linear",
+            "dynamic", "yarn" or "llama3"), a "factor", and what else the type has, such as "original_max_position_embeddings",
+            the context trained for.
         rms_norm_eps: as nn.RMSNorm's eps.
         qkv_bias, out_bias: biases of the projections into queries, keys and values, and out of the heads.
         qk_norm: an RMS norm of each head's queries and keys.
@@ -112,8 +111,7 @@ class LlamaConfig(Config):
             raise ValueError(f"LlamaConfig: sliding_window is {self.sliding_window}; expected at least 1, or None.")
         if self.activation not in ("swiglu", "relu2"):
             raise ValueError(f"LlamaConfig: activation is {self.activation!r}; expected 'swiglu' or 'relu2'.")
-        if (kind := (self.rope_scaling or {}).get("rope_type")) not in (None, "linear", "llama3"):
-            raise ValueError(f"LlamaConfig: rope_type is {kind!r}; known are linear and llama3.")
+        rotary.check(self.rope_scaling)
 
     @property
     def kv_heads(self) -> int:
@@ -132,6 +130,12 @@ class LlamaConfig(Config):
             return 4 * self.embed_dim
         return self.hidden_dim or -(-8 * self.embed_dim // 3 // 64) * 64
 
+    @property
+    def lasting(self) -> int:
+        """Up to how many positions a key stays as it is: in longer texts "dynamic" positions change with every token."""
+        dynamic = (self.rope_scaling or {}).get("rope_type") == "dynamic"
+        return rotary.trained_length(self) if dynamic else self.context_length
+
     def norm(self, width: int) -> nn.RMSNorm:
         """A norm as this config wants it."""
         return nn.RMSNorm(width, self.rms_norm_eps, self.norm_weights, fused=self.fused)
@@ -148,38 +152,6 @@ class LlamaConfig(Config):
         layers, heads, kv_heads, width = SIZES[size]
         shape = {"num_layers": layers, "num_heads": heads, "num_kv_heads": kv_heads, "embed_dim": width}
         return cls(**{**shape, **others})
-
-
-def rotary_frequencies(config: LlamaConfig) -> Tensor:
-    """The angle by which each pair of a head's numbers turns from a position to the next, (head / 2,)."""
-    frequencies = config.rope_theta ** (arange(0, config.head, 2).float() * (-1.0 / config.head))
-    scaling = config.rope_scaling or {}
-    slower = frequencies / scaling.get("factor", 1.0)
-    if scaling.get("rope_type") != "llama3":
-        return slower
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # within the context trained for
-    share = ((turns - low) / (high - low)).clamp(0.0, 1.0)  # short waves stay, long ones are stretched
-    return share * frequencies + (1 - share) * slower
-
-
-class Rotary:
-    """The tables (cos, sin) of the positions seen so far; they grow, since contexts may be far longer than texts."""
-
-    def __init__(self, config: LlamaConfig):
-        self.config = config
-        self.tables: Any = None
-
-    @no_grad()
-    def __call__(self, positions: Tensor, stop: int, dtype: Any) -> tuple[Tensor, Tensor]:
-        """cos and sin of `positions`, which lie below `stop`, (…, T, head)."""
-        if self.tables is None or len(self.tables[0]) < stop or self.tables[0].device != positions.device:
-            size = min(max(256, 2 * stop), max(stop, self.config.context_length))
-            angles = arange(size).float()[:, None] * rotary_frequencies(self.config)
-            angles = cat([angles, angles], dim=-1)
-            self.tables = angles.cos().to(positions.device), angles.sin().to(positions.device)
-        cos, sin = self.tables
-        return cos[positions].to(dtype), sin[positions].to(dtype)
 
 
 class Attention(nn.Module):
@@ -323,7 +295,7 @@ class Llama(LanguageModel):
         self.lm_head = nn.Linear(C, config.vocab_size, bias=False, fused=fused)
         if config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
-        self.rotary = Rotary(config)
+        self.rotary = rotary.Rotary(config)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -347,11 +319,15 @@ class Llama(LanguageModel):
             last_only: give the logits of the last position alone, (B, 1, vocab_size).
 
         Raises:
-            ValueError: more positions than the context has room for.
+            ValueError: more positions than the context has room for, or keys in the cache that no longer hold.
         """
         T, body = input.shape[1], self.model
         stop = T if cache is None else cache.length + T
         self._check_length(stop)
+        if cache is not None and cache.length and stop > self.config.lasting:
+            raise ValueError(
+                f"Llama: beyond {self.config.lasting} positions a cache with dynamic positions is of no use; reset it."
+            )
         positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
         x = body.embed_tokens(input)  # (B, T, C)
         if not self.config.norm_weights:

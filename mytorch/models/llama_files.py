@@ -48,8 +48,13 @@ def fields(values, file, who):
         raise ValueError(f"{who}: {file} describes a {kind!r} model, not one of {', '.join(_CLASSES)}.")
     check_options(values, {**_SUPPORTED, "hidden_act": "relu2" if kind == "nanochat" else "silu"}, who)
     known = fields_of(values, _FIELDS, file, who)
-    theta, known["rope_scaling"] = _scaling(values)
-    known["rope_theta"] = theta or known["rope_theta"]
+    theta, scaling = _scaling(values)
+    known["rope_theta"], known["rope_scaling"] = theta or known["rope_theta"], scaling
+    if (
+        scaling and scaling["rope_type"] == "dynamic"
+    ):  # theirs is the context trained for, which the positions are to exceed
+        scaling["original_max_position_embeddings"] = known["context_length"]
+        known["context_length"] = int(known["context_length"] * scaling.get("factor", 1))
     known["qkv_bias"] = kind == "qwen2" or bool(values.get("attention_bias"))
     known["out_bias"] = kind != "qwen2" and bool(values.get("attention_bias"))
     known["qk_norm"] = kind == "qwen3"
@@ -115,13 +120,17 @@ def describe(config):
         values.update(
             use_sliding_window=windowed, max_window_layers=config.full_layers if windowed else config.num_layers
         )
+    scaling = config.rope_scaling
+    if scaling and scaling["rope_type"] == "dynamic":
+        values["max_position_embeddings"] = config.lasting
+        scaling = {key: value for key, value in scaling.items() if key != "original_max_position_embeddings"}
     return {
         "architectures": [f"{_CLASSES[kind]}ForCausalLM"],
         "model_type": kind,
         **values,
         **({name: getattr(config, field) for field, (name, _) in _EXPERTS.items()} if kind == "mixtral" else {}),
         "attention_bias": config.qkv_bias,
-        "rope_scaling": config.rope_scaling,
+        "rope_scaling": scaling,
         "hidden_act": "relu2" if kind == "nanochat" else "silu",
         **({"final_logit_softcapping": config.logit_softcap} if kind == "nanochat" else {}),
         "initializer_range": 0.02,

@@ -164,23 +164,74 @@ def test_numbers_are_those_that_were_stored(rng, tmp_path, kind, off):
     assert 0 < abs(found - x).max() <= off * abs(x).max()
 
 
-def test_blocks_of_4_bits_with_minima_are_read(rng, tmp_path):
-    """Q4_K, one number at a time, as ggml's dequantize_row_q4_K."""
-    raw = rng.integers(0, 256, (3, 144), dtype=np.uint8)
-    raw[:, :4] = rng.random((3, 2)).astype("<f2").view(np.uint8)
-    expected = []
-    for block in raw:
-        d, least = (float(v) for v in block[:4].view("<f2").astype(float))
-        q, codes = block[4:16].astype(int), block[16:].astype(int)
-        for j in range(8):
-            if j < 4:
-                s, m = q[j] & 63, q[j + 4] & 63
-            else:
-                s, m = q[j + 4] & 15 | q[j - 4] >> 6 << 4, q[j + 4] >> 4 | q[j] >> 6 << 4
-            part = codes[j // 2 * 32 : j // 2 * 32 + 32]
-            expected += [d * s * c - least * m for c in (part >> 4 if j % 2 else part & 15)]
-    path = write(tmp_path / "x.gguf", {"a": 1}, {"x": ((3, 256), 12, raw.tobytes())})
-    np.testing.assert_allclose(GGUFFile(path).read("x"), np.reshape(expected, (3, 256)), rtol=1e-5, atol=1e-5)
+def _half(block, at):
+    return struct.unpack_from("<e", block, at)[0]
+
+
+def _q5_0(b):
+    bits = int.from_bytes(b[2:6], "little")
+    for j in range(32):
+        yield _half(b, 0) * ((b[6 + j % 16] >> j // 16 * 4 & 15 | (bits >> j & 1) << 4) - 16)
+
+
+def _q5_1(b):
+    bits = int.from_bytes(b[4:8], "little")
+    for j in range(32):
+        yield _half(b, 0) * (b[8 + j % 16] >> j // 16 * 4 & 15 | (bits >> j & 1) << 4) + _half(b, 2)
+
+
+def _q2_k(b):
+    for j in range(256):
+        scale, code = b[j // 16], b[16 + j // 128 * 32 + j % 32] >> j % 128 // 32 * 2 & 3
+        yield _half(b, 80) * (scale & 15) * code - _half(b, 82) * (scale >> 4)
+
+
+def _q3_k(b):
+    for j in range(256):
+        i = j // 16
+        scale = (b[96 + i % 8] >> i // 8 * 4 & 15) | (b[104 + i % 4] >> i // 4 * 2 & 3) << 4
+        code = b[32 + j // 128 * 32 + j % 32] >> j % 128 // 32 * 2 & 3
+        yield _half(b, 108) * (scale - 32) * (code - (0 if b[j % 32] >> j // 32 & 1 else 4))
+
+
+def _four_or_five(b, at, bits):
+    q = b[4:16]
+    for j in range(256):
+        i = j // 32
+        if i < 4:
+            s, m = q[i] & 63, q[i + 4] & 63
+        else:
+            s, m = q[i + 4] & 15 | q[i - 4] >> 6 << 4, q[i + 4] >> 4 | q[i] >> 6 << 4
+        above = 0 if bits is None else (b[bits + j % 32] >> i & 1) << 4
+        yield _half(b, 0) * s * (b[at + i // 2 * 32 + j % 32] >> i % 2 * 4 & 15 | above) - _half(b, 2) * m
+
+
+def _q6_k(b):
+    for j in range(256):
+        n, part, i = j // 128, j % 128 // 32, j % 32
+        low = b[64 * n + part % 2 * 32 + i] >> part // 2 * 4 & 15
+        high = b[128 + 32 * n + i] >> 2 * part & 3
+        yield _half(b, 208) * ((b[192 + j // 16] ^ 128) - 128) * ((low | high << 4) - 32)
+
+
+BLOCKS = {  # the type's number, bytes of a block, where its halves lie, its numbers one at a time as ggml's dequantize_row_… has them
+    "Q5_0": (6, 22, (0,), _q5_0), "Q5_1": (7, 24, (0, 2), _q5_1), "Q2_K": (10, 84, (80, 82), _q2_k), "Q3_K": (11, 110, (108,), _q3_k),
+    "Q4_K": (12, 144, (0, 2), lambda b: _four_or_five(b, 16, None)), "Q5_K": (13, 176, (0, 2), lambda b: _four_or_five(b, 48, 16)),
+    "Q6_K": (14, 210, (208,), _q6_k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_blocks_are_read_number_by_number(rng, tmp_path, kind):
+    number, size, halves, read = BLOCKS[kind]
+    raw = rng.integers(0, 256, (3, size), dtype=np.uint8)
+    for at in halves:
+        raw[:, at : at + 2] = rng.standard_normal((3, 1)).astype("<f2").view(np.uint8)
+    expected = np.array([list(read(block.tobytes())) for block in raw])
+    path = write(tmp_path / "x.gguf", {"a": 1}, {"x": (expected.shape, number, raw.tobytes())})
+    found = GGUFFile(path)
+    assert found.tensors["x"].kind == kind
+    np.testing.assert_allclose(found.read("x"), expected, rtol=1e-5, atol=1e-5 * abs(expected).max())
 
 
 def test_a_file_of_4_bits_loses_nothing_when_it_is_rounded_again(tmp_path, tokens):
@@ -193,7 +244,7 @@ def test_a_file_of_4_bits_loses_nothing_when_it_is_rounded_again(tmp_path, token
 
 
 def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
-    from mytorch.models.llama import rotary_frequencies
+    from mytorch.models.rotary import frequencies
 
     scaling = {
         "rope_type": "llama3",
@@ -205,7 +256,7 @@ def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
     model = Llama(**{**SHAPE, "embed_dim": 64}, rope_theta=500000.0, rope_scaling=scaling).eval()
     path = llama_file(tmp_path / "m.gguf", model)
     plain = Llama(**{**SHAPE, "embed_dim": 64}, rope_theta=500000.0)
-    factors = (rotary_frequencies(plain.config) / rotary_frequencies(model.config)).numpy()
+    factors = (frequencies(plain.config) / frequencies(model.config)).numpy()
     good = GGUFFile(path)
     tensors = {name: good.read(name) for name in good.tensors}
     for right in (True, False):
@@ -215,6 +266,17 @@ def test_llama_3s_stretched_positions_are_found_or_refused(tmp_path, tokens):
         else:
             with pytest.raises(ValueError, match="rope_freqs are not Llama 3's"):
                 from_pretrained(path)
+
+
+def test_yarns_stretched_positions_are_found(tmp_path, tokens):
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+    model = Llama(**SHAPE, rope_scaling=scaling).eval()
+    said = {"type": "yarn", "factor": 4.0, "original_context_length": 8}
+    found = from_pretrained(
+        llama_file(tmp_path / "m.gguf", model, **{f"llama.rope.scaling.{key}": v for key, v in said.items()})
+    )
+    assert found.config.rope_scaling == scaling
+    np.testing.assert_allclose(found(tokens).detach().numpy(), model(tokens).detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
 def spm(path, model):
@@ -292,7 +354,7 @@ def test_hostile_and_damaged_files_are_refused(tmp_path):
         ("llama.feed_forward_length", 1 << 30, "of shape"),
         ("llama.attention.head_count", "four", "is 'four'"),
         ("llama.embedding_length", [1, 2], "is \\[1, 2\\]"),
-        ("llama.rope.scaling.type", "yarn", "only linear"),
+        ("llama.rope.scaling.type", "longrope", "linear and yarn are known"),
     ):
         write(bad, {**metadata, key: wrong}, tensors)
         with pytest.raises(ValueError, match=words):

@@ -17,6 +17,15 @@ KINDS = {  # fields of the config: one set for each architecture, and one more f
     "llama2": {},
     "llama3": {"num_kv_heads": 2, "rope_theta": 500.0, "rope_scaling": LLAMA3},
     "linear": {"num_kv_heads": 1, "rope_scaling": {"rope_type": "linear", "factor": 4.0}, "tie_embeddings": True},
+    "dynamic": {
+        "num_kv_heads": 2,
+        "rope_scaling": {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 64},
+    },
+    "yarn": {
+        "num_kv_heads": 2,
+        "rope_theta": 500.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 8, "original_max_position_embeddings": 64},
+    },
     "biases": {"qkv_bias": True, "out_bias": True},
     "qwen2": {"num_kv_heads": 2, "qkv_bias": True, "tie_embeddings": True},
     "qwen3": {"num_kv_heads": 2, "qk_norm": True, "head_dim": 12},
@@ -66,7 +75,11 @@ def plain(torch, model, x):
     angles = []
     for i in range(D // 2):
         turn, scaling = c.rope_theta ** (-2 * i / D), c.rope_scaling or {"rope_type": "linear", "factor": 1.0}
-        factor = scaling["factor"]
+        factor = 1.0 if scaling["rope_type"] == "dynamic" else scaling["factor"]  # which begins beyond 64 positions
+        if scaling["rope_type"] == "yarn":
+            low, high = (D * math.log(64 / (n * 2 * math.pi)) / (2 * math.log(c.rope_theta)) for n in (8, 1))
+            share = min(max((i - max(math.floor(low), 0)) / (math.ceil(high) - max(math.floor(low), 0)), 0), 1)
+            factor = 1 / (1 - share + share / 4)
         if scaling["rope_type"] == "llama3":
             wave, old = 2 * math.pi / turn, scaling["original_max_position_embeddings"]
             low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -74,9 +87,10 @@ def plain(torch, model, x):
             factor = 8.0 if wave > old / low else 1.0 if wave < old / high else 1 / ((1 - smooth) / 8.0 + smooth)
         angles.append(torch.arange(T).double() * turn / factor)
     angles = torch.stack(angles, -1)
+    size = 0.1 * math.log(4) + 1 if scaling["rope_type"] == "yarn" else 1.0
 
     def turned(h):
-        a, b = h.chunk(2, -1)
+        a, b = (size * h).chunk(2, -1)
         return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
     def hidden_layer(n, at):
@@ -124,6 +138,36 @@ def test_logits_are_those_of_the_formulas(torch, kind):
     with mytorch.no_grad():
         found = model(mytorch.from_numpy(x)).numpy()
     np.testing.assert_allclose(found, plain(torch, model, x).numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("scaling", [
+    {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 16}, {"rope_type": "yarn", "factor": 2.0},
+    {"rope_type": "yarn", "factor": 8.0, "mscale": 0.7, "mscale_all_dim": 0.4, "truncate": False, "beta_slow": 2},
+    {"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.3, "original_max_position_embeddings": 20},
+])  # fmt: skip
+def test_stretched_positions_are_those_of_transformers(torch, scaling):
+    transformers = pytest.importorskip("transformers")
+    model = tiny(rope_scaling=scaling, num_layers=1)
+    values = llama_files.describe(model.config)
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**values)).eval()
+    theirs.load_state_dict({name: torch.tensor(t.numpy()) for name, t in model.state_dict().items()})
+    for length in (12, 40, 70, 90):
+        x = tokens(1, length)
+        with mytorch.no_grad(), torch.no_grad():
+            expected = theirs(torch.from_numpy(x), use_cache=False).logits.numpy()
+            np.testing.assert_allclose(model(mytorch.from_numpy(x)).numpy(), expected, rtol=0, atol=1e-4)
+
+
+def test_dynamic_positions_go_through_no_cache_beyond_the_context_trained_for():
+    model = tiny(rope_scaling={"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 16})
+    x, cache = mytorch.from_numpy(tokens(1, 9)), model.new_cache()
+    text = model.generate(x, 30, temperature=0)
+    assert text.tolist() == model.generate(x, 30, temperature=0, use_cache=False).tolist()
+    assert text.tolist() == model.generate([x[0].tolist(), [1, 2]], 30, temperature=0)[0][None].tolist()
+    with mytorch.no_grad(), pytest.raises(ValueError, match="beyond 16 positions a cache"):
+        model(x, cache=cache), model(x, cache=cache)
+    with pytest.raises(ValueError, match="at most 16 tokens"):
+        model.generate(x, 30, draft=model)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,7 +222,8 @@ def test_options_that_do_not_fit_are_refused():
         ({"num_heads": 4, "num_kv_heads": 3}, "num_heads 4 is not a multiple of num_kv_heads 3"),
         ({"num_heads": 4, "embed_dim": 12}, "heads are 3 wide"),
         ({"sliding_window": 0}, "sliding_window is 0"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
+        ({"rope_scaling": {"rope_type": "longrope"}}, "rope_type is 'longrope'"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "'yarn' does not say factor"),
     ):
         with pytest.raises(ValueError, match=message):
             LlamaConfig(**options)
@@ -215,7 +260,7 @@ def test_what_hugging_face_has_not_and_what_we_have_not_is_refused(tmp_path):
     for change, message in (
         ({"model_type": "falcon"}, "describes a 'falcon' model"),
         ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported"),
-        ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type is 'yarn'"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type is 'longrope'"),
     ):
         file.write_text(json.dumps({**values, **change}))
         with pytest.raises(ValueError, match=message):
@@ -231,11 +276,14 @@ def test_transformers_reads_what_is_written_and_says_the_same(torch, tmp_path, k
     with torch.no_grad():
         expected = theirs(torch.from_numpy(x)).logits.numpy()
         start = torch.from_numpy(x[:1, :9])
-        options = {"max_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-        text = theirs.generate(start, attention_mask=torch.ones_like(start), **options).numpy()
+        options = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        count = 200
+        if kind == "dynamic":  # theirs keeps keys of other positions, and without a cache takes long
+            count, options["use_cache"] = 60, False
+        text = theirs.generate(start, max_new_tokens=count, attention_mask=torch.ones_like(start), **options).numpy()
     with mytorch.no_grad():
         np.testing.assert_allclose(model(mytorch.from_numpy(x)).numpy(), expected, rtol=0, atol=1e-4)
-    assert model.generate(mytorch.from_numpy(x[:1, :9]), 200, temperature=0).tolist() == text.tolist()
+    assert model.generate(mytorch.from_numpy(x[:1, :9]), count, temperature=0).tolist() == text.tolist()
     theirs.save_pretrained(tmp_path / "theirs")  # in their own words, which differ from version to version
     again = Llama.from_pretrained(tmp_path / "theirs")
     assert llama_files.describe(again.config) == llama_files.describe(model.config)
