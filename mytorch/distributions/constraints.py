@@ -30,7 +30,7 @@ class Constraint:
 
     is_discrete = False
     event_dim = 0
-    _shown = ()  # the attributes that repr tells
+    _shown: tuple[str, ...] = ()  # the attributes that repr tells
 
     def check(self, value):
         """Which events of value (its shape less `event_dim` axes) are in the set, as booleans."""

@@ -27,7 +27,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     _validate_args = True
-    _batched = None  # attributes whose leading axes are the batch's: `expand` expands them
+    _batched: tuple[str, ...] | None = None  # attributes whose leading axes are the batch's: `expand` expands them
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class Family(Distribution):
     already, `_draw(shape)`, and where need be its own `_accept(given, validate_args)`.
     """
 
-    _defaults = {}
+    _defaults: dict[str, Any] = {}
 
     if TYPE_CHECKING:  # constructors and parameters come from the declarations
 

@@ -44,8 +44,8 @@ class Transform:
     """
 
     bijective = False
-    _own = ()  # constructor arguments, kept in attributes of their names
-    _compared = None  # those that tell two apart; by default all
+    _own: tuple[str, ...] = ()  # constructor arguments, kept in attributes of their names
+    _compared: tuple[str, ...] | None = None  # those that tell two apart; by default all
 
     def __init__(self, cache_size=0):
         if cache_size not in (0, 1):

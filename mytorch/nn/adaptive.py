@@ -3,6 +3,7 @@
 from collections import namedtuple
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from .._tensor import Tensor
 from ..base.dtypes import int64
@@ -42,7 +43,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         device: Device = None, dtype: DType = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        options = {"device": device, "dtype": dtype}
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
         cutoffs = list(cutoffs)
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")

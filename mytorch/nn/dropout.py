@@ -18,7 +18,7 @@ class _Dropout(Layer, named="dropout_p", shown="p={p}, inplace={inplace}", p=0.5
 
     def __post_init__(self) -> None:
         other = self.__dict__.pop("dropout_p")
-        self.p = self.p if other is None else other
+        self.p: float = self.p if other is None else other
         if not 0.0 <= self.p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {self.p}")
 

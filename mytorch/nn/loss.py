@@ -34,7 +34,7 @@ class _Loss(Layer, shown="", size_average=None, reduce=None, reduction="mean"):
 
     def __post_init__(self) -> None:
         older = (self.__dict__.pop(name, None) for name in ("size_average", "reduce"))
-        self.reduction = _legacy(self.reduction, *older)
+        self.reduction: str = _legacy(self.reduction, *older)
         if "fused" not in self._options and self.__dict__.pop("fused", None) is True:
             Kernels(self._function.__name__).warn("there is no kernel for it")
 

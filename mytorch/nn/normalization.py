@@ -81,7 +81,7 @@ class LayerNorm(_Affine):
             dtype: of the norm.
         """
         own = self.normalized_shape, self.weight, self.bias, self.eps
-        options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
+        options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         return (
             F.layer_norm(input, *own, **options)
             if residual is None
@@ -133,7 +133,7 @@ class RMSNorm(_Affine):
             dtype: of the norm.
         """
         own = self.normalized_shape, self.weight, self.eps
-        options = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
+        options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         return (
             F.rms_norm(input, *own, **options) if residual is None else F.add_rms_norm(input, residual, *own, **options)
         )
@@ -153,7 +153,7 @@ class _NormBase(_Affine):
 
     """
 
-    dims = (2, 3)
+    dims: tuple[int, ...] = (2, 3)
     _version = 2  # since when num_batches_tracked is part of the state
 
     def __init__(
@@ -170,7 +170,7 @@ class _NormBase(_Affine):
         self.affine = affine
         self.track_running_stats = track_running_stats
         self._add_affine((num_features,), affine, affine and bias, device, dtype)
-        options = {"device": device, "dtype": dtype}
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.register_buffer("running_mean", zeros(num_features, **options) if track_running_stats else None)
         self.register_buffer("running_var", ones(num_features, **options) if track_running_stats else None)
         count = zeros((), dtype=int64, device=device) if track_running_stats else None
@@ -300,7 +300,7 @@ class _InstanceNorm(_NormBase):
         track_running_stats: bool = False, device: Device = None, dtype: DType = None, *, bias: bool = True,
         auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
-        options = {"bias": bias, "auto": auto, "fused": fused}
+        options: dict[str, Any] = {"bias": bias, "auto": auto, "fused": fused}
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, **options)
 
     def forward(self, input: Tensor) -> Tensor:

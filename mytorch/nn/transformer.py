@@ -4,6 +4,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 from .._tensor import Tensor
 from ..base import dtypes
@@ -92,7 +93,7 @@ class MultiheadAttention(Module):
         self.fused = fused
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
-        options = {"device": device, "dtype": dtype}
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
         same = self._qkv_same_embed_dim
         shapes = {
             "in_proj_weight": (3 * embed_dim, embed_dim) if same else None,
@@ -168,7 +169,7 @@ class _Layer(Module):
         fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        options = {"bias": bias, "device": device, "dtype": dtype}
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         linear = {**options, "fused": False if fused is False else None}
         for name in self.attentions:
             attention = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, fused=fused, **options)
@@ -326,17 +327,17 @@ class Transformer(Module):
         dtype: DType = None, *, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        factory_kwargs = {"device": device, "dtype": dtype, "fused": fused}
+        factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype, "fused": fused}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         if custom_encoder is None:
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs)
-            layer = TransformerEncoderLayer(*options, **factory_kwargs)
-            custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
+            encoder_layer = TransformerEncoderLayer(*options, **factory_kwargs)
+            custom_encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm)
         self.encoder = custom_encoder
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*options, **factory_kwargs)
+            decoder_layer = TransformerDecoderLayer(*options, **factory_kwargs)
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs)
-            custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
+            custom_decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm)
         self.decoder = custom_decoder
         self._reset_parameters()
         self.d_model = d_model

@@ -54,7 +54,7 @@ class Options:
         arguments = [f"{name}=defaults[{name!r}]" for name in defaults]
         arguments[len(self.positional) : len(self.positional)] = ["*"] if self.keywords else []
         values = ", ".join(f"{name!r}: {name}" for name in defaults)
-        scope = {"defaults": defaults, "__name__": __name__}
+        scope: dict[str, Any] = {"defaults": defaults, "__name__": __name__}
         exec(f"def __init__(self, params, {', '.join(arguments)}):\n    self._begin(params, {{{values}}})", scope)
         init = scope["__init__"]
         init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"

@@ -115,7 +115,8 @@ class MNIST(SplitInMemory):
             root: where the files lie.
             download: fetch what is not there.
         """
-        return tuple(cls(root, train, transform, target_transform, download) for train in (True, False))
+        train, test = (cls(root, train, transform, target_transform, download) for train in (True, False))
+        return train, test
 
     @property
     def raw_folder(self) -> str:
