@@ -298,9 +298,10 @@ def _more(nodes, names):
         ops = Counter(node.label.removesuffix("Backward") for node in nodes if type(node) is not Leaf)
         lines.append("operations: " + ", ".join(f"{name} × {n}" if n > 1 else name for name, n in ops.items()))
     for node in nodes:
-        name = f"{names.get(node, 'leaf')} {_shape_of(node)}: " * (len(nodes) > 1)
-        parts = (("values", node.variable), ("gradient", node.grad)) if type(node) is Leaf else ()
-        lines += [name + f"{part} {_range(x)}" for part, x in parts if x is not None and x.numel()]
+        if type(node) is Leaf:
+            name = f"{names.get(node, 'leaf')} {_shape_of(node)}: " if len(nodes) > 1 else ""
+            parts = ("values", node.variable), ("gradient", node.grad)
+            lines += [f"{name}{part} {_range(x)}" for part, x in parts if x is not None and x.numel()]
         for kept, arrays in _saved(node):
             lines += [f"{node.label} saved {kept}: {_shape_of(a)}, {_size(a.nbytes)}" for a in arrays]
     return lines
