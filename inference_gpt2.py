@@ -13,7 +13,7 @@ from pathlib import Path
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
 from mytorch.cli.arguments import ArgumentParser, run_script, usable_device
-from mytorch.models import GPT2, Llama, from_pretrained
+from mytorch.models import GPT2, Llama, from_pretrained, lora
 from mytorch.serialization import load_safetensors
 from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 
@@ -22,6 +22,10 @@ def parse(argv=None):
     p = ArgumentParser(description=__doc__.splitlines()[0])
     add = p.add_argument
     add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face directory")
+    add(
+        "--adapter",
+        help="directory of a LoRA adapter, as train_gpt2.py --lora_r or PEFT writes it, for a Hugging Face directory",
+    )
     add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
     add(
         "--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's"
@@ -105,18 +109,27 @@ def load(args):
         model, source = from_pretrained(path, fused=fused), path
         has_own = (path / "tokenizer.json").is_file()
         tokenizer = load_tokenizer(path / "tokenizer.json") if has_own else GPT2Tokenizer()
+        if args.adapter:
+            lora.merge(lora.load_adapter(model, args.adapter))
+    elif args.adapter:
+        raise ValueError(
+            f"--adapter is for the model that it was trained on, a Hugging Face directory; {path} is none."
+        )
     else:
         project, checkpoint = find_project(path)
         checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
         meta = json.loads(beside_weights("model_meta.json", checkpoint, project).read_text())
         kind = GPT2 if meta.get("architecture", "gpt2") == "gpt2" else Llama
         model = kind(kind.config_class.from_dict({**meta["model"], "fused": fused}))
+        if (training := meta.get("training", {})).get("lora_r"):
+            lora.inject(model, training["lora_target_modules"], training["lora_r"], training["lora_alpha"])
         try:
             model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
         except RuntimeError:
             raise ValueError(
                 f"{checkpoint} holds another model than {project / 'model_meta.json'} describes."
             ) from None
+        lora.merge(model)
         tokenizer = load_tokenizer(beside_weights("tokenizer.json", checkpoint, project))
         source = checkpoint
     dtype = mytorch.float16 if args.fp16 else mytorch.bfloat16 if args.bf16 else mytorch.float32

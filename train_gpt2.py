@@ -2,6 +2,7 @@
 
     python train_gpt2.py --path_to_data data/shakespeare --model_size small --context_length 256 …
     python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --max_lr 5e-5 …    (fine-tuning)
+    python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --lora_r 8 …       (LoRA)
     mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
 
 Everything that belongs to a run lies in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`,
@@ -28,7 +29,7 @@ from mytorch.accelerate import Accelerator
 from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
 from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
-from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig, from_pretrained
+from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig, from_pretrained, lora
 from mytorch.models.gpt2 import SIZES
 from mytorch.models.llama import NANOCHAT
 from mytorch.optim import AdamW
@@ -72,6 +73,19 @@ def parse(argv=None):
     add(
         "init_from",
         help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file, whatever its size",
+    )
+    add(
+        "lora_r",
+        type=int,
+        help="fine-tune small matrices of this rank beside the frozen weights (LoRA), with --init_from",
+    )
+    add("lora_alpha", type=float, help="how much they count, compared with the rank; by default twice as much")
+    add("lora_dropout", 0.0, "dropout before them")
+    add(
+        "lora_target_modules",
+        nargs="+",
+        metavar="NAME",
+        help="layers that get them; by default c_attn, or q_proj and v_proj",
     )
     add("context_length", 1024, "tokens in a sequence")
     add("model_size", "base", "layers, heads and width", choices=list(SIZES))
@@ -125,6 +139,9 @@ def parse(argv=None):
         p.error(f"--{others.pop()} is for --architecture gpt2; this is {args.architecture}")
     if args.init_from and (others := args.given & {"architecture", "model_size", "use_bias", "activation"}):
         p.error(f"--{others.pop()} is what --init_from {args.init_from} says; leave it out")
+    if not args.resume_from_checkpoint and (others := {name for name in args.given if name.startswith("lora_")}):
+        if "lora_r" not in others or not args.init_from:
+            p.error(f"--{min(others)} goes with --lora_r and --init_from")
     if args.path_to_data is None and not args.resume_from_checkpoint:
         p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
     return args, p
@@ -147,6 +164,10 @@ SHAPE = (
     "context_length",
     "use_bias",
     "activation",
+    "lora_r",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_target_modules",
 )  # flags that the weights depend on
 
 
@@ -288,6 +309,8 @@ def make_model(args, saved, data):
         raise ValueError(
             f"--context_length {args.context_length}: the model of --init_from {args.init_from} has {context}."
         )
+    if args.lora_r:
+        lora.inject(model, args.lora_target_modules, args.lora_r, args.lora_alpha, args.lora_dropout)
     return model
 
 
@@ -664,7 +687,10 @@ class Trainer:
             self.save_checkpoint()
         if accelerator.is_main_process:
             self.log.plot(self.folder / "loss.png")
-            if self.args.init_from and signal is None:
+            if self.args.lora_r and signal is None:
+                lora.save_adapter(self.model, self.folder / "adapter", str(self.args.init_from))
+                accelerator.print(f"The adapter is in {self.folder / 'adapter'}, in PEFT's form.")
+            elif self.args.init_from and signal is None:
                 self.model.save_pretrained(self.folder / "hugging_face")
                 accelerator.print(f"The model is in {self.folder / 'hugging_face'}, too, in Hugging Face's form.")
         accelerator.end_training()
@@ -726,7 +752,8 @@ def main(argv=None):
     model = make_model(args, saved, data)
     training = {name: value for name, value in vars(args).items() if name not in OWN}
     meta = {"format": 1, "architecture": args.architecture, "model": model.config.to_dict(), "training": training}
-    accelerator.print(f"Total Trainable Parameters: {model.num_parameters():,}")
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    accelerator.print(f"Total Trainable Parameters: {trainable:,}")
     if args.use_chinchilla:
         args.train_iterations = math.ceil(
             20 * model.num_parameters() / (args.batch_size * args.context_length * processes)

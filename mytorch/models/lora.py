@@ -24,6 +24,7 @@ from ..ops.creation import empty, zeros
 from ..serialization import load_safetensors, save_safetensors, write_json
 
 _PREFIX = "base_model.model."  # of PEFT's names
+USUAL = ("c_attn", "q_proj", "v_proj")  # targets: what a GPT-2 has of them, or a Llama
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
@@ -70,13 +71,17 @@ def _layers(model) -> Iterator[tuple[str, LoRALinear]]:
 
 
 def inject(
-    model: nn.Module, targets: Iterable[str], rank: int = 8, alpha: float | None = None, dropout_p: float = 0.0
+    model: nn.Module,
+    targets: Iterable[str] | None = None,
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout_p: float = 0.0,
 ) -> nn.Module:
     """Put a LoRALinear around each Linear whose name, or its end after a dot, is a target; freeze everything else.
 
     Args:
         model: is changed, and returned.
-        targets: such as "q_proj" and "v_proj", or "c_attn" in a GPT-2.
+        targets: by default "q_proj" and "v_proj", or "c_attn" in a GPT-2.
         rank: of the matrices that are learnt.
         alpha: how much they count, compared with rank; by default 2 · rank.
         dropout_p: dropout before them, in training.
@@ -89,6 +94,8 @@ def inject(
         >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
         14
     """
+    if targets is None:
+        targets = sorted({name.rpartition(".")[2] for name, _ in model.named_modules()}.intersection(USUAL))
     targets = [targets] if isinstance(targets, str) else list(targets)
     if rank < 1:
         raise ValueError(f"lora.inject: rank is {rank}; expected at least 1.")

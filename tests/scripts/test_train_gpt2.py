@@ -17,9 +17,9 @@ import pytest
 
 import mytorch
 from mytorch.accelerate.checkpoint import is_complete
-from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained
+from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained, lora
 from mytorch.utils.data.tokens import write_tokens
-from mytorch.utils.tokenizer import CharTokenizer, save_tokenizer
+from mytorch.utils.tokenizer import CharTokenizer, load_tokenizer, save_tokenizer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -564,6 +564,43 @@ def test_fine_tuning_begins_with_the_weights_of_a_directory_and_leaves_one(data,
     with pytest.raises(SystemExit):
         train(data, init_from=tmp_path / "hf")
     assert "is what --init_from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [GPT2, Llama])
+def test_lora_trains_small_matrices_alone_and_leaves_an_adapter_to_sample_with(data, tmp_path, capsys, kind):
+    model = kind(vocab_size=15, context_length=24, num_layers=2, num_heads=2, embed_dim=8)
+    model.tokenizer = load_tokenizer(data / "tokenizer.json")
+    model.save_pretrained(tmp_path / "hf")
+    options = {"train_iterations": 4, "checkpoint_iterations": 2, "always_save_checkpoint": True, "max_lr": 1.0, "lora_r": 3}  # fmt: skip
+    assert train(data, model_size=None, context_length=None, init_from=tmp_path / "hf", **options) == 0
+    count = 2 * 3 * (8 + 24) if kind is GPT2 else 2 * 2 * 3 * (8 + 8)
+    assert f"Total Trainable Parameters: {count:,}\n" in capsys.readouterr().out
+    work = data.parent / "work" / "p"
+    found = lora.merge(lora.load_adapter(from_pretrained(tmp_path / "hf"), work / "adapter"))
+    before = model.state_dict()
+    changed = {name for name, w in found.state_dict().items() if not (w == before[name]).all()}
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in changed} == (
+        {"c_attn"} if kind is GPT2 else {"q_proj", "v_proj"}
+    )
+
+    def logits(*flags):
+        sampler, *_ = inference_gpt2.load(inference_gpt2.parse([str(flag) for flag in flags]))
+        return sampler(mytorch.arange(15)[None]).detach().numpy()
+
+    adapted = logits(tmp_path / "hf", "--adapter", work / "adapter")
+    np.testing.assert_allclose(adapted, logits(work), rtol=0, atol=1e-6)
+    assert abs(adapted - logits(tmp_path / "hf")).max() > 1e-4
+    assert sample(capsys, tmp_path / "hf", "--adapter", work / "adapter", "--max_tokens_gen", 2)
+    with pytest.raises(ValueError, match="is none"):
+        sample(capsys, work, "--adapter", work / "adapter")
+    place = ["--project_name", "p", "--working_directory", str(work.parent)]
+    weights = (work / "adapter" / "adapter_model.safetensors").read_bytes()
+    assert train_gpt2.main(["--resume_from_checkpoint", "checkpoint_2", *place]) == 0
+    assert (work / "adapter" / "adapter_model.safetensors").read_bytes() == weights
+    for wrong in ({"lora_r": 2}, {"lora_alpha": 2.0, "init_from": tmp_path / "hf"}):
+        with pytest.raises(SystemExit):
+            train(data, model_size=None, **wrong)
+        assert "goes with --lora_r and --init_from" in capsys.readouterr().err
 
 
 def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(data, tmp_path):
