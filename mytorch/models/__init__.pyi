@@ -8,6 +8,7 @@ from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
 from mytorch.models import llama_files as llama_files
 from mytorch.models import lora as lora
+from mytorch.models import rotary as rotary
 from mytorch.models.auto import from_pretrained as from_pretrained
 from mytorch.models.cache import KVCache as KVCache
 from mytorch.models.generation import generate as generate
