@@ -14,8 +14,7 @@ from ..autograd.checkpoint import checkpoint
 from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
-from ..nn.module import is_plain
-from ..nn.residual import AddLayerNorm
+from ..nn.residual import AddLayerNorm, mlp
 from ..ops.creation import arange
 from . import gpt2_files
 from .cache import KVCache, LayerCache
@@ -125,12 +124,7 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x: Tensor) -> Tensor:
-        layers, kinds = (self.c_fc, self.gelu, self.c_proj), (nn.Linear, nn.GELU, nn.Linear)
-        if x.device.type == "cpu" or not all(map(is_plain, layers, kinds)):
-            return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
-        first, gelu, last = layers
-        weights = first.weight, last.weight, first.bias, last.bias
-        return self.dropout(F.gelu_mlp(x, *weights, approximate=gelu.approximate, fused=first.fused))
+        return self.dropout(mlp(x, self.c_fc, self.gelu, self.c_proj))
 
 
 def _norm(config):

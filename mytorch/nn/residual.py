@@ -1,7 +1,11 @@
-"""Where a transformer's addition meets the norm that follows it."""
+"""What a transformer's block can join: its addition and the norm that follows it, the layers of its MLP."""
 
 from .._tensor import Tensor
 from ..graph.mode import get_mode
+from . import functional as F
+from .activation import GELU
+from .linear import Linear
+from .module import Module, is_plain
 from .normalization import LayerNorm
 
 
@@ -23,3 +27,12 @@ class AddLayerNorm(LayerNorm):
         casts = policy is not None and x.device.type == policy.device_type == "cuda" and x.dtype.itemsize <= 4
         dtype = policy.dtype if casts else None
         return (x, super().forward(x, dtype=dtype)) if branch is None else super().forward(branch, x, dtype=dtype)
+
+
+def mlp(x: Tensor, first: Module, gelu: Module, last: Module) -> Tensor:
+    """last(gelu(first(x))); on a GPU by `F.gelu_mlp`, where calling Linear, GELU and Linear does no more than they say."""
+    plain = all(map(is_plain, (first, gelu, last), (Linear, GELU, Linear)))
+    if x.device.type == "cpu" or not plain:
+        return last(gelu(first(x)))
+    weights = first.weight, last.weight, first.bias, last.bias
+    return F.gelu_mlp(x, *weights, approximate=gelu.approximate, fused=first.fused)
