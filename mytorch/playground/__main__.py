@@ -1,15 +1,15 @@
 """`python -m mytorch.playground`: serve the page and open it."""
 
-import argparse
 import sys
 import webbrowser
 
+from ..cli.arguments import ArgumentParser
 from .server import serve
 
 
 def main(argv=None):
     """Serve until Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m mytorch.playground", description=__doc__)
+    parser = ArgumentParser(prog="python -m mytorch.playground", description=__doc__)
     parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: %(default)s)")
     parser.add_argument("--no_browser", action="store_true", help="only say where the page is")
     args = parser.parse_args(argv)

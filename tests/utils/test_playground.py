@@ -8,6 +8,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from mytorch.playground.__main__ import main
 from mytorch.playground.server import serve
 from mytorch.playground.session import Session
 
@@ -117,3 +118,10 @@ def test_it_is_not_part_of_the_import(tmp_path):
     code = "import sys, mytorch; print([m for m in sys.modules if m.startswith(('mytorch.playground', 'http.server'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_wrong_flag_is_one_line(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--prot", "1"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "python -m mytorch.playground: unrecognized arguments: --prot 1; see --help.\n"

@@ -75,7 +75,8 @@ def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothin
         return None
     if reduction == "none":
         return losses, np.float32(1.0), peaks, logs
-    return *_mean(losses, target, ignore_index, reduction == "mean"), peaks, logs
+    loss, total = _mean(losses, target, ignore_index, reduction == "mean")  # Python's floats by now
+    return np.float32(loss), np.float32(total), peaks, logs
 
 
 def vjp(g, input, target, ignore_index, reduction, peaks, logs, total):
