@@ -51,31 +51,35 @@ names; these differ, and stay so for the reason given.
 
 | calls | how | reason |
 |---|---|---|
-| `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | different, accepted | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN; no channels |
-| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose` | different | infinities in complex products, and sums in another order beside huge numbers |
+| `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | spread, accepted | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN; no channels |
+| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose` | different, spread | infinities in complex products, and sums in another order beside huge numbers |
 | `fractional_max_pool`, `max_unpool` | accepted, words | sizes and index dtypes that PyTorch is stricter about; ratios that are infinite |
-| `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different | infinities in products of complex numbers or of several matrices; denormal complex numbers |
-| `as_strided_scatter` | different | what is replaced has no gradient; PyTorch gives it one where the view is a single element |
-| `cholesky_solve` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
-| `ctc_loss` | different | the gradient is that of the loss by its argument; PyTorch's presumes that `log_softmax` comes before |
-| `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different | how far infinities and NaN spread |
-| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta` | different | digits that PyTorch loses in float32, or that we lose at poles and in badly conditioned matrices |
-| `resize_`, `resize_as_` | different | new elements are not initialised |
-| `sign`, `sgn` | different | NaN stays NaN; PyTorch gives 0 |
-| `elu`, `selu`, `celu` | different | the gradient at NaN is NaN |
-| `Conv` | different | weights that are drawn differ in the last bit, which huge inputs show |
-| `std`, `std_mean`, `var_mean`, `var` | different | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
-| `norm`, `linalg.vector_norm` | different, accepted | derivatives at denormal numbers; negative orders of nothing |
+| `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different, spread | infinities in products of complex numbers or of several matrices; denormal complex numbers |
+| `as_strided_scatter` | different, spread | what is replaced has no gradient; PyTorch gives it one where the view is a single element |
+| `cholesky_solve`, `cholesky_inverse` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
+| `ctc_loss` | different, spread | the gradient is that of the loss by its argument; PyTorch's presumes that `log_softmax` comes before |
+| `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, spread | how far infinities and NaN spread |
+| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
+| `resize_`, `resize_as_` | different, spread | new elements are not initialised |
+| `sign`, `sgn` | different, spread | NaN stays NaN; PyTorch gives 0 |
+| `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `abs`, `special.i1` | different, spread | the gradient at NaN, which is NaN |
+| `Conv` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
+| `std`, `std_mean`, `var_mean`, `var` | different, spread | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
+| `norm`, `linalg.vector_norm` | different, spread, accepted | derivatives at denormal numbers; negative orders of nothing |
 | `grid_sampler` | refused | numbers that stand for no mode, for which PyTorch takes one |
-| `mode`, `kthvalue` | different | which of several equal elements' places is given |
-| `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot` | different, accepted | strides, shapes and dtypes that broadcast or can be copied; a device's name that is never reached |
-| `trapezoid`, `trapz`, `cumulative_trapezoid` | different, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
-| `logsumexp` | accepted | complex numbers over no axes, where PyTorch fails |
+| `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, spread | which of several equal elements' places is given |
+| `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot`, `allclose`, `clamp`, `index_put`, `setitem` | different, spread, accepted | strides, shapes and dtypes that broadcast or can be copied, a bound that is a number beside one that is a tensor; a device's name that is never reached |
+| `trapezoid`, `trapz`, `cumulative_trapezoid` | different, spread, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
+| `addbmm`, `bmm`, `mm`, `tensordot`, `rsub`, `conv1d`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler` | spread | infinities in products and quotients, and how far NaN spreads from there |
+| `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, spread | NaN is unlike any number; what is said of a matrix with a NaN in it |
+| `avg_pool3d`, `unfold`, `max_pool1d` | accepted | padding makes up for an input smaller than the window; lists of one number |
+| `pixel_unshuffle`, `sum_to_size`, `einsum`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
+| `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | complex numbers over no axes, or a matrix without elements, where PyTorch fails |
 | `getitem` | accepted | `loss[0]` of a number is the number |
 | `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; views made under `no_grad` may be written into |
-| `gather` | different | an empty index of another number of axes gives a result without a graph |
+| `gather` | different, spread | an empty index of another number of axes gives a result without a graph |
 | `index_reduce` | accepted | a vector of one element as the source of a number |
-| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
+| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, spread | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
 
 Under `inference_mode` nothing is recorded, but its tensors are ordinary ones: `is_inference()` is False, and using them in a graph or

@@ -493,6 +493,8 @@ def refresh(tensor):
     base, _, steps = tensor._view
     if base._view is not None:
         raise InPlaceError(RESHAPED)
+    if base._edge is None:  # detach_, requires_grad_(False): earlier views keep their graph
+        return
     if steps is None:
         raise InPlaceError(
             "a tensor that split, chunk or unbind returned is used after its base was changed in place; take the views again."

@@ -285,8 +285,12 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     raw = to_cpu(A)
     if raw.ndim < 2:
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
-    if 0 in raw.shape[-2:]:
+    if not raw.size:
         return on_device_of(np.zeros(raw.shape[:-2], np.int64), A)
+    if hermitian:
+        square(A, "matrix_rank")
+    if raw.dtype.itemsize == 2:
+        raise NotImplementedError(f"matrix_rank: not implemented for {A.dtype}")
     _d.finite(raw, "matrix_rank")
     s = abs(np.linalg.eigvalsh(raw)) if hermitian else np.linalg.svd(raw, compute_uv=False)
     cut = to_cpu(_cut(s.max(-1), A.shape, atol, rtol, s.dtype) if tol is None else tol)
@@ -528,6 +532,8 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
             f"linalg.ldl_solve: Expected pivots to be integers of shape {list(LD.shape[:-1])}, got {pivots.dtype} of {list(pivots.shape)}"
         )
     A, order, right = (to_cpu(x) for x in (LD, pivots, B))
+    if order.size and not 1 <= abs(order).min() <= abs(order).max() <= A.shape[-1]:
+        raise RuntimeError(f"linalg.ldl_solve: pivots must satisfy 1 <= |pivot| <= {A.shape[-1]}, as ldl_factor's do")
     batch = np.broadcast_shapes(A.shape[:-2], right.shape[:-2])
     X = np.empty((*batch, *right.shape[-2:]), right.dtype)
     A, order = np.broadcast_to(A, (*batch, *A.shape[-2:])), np.broadcast_to(order, (*batch, order.shape[-1]))
@@ -622,12 +628,16 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
         left: False solves X A = B.
         unitriangular: take A's diagonal as ones.
     """
-    A = A.triu() if upper else A.tril()
-    if unitriangular:
-        one = _eye_like(A, A.shape[-1])
-        A = A * (1 - one) + one
     square(A, "solve_triangular")
-    return _d._solve.caller(A, B) if left else _d._solve.caller(A.mT, B.mT).mT
+    side = B.shape[-2 if left else -1] if B.ndim > 1 else None
+    if side != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve_triangular: A of shape {list(A.shape)} and B of shape {list(B.shape)} don't fit; B wants at least 2 "
+            f"dimensions and {A.shape[-1]} {'rows' if left else 'columns'}"
+        )
+    if left:
+        return _d.triangular_solution.caller(A, B, upper=upper, unit=unitriangular)
+    return _d.triangular_solution.caller(A.mT, B.mT, upper=not upper, unit=unitriangular).mT
 
 
 def solve_ex(A, B, *, left=True, check_errors=False):
@@ -762,12 +772,14 @@ def vander(x, N=None):
     n = x.shape[-1] if N is None else N
     if n <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, got {n}.")
-    ones = (x * 0 + 1).unsqueeze(-1)
+    ones = x.new_ones(x.shape).unsqueeze(-1)
     return cat([ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)], -1)
 
 
 def tensorinv(A, ind=2):
     """The inverse of A as a linear map from its last axes to its first `ind` ones."""
+    if ind <= 0:
+        raise RuntimeError(f"tensorinv: Expected a strictly positive integer for 'ind', but got {ind}")
     n = math.prod(A.shape[:ind])
     if n != math.prod(A.shape[ind:]):
         raise RuntimeError(

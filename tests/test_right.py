@@ -452,8 +452,142 @@ def test_tensors_without_elements_are_answered(torch):
     assert x.grad.shape == (0, 6, 11)
     assert norm.running_mean.tolist() == [0.0] * 6
 
+    for call in (
+        lambda lib: lib.nn.functional.batch_norm(lib.ones(0), lib.ones(0), lib.ones(0), training=True),
+        lambda lib: lib.nn.functional.adaptive_max_pool1d(lib.ones(2, 3, 4), 0, True),
+        lambda lib: lib.nn.functional.adaptive_max_pool2d(lib.ones(2, 3, 4, 4), (0, 2)),
+        lambda lib: lib.nn.functional.group_norm(lib.ones(2, 6, 0), 3),
+        lambda lib: lib.nn.functional.local_response_norm(lib.ones(2, 0, 6, 8), 2),
+        lambda lib: lib.nn.functional.feature_alpha_dropout(lib.ones(0), 0.5, True),
+        lambda lib: lib.nn.functional.feature_alpha_dropout(lib.ones(3), 1.0, True),
+        lambda lib: lib.linalg.cholesky(lib.ones(2, 0, 1)),
+        lambda lib: lib.linalg.matrix_rank(lib.ones(0, 5, 1), hermitian=True),
+        lambda lib: lib.bernoulli(lib.tensor(0.0)), lambda lib: lib.ones(2).all(dim=[]), lambda lib: lib.ones(2).bool().any(dim=(), keepdim=True),
+        lambda lib: lib.normal(lib.ones(2), lib.zeros(2).double()),
+    ):  # fmt: skip
+        assert_same(torch, call)
+        mine, theirs = both(torch, call)
+        assert not isinstance(mine, list) or [(x.dtype, x.shape) for x in mine] == [(x.dtype, x.shape) for x in theirs]
+
 
 # -- refusals ------------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_writing_into_windows_that_overlap(torch, rng):
+    start, up = rng.standard_normal(5), rng.standard_normal(5)
+
+    def call(lib):
+        x = lib.tensor(start, requires_grad=True)
+        y = x * 1.5
+        y.unfold(0, 3, 1).clamp_(-1, 1)
+        (y * lib.tensor(up)).sum().backward()
+        return y, x.grad
+
+    assert_same(torch, call)
+
+
+def test_earlier_views_keep_their_graph_when_the_base_is_detached(torch):
+    def call(lib):
+        x = lib.ones(3).requires_grad_()
+        y = x * 2
+        view = y[1:]
+        y.detach_()
+        (view * 3).sum().backward()
+        return x.grad, y.requires_grad
+
+    assert_same(torch, call)
+
+
+def test_a_median_shares_its_gradient_among_equals(torch):
+    def call(lib, values):
+        x = lib.tensor(values, requires_grad=True)
+        x.median().backward()
+        return x.grad
+
+    for values in ([2.0, 1.0, 2.0, 2.0, 5.0], [1.0, NAN, 3.0, NAN], [[-1.0], [-1.0]]):
+        assert_same(torch, lambda lib, v=values: call(lib, v))
+
+
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("unit", [True, False])
+@pytest.mark.parametrize("left", [True, False])
+def test_triangular_systems_are_solved_by_substitution(upper, unit, left, torch, rng):
+    A, B = rng.standard_normal((2, 5, 5)) + 3 * np.eye(5), rng.standard_normal((5, 5))
+    up = rng.standard_normal((2, 5, 5))
+
+    def call(lib):
+        a, b = (lib.tensor(x, requires_grad=True) for x in (A, B))
+        x = lib.linalg.solve_triangular(a, b, upper=upper, unitriangular=unit, left=left)
+        x.backward(lib.tensor(up))
+        return x, a.grad, b.grad
+
+    assert_same(torch, call)
+    huge = np.array([[1.0, 0, 0], [-1.5, 1, 0], [-5.4, -4.8, 1]])
+    right = np.array([[7.0, 0, -1e30], [5.0, 2, -3], [-8.0, -4, -5]])  # a column of another size disturbs none
+    assert_same(torch, lambda lib: lib.linalg.solve_triangular(lib.tensor(huge), lib.tensor(right), upper=False))
+    singular = np.array([[2.0, 1], [0, 0]])
+    assert_same(
+        torch, lambda lib: lib.linalg.solve_triangular(lib.tensor(singular), lib.ones(2, 1).double(), upper=True)
+    )
+    for factor in (np.tril(A), np.triu(A)):
+        assert_same(torch, lambda lib, f=factor: lib.cholesky_solve(lib.tensor(B), lib.tensor(f), upper=upper))
+
+
+def test_second_derivatives_of_triangular_systems(rng):
+    a, b = (mytorch.tensor(rng.standard_normal((3, 3)) + 2 * np.eye(3), requires_grad=True) for _ in range(2))
+    for upper, unit in ((True, False), (False, True)):
+        solve = lambda a, b, u=upper, o=unit: linalg.solve_triangular(a, b, upper=u, unitriangular=o)  # noqa: E731
+        assert mytorch.autograd.gradgradcheck(solve, (a, b))
+
+
+def test_numbers_at_the_edges_of_their_range(torch):
+    F_ = lambda lib: lib.nn.functional  # noqa: E731
+    t = lambda lib, *v, dtype="float64": lib.tensor(v, dtype=getattr(lib, dtype))  # noqa: E731
+    for value in (INF, -INF, NAN, 3.0):  # one number, no axis
+        assert_same(
+            torch,
+            lambda lib, v=value: (
+                lib.softmax(lib.tensor(v), 0),
+                lib.log_softmax(lib.tensor(v), 0),
+                F_(lib).softmin(lib.tensor(v), 0),
+            ),
+        )
+    for dtype, tiny in (("float64", 1e-310), ("float32", 1e-40), ("float16", 1e-7)):
+        assert_same(
+            torch, lambda lib, d=dtype, v=tiny: [x.double() for x in lib.frexp(t(lib, v, -v, 1.5, 0.0, NAN, dtype=d))]
+        )
+    for dtype in ("float64", "float32"):
+        assert_same(torch, lambda lib, d=dtype: lib.angle(t(lib, -1.0, -INF, INF, NAN, 0.0, dtype=d)))
+    assert mytorch.angle(mytorch.tensor(-1.0, dtype=mytorch.float64)).item() == np.pi
+    assert_same(
+        torch,
+        lambda lib: F_(lib).gaussian_nll_loss(t(lib, 1.0, 2.0), t(lib, 0.0, 1.0), t(lib, INF, 0.0), reduction="none"),
+    )
+    assert_same(torch, lambda lib: lib.gradient(t(lib, 1.0, 2.0, 4.0), spacing=0)[0])
+    assert_same(torch, lambda lib: lib.linalg.vander(t(lib, -INF, 2.0), N=3))
+    assert mytorch.lerp(mytorch.tensor([1e8]), mytorch.tensor([0.1]), 1.0).item() == np.float32(0.1)
+    for weight in (0.2, 0.7, 1.0, -3.0):
+        assert_same(torch, lambda lib, w=weight: lib.lerp(t(lib, 1.0, 5.0), t(lib, INF, 2.0), w))
+        assert_same(torch, lambda lib, w=weight: lib.lerp(t(lib, 1.0, 5.0), t(lib, INF, 2.0), t(lib, w, w)))
+
+
+def test_logaddexp_of_infinity_has_a_gradient(torch):
+    def call(lib, name):
+        a, b = (lib.tensor(v, requires_grad=True) for v in ([INF, 1.0, -INF, 2.0], [3.0, INF, 0.0, 2.0]))
+        getattr(lib, name)(a, b).sum().backward()
+        return a.grad, b.grad
+
+    for name in ("logaddexp", "logaddexp2"):
+        assert_same(torch, lambda lib, n=name: call(lib, n))
+
+
+def test_feature_dropout_drops_whole_channels(torch):
+    def call(lib):
+        lib.manual_seed(3)
+        return lib.feature_dropout(lib.ones(2, 4, 3, 2), 0.5, True)
+
+    assert_same(torch, call)
+
 
 REFUSED = """
 t(2, 3, 4).H; t(3).median(7); lib.tensordot(t(2, 2), t(2, 2), -2); lib.tensordot(t(2, 2), t(2, 2), ((0, 1), (0,)))
@@ -479,6 +613,16 @@ lib.scatter_reduce(t(5, 5), 0, lib.zeros(5, 3, dtype=lib.int64), t(5, 2), "amin"
 lib.repeat_interleave(t(3), i(3), output_size=7); lib.zeros(0, 3).__setitem__(([0, 0, 0], [-1, 0, 2]), t(0)); F.pdist(t(3, 2), float("nan"))
 F.huber_loss(t(3), t(3), delta=float("nan")); F.rrelu(t(3), INF, 0.0); F.gaussian_nll_loss(t(), t(5), t(1)); F.multilabel_margin_loss(t(5), i(2, 5))
 lib.index_fill(t(3), 0, i(1), t(2)); setattr(t(3).requires_grad_(), "data", i(3)); setattr(t(3).requires_grad_() * 2, "data", i(3))
+lib.meshgrid(); lib.pinverse(t(3)); lib.bernoulli(t(2) * 2); lib.normal(t(2), NAN); lib.normal(0.0, t(2) * NAN); lib.bernoulli(-t(2)); t(2).bernoulli_(t(2) * float("nan")); t(2).bernoulli_(2.0)
+F.multi_margin_loss(t(2, 3), i(2), p=0); F.multilabel_margin_loss(t(2, 3), t(2, 3) / 2); lib.index_add(t(1), 0, i(1), t()); lib.index_add(t(), 0, i(1), t(1))
+lib.bincount(i(3), weights=1); lib.histogramdd(t(3, 1), [2], weight=True); lib.diff(t(3), 0, prepend=1); lib.linalg.tensorinv(t(2, 3, 6), ind=-1)
+lib.triangular_solve(t(3, 2), i(3, 3)); t(3).unfold(0, 2, 0); t().unfold(0, 1, -1); t(3).unfold(0, -1, 1); t(3).resize_(1, -2); lib.geqrf(t(3, 3).half())
+lib.ormqr(t(5, 1), t(5), t(5, 5)); lib.take(t(3), lib.zeros(1, dtype=lib.uint8)); lib.cross(t(2, 3), t(2, 1)); lib.cdist(t(2, 3), t(2, 3), float("nan"))
+lib.linalg.solve_triangular(t(3, 3), t(3), upper=True); lib.linalg.solve_triangular(t(3, 3), t(2, 3), upper=True); lib.cholesky_solve(t(3), t(3, 3))
+lib.cholesky_solve(t(5, 1), t(6, 5)); lib.linalg.ldl_solve(t(2, 2), i(2).int(), t(2, 1)); lib.linalg.ldl_solve(t(2, 2), i(2).int() + 3, t(2, 1))
+lib.addmv(i(2), i(2, 2), i(2), beta=float("nan")); lib.baddbmm(i(1), i(1, 2, 2), i(1, 2, 2), alpha=INF); F.batch_norm(t(2, 3), t(3), t(3), 1)
+lib.scatter_reduce(t(2), 0, i(0), t(0), "nothing"); x[lib.zeros(0, dtype=lib.bool)]; x.index_put((lib.zeros(0, dtype=lib.bool),), t(4), True)
+lib.feature_dropout(t(3), 0.5, True); x.view(2, 2)[:, 1:].detach().add_(t(3))
 """
 
 
@@ -487,7 +631,7 @@ lib.index_fill(t(3), 0, i(1), t(2)); setattr(t(3).requires_grad_(), "data", i(3)
 def test_what_does_not_fit_is_refused_in_words(call, torch):
     def run(lib):
         names = {"t": lib.ones, "i": lambda *n: lib.zeros(n, dtype=lib.int64), "x": lib.ones(4)}
-        return eval(call, {"lib": lib, "F": lib.nn.functional, "INF": INF, **names})
+        return eval(call, {"lib": lib, "F": lib.nn.functional, "INF": INF, "NAN": NAN, **names})
 
     with pytest.raises(Exception, match=".") as theirs:
         run(torch)

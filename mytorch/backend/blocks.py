@@ -111,10 +111,14 @@ def _in_groups(x, a, axis, dtype, keepdims):
     """The sum, with axis a in groups first."""
     lead, whole = (slice(None),) * a, x.shape[a] // _GROUP * _GROUP
     groups = x[(*lead, slice(0, whole))].reshape(*x.shape[:a], whole // _GROUP, _GROUP, *x.shape[a + 1 :])
-    total = add_reduce(np.add.reduce(groups, a + 1, dtype), axis, dtype, keepdims)
+    sums = np.add.reduce(groups, a + 1, dtype)
+    if sums.dtype == np.float32 and sums.shape[a] >= 1024:
+        total = add_reduce(sums.astype(np.float64), axis, None, keepdims)
+    else:
+        total = add_reduce(sums, axis, dtype, keepdims)
     if whole < x.shape[a]:
         total = total + np.add.reduce(x[(*lead, slice(whole, None))], axis, dtype, None, keepdims)
-    return total
+    return total.astype(sums.dtype, copy=False)
 
 
 def sort_keys(x, descending=False):

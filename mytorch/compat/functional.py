@@ -58,6 +58,8 @@ def geqrf(input):
     """
     if input.ndim < 2:
         raise RuntimeError(f"torch.geqrf: input must have at least 2 dimensions, got {input.ndim}.")
+    if input.dtype.itemsize < 4 or not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise NotImplementedError(f"geqrf: not implemented for {input.dtype}")
     reflectors, tau = np.linalg.qr(to_cpu(input), mode="raw")
     return _Geqrf(on_device_of(np.swapaxes(np.ascontiguousarray(reflectors), -1, -2), input), on_device_of(tau, input))
 
@@ -83,6 +85,8 @@ def ormqr(input, tau, other, left=True, transpose=False):
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    if tau.shape[-1] > input.shape[-1]:
+        raise RuntimeError(f"torch.ormqr: {tau.shape[-1]} factors tau for {input.shape[-1]} reflectors")
     for word, batch in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
         if batch != input.shape[:-2]:
             raise RuntimeError(f"torch.ormqr: Expected batch dimensions of {word} to be equal to input.shape[:-2]")
@@ -129,6 +133,10 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
         transpose: solve with Aᵀ.
         unitriangular: take A's diagonal as ones.
     """
+    if A.dtype is not b.dtype:
+        raise RuntimeError(
+            f"triangular_solve: Expected b and A to have the same dtype, but found {b.dtype} and {A.dtype}."
+        )
     triangle = A.triu() if upper else A.tril()
     triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
     return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), A.clone())
@@ -305,7 +313,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     Raises:
         RuntimeError: not as many bins as axes, or edges that fall.
     """
-    raw = raw_of(input).reshape(-1, input.shape[-1])
+    raw = raw_of(input).reshape(math.prod(input.shape[:-1]), input.shape[-1])
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     bins = [raw_of(b) if isinstance(b, Tensor) else b for b in bins] if isinstance(bins, (list, tuple)) else bins
     if isinstance(bins, list) and len(bins) != raw.shape[1]:
@@ -314,6 +322,10 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         )
     if isinstance(bins, list) and any(np.ndim(b) and np.any(np.diff(b) < 0) for b in bins):
         raise RuntimeError("histogramdd: the edges of bins must not fall.")
+    if weight is not None and tuple(getattr(weight, "shape", ())) != tuple(input.shape[:-1]):
+        raise RuntimeError(
+            f"histogramdd: expected a weight for each of the points {list(input.shape[:-1])}, but got {weight}"
+        )
     weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
     return _Histogram(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))

@@ -19,6 +19,7 @@ from ..kernels import threads
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC
 from ..ops import memory_format as formats
+from ..ops.composites import feature_dropout
 from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
 from ..ops.out import takes_out
@@ -481,8 +482,8 @@ def install(namespace):
         affine_grid_generator=F.affine_grid, OutOfMemoryError=errors.OutOfMemoryError, set_anomaly_enabled=autograd.set_detect_anomaly,
         is_anomaly_enabled=autograd.is_anomaly_enabled,
         dropout_=lambda input, p, train: F.dropout(input, p, train, inplace=True),
-        feature_dropout=lambda input, p, train: F.dropout1d(input, p, train),
-        feature_dropout_=lambda input, p, train: F.dropout1d(input, p, train, inplace=True),
+        feature_dropout=lambda input, p, train: feature_dropout(input, p, train),
+        feature_dropout_=lambda input, p, train: feature_dropout(input, p, train, inplace=True),
         alpha_dropout_=lambda input, p, train: F.alpha_dropout(input, p, train, inplace=True),
         feature_alpha_dropout_=lambda input, p, train: F.feature_alpha_dropout(input, p, train, inplace=True),
         embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,

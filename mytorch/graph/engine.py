@@ -18,6 +18,7 @@ The walk is written over raw arrays. For `create_graph` the same walk runs over 
 arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
 """
 
+import math
 import threading
 from functools import partial
 
@@ -88,6 +89,8 @@ def sum_to(g, shape):
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
     if axes:
         g = g.sum(axis=axes, keepdims=True)
+    if g.size != math.prod(shape):  # of a tensor that was given another shape behind the graph's back
+        raise RuntimeError(f"a gradient of shape {list(g.shape)} does not fit a tensor of shape {list(shape)}")
     return g.reshape(shape) if g.shape != shape else g
 
 

@@ -170,7 +170,7 @@ def _peak(xp, x, dim):
 def _softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
-        return xp.ones_like(input, dtype=wanted)
+        return xp.asarray(xp.exp(input - input), wanted)  # 1, and NaN of what is not finite
     x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     e = x - _peak(xp, x, dim)
     e = xp.exp(e, out=e)
@@ -228,7 +228,7 @@ def _along(record, input, dim, dtype, fused, auto):
 def _log_softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
-        return xp.zeros_like(input, dtype=wanted)
+        return xp.asarray(input - input, wanted)
     x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     shifted = x - _peak(xp, x, dim)
     shifted -= xp.log(xp.sum(xp.exp(shifted), axis=dim, keepdims=True))
@@ -345,7 +345,7 @@ _hardshrink = _activation(
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: xp.where(
         input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input * input.dtype.type(0))),
-    lambda g, input, lambd, xp: _masked(xp, (input > lambd) | (input < -lambd), g))
+    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),
     lambda g, input, level, xp: _masked(xp, ~(input <= level), g))

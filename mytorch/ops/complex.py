@@ -10,7 +10,7 @@ import numpy as np
 from ..base import dtypes
 from .bind import _attribute, public
 from .core import op
-from .elementwise import cast, where
+from .elementwise import cast
 from .movement import broadcast_tensors, stack
 
 
@@ -117,7 +117,7 @@ def angle(input):
         pairs = view_as_real(input)
         return pairs.select(-1, 1).atan2(pairs.select(-1, 0))
     x = input if input.dtype.is_floating_point else cast(input, dtypes.default_dtype())
-    return where(x.isnan(), x, where(x < 0, math.pi, 0.0).to(x.dtype)) + x * 0
+    return (x < 0).to(x.dtype) * math.pi + x.sign() * 0  # NaN stays NaN
 
 
 def _part(part):

@@ -237,9 +237,31 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     Raises:
         RuntimeError: fewer than two axes.
     """
+    if 0.0 <= p <= 1.0 and (p in (0.0, 1.0) or not input.numel()):
+        return input * 0 if training and p == 1.0 else input
+    return _alpha(input, p, training, _of_channels(input, training))
+
+
+def _of_channels(input, training):
+    """The shape of a mask with one element for each of a sample's channels."""
     if training and input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
-    return _alpha(input, p, training, (*input.shape[:2], *(1,) * (input.ndim - 2)))
+    return (*input.shape[:2], *(1,) * (input.ndim - 2))
+
+
+def feature_dropout(input: Tensor, p: float, train: bool, inplace: bool = False) -> Tensor:
+    """`dropout` of whole channels: all that lies behind the first two axes.
+
+    Args:
+        p: share of channels that are dropped.
+        train: False returns input.
+        inplace: write into input.
+
+    Raises:
+        RuntimeError: fewer than two axes.
+    """
+    shape = _of_channels(input, train and 0.0 < p < 1.0 and input.numel())
+    return _drop(input, shape, p, train, inplace, "feature_dropout")
 
 
 def rmsnorm(
@@ -493,4 +515,7 @@ def lerp(input, end, weight):
         return lerp(*parts).to(input.dtype)
     if type(weight) is float and dtype.is_floating_point:
         return _lerp.caller(input, end, weight=weight)
-    return input + (end - input) * weight
+    if not isinstance(weight, (Tensor, Array)):
+        return input + (end - input) * weight
+    near = abs(weight) < 0.5
+    return where(near, input, end) + (end - input) * where(near, weight, weight - 1)

@@ -23,10 +23,16 @@ from .raw import on_device_of, to_cpu
 from .reduction import normalize_dims, vector_norm
 
 
-def square(input, name):
-    """input, checked to hold square matrices."""
+def matrices(input, name):
+    """input, checked to have the two axes of matrices."""
     if input.ndim < 2:
         raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    return input
+
+
+def square(input, name):
+    """input, checked to hold square matrices."""
+    matrices(input, name)
     if input.shape[-1] != input.shape[-2]:
         raise RuntimeError(
             f"linalg.{name}: A must be batches of square matrices, but they are {input.shape[-2]} by {input.shape[-1]} matrices"
@@ -92,7 +98,10 @@ def inverse(input):
 
 @op(dtype="float", name="linalg_solve", autocast_cpu="float32")
 def _solve(xp, input, other):
-    return xp.linalg.solve(input, other)
+    try:
+        return xp.linalg.solve(input, other)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
 
 
 def _solve_input(g, input, out, xp):
@@ -100,6 +109,41 @@ def _solve_input(g, input, out, xp):
 
 
 _solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
+
+
+@op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32")
+def triangular_solution(xp, input, other, *, upper, unit=False):
+    """By substitution, which no row of another size disturbs; a zero on the diagonal gives inf."""
+    if not isinstance(input, ndarray):
+        triangle = xp.triu(input, unit) if upper else xp.tril(input, -unit)
+        return xp.linalg.solve(triangle + xp.eye(input.shape[-1], dtype=input.dtype) if unit else triangle, other)
+    batch = np.broadcast_shapes(input.shape[:-2], other.shape[:-2])
+    return _substituted(input, np.broadcast_to(other, (*batch, *other.shape[-2:])), upper, unit)
+
+
+def _substituted(A, B, upper, unit):
+    """X with A X = B, by halves."""
+    n = A.shape[-1]
+    if n <= 1:
+        return B.copy() if unit or not n else B / A
+    a, b = slice(0, n // 2), slice(n // 2, n)
+    first, then = (b, a) if upper else (a, b)
+    X = np.empty(B.shape, np.result_type(A, B))
+    X[..., first, :] = _substituted(A[..., first, first], B[..., first, :], upper, unit)
+    rest = B[..., then, :] - A[..., then, first] @ X[..., first, :]
+    X[..., then, :] = _substituted(A[..., then, then], rest, upper, unit)
+    return X
+
+
+def _triangular_input(g, input, out, upper, unit, xp):
+    full = xp.matmul(xp.call(triangular_solution, _T(xp, input), g, upper=not upper, unit=unit), _T(xp, out))
+    return -xp.call(_triangle, full, diagonal=int(unit) if upper else -int(unit), lower=not upper)
+
+
+triangular_solution.grad(
+    input=_triangular_input,
+    other=lambda g, input, upper, unit, xp: xp.call(triangular_solution, _T(xp, input), g, upper=not upper, unit=unit),
+)
 
 
 def solve(A, B, *, left=True):
@@ -259,8 +303,13 @@ def cholesky_solve(input, L, upper=False):
         L: (…, N, N).
         upper: whether the factor is upper triangular.
     """
-    lower = tril(L.mH if upper else L)
-    return solve(lower.mH, solve(lower, input))
+    matrices(input, "cholesky_solve")
+    square(L, "cholesky_solve")
+    if L.shape[-1] != input.shape[-2]:
+        raise RuntimeError(f"cholesky_solve: a factor of shape {list(L.shape)} does not fit {list(input.shape)}")
+    lower = L.mH if upper else L
+    half = triangular_solution.caller(lower, input, upper=False)
+    return triangular_solution.caller(lower.mH, half, upper=True)
 
 
 @public(inplace=False)
@@ -394,6 +443,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut(the largest)` count as 0. The largest is of the same decomposition: another
     one's can differ in the last bit."""
+    matrices(input, "pinv")
     finite(input, "pinv")
     if hermitian:
         L, V = xp.linalg.eigh(input)

@@ -269,7 +269,7 @@ def getitem(self, index):
     items = index if type(index) is tuple else (index,)
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array
-        if type(raw) is ndarray and raw.ndim and raw.dtype.kind in "ib":
+        if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.kind in "ib":
             return _index.caller(self, (raw,))
     elif _is_plain(items):
         return _index.caller(self, items)

@@ -15,13 +15,13 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import RESHAPED, Tensor
-from ..backend import assign, device_guard, ndarray, numpy_ns
+from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
 from ..graph.mode import get_mode
 from ..graph.node import Leaf, Node
 from .core import op, to_dtype
-from .overlap import refuse_overlap, refuse_shared, shares_places
+from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
 from .record import RECORDS
 
 _ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # which PyTorch only warns of
@@ -144,7 +144,9 @@ def _operand(a, x):
     raw = a._data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
     if type(raw) is not ndarray or raw.dtype is not x.dtype:
         return None
-    if raw.shape != x.shape and (raw.ndim > x.ndim or np.broadcast_shapes(raw.shape, x.shape) != x.shape):
+    if raw.shape != x.shape and (
+        raw.ndim > x.ndim or any(n not in (1, m) for n, m in zip(raw.shape[::-1], x.shape[::-1], strict=False))
+    ):
         return None
     return raw
 
@@ -202,15 +204,6 @@ def set_edge(tensor, edge):
     tensor._view = (base, base._edge, steps)
 
 
-def _outside(x, steps):
-    """A mask that is False in the region that `steps` lead to."""
-    mask = region = np.ones(x.shape, bool)
-    for step, attrs in steps:
-        region = step.forward(numpy_ns, region, **attrs)
-    region[...] = False
-    return mask
-
-
 def _walk(xp, g, steps):
     for step, attrs in steps:
         g = xp.call(step, g, **attrs)
@@ -224,6 +217,6 @@ def write_region(xp, input, src, *, steps):
 
 
 write_region.grad(
-    input=lambda g, steps, xp: xp.where(xp.asarray(_outside(g, steps)), g, 0.0),
-    src=lambda g, steps, xp: _walk(xp, g, steps),
+    input=lambda g, steps, xp: xp.where(xp.asarray(outside(g.shape, steps)), g, 0.0),
+    src=lambda g, steps, xp: where_written(xp, _walk(xp, g, steps), g.shape, steps),
 )

@@ -141,6 +141,8 @@ def _blend(input, product, beta, alpha):
         if type(factor) is bool and product.dtype is not dtypes.bool_:
             raise RuntimeError(f"Boolean {word} only supported for Boolean results.")
     if product.dtype.category < dtypes.FLOAT:
+        if not (math.isfinite(alpha) and math.isfinite(beta)):
+            raise RuntimeError(f"alpha {alpha} or beta {beta} cannot be converted to {product.dtype}")
         alpha, beta = int(alpha), int(beta)
         if product.dtype is dtypes.bool_:
             alpha, beta = bool(alpha), bool(beta)
@@ -480,7 +482,7 @@ def cross(input, other, dim=None):
     d = normalize_dim(d, len(shape))
     if dim is None and 3 not in shape:
         raise RuntimeError(f"no dimension of size 3 in input: {list(shape)}")
-    if not shape or shape[d] != 3 or input.ndim != other.ndim:
+    if not shape or input.ndim != other.ndim or input.shape[d] != 3 or other.shape[d] != 3:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got shapes {list(input.shape)} and {list(other.shape)}"
         )
@@ -534,7 +536,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     if p == 2 and x1.dtype.itemsize > 2 and (mode == modes[1] or (mode == modes[0] and many)):
         return _euclidean_dist(x1, x2)
-    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1] or p < 0:
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1] or not p >= 0:
         raise RuntimeError(
             f"cdist wants tensors of two axes at least, equal in the last, and a p that is not negative; got {list(x1.shape)}, "
             f"{list(x2.shape)} and p={p}"

@@ -492,7 +492,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     _match(input, target, "huber_loss")
-    return _of_elements("huber", input, target, reduction, weight, fused, delta)
+    loss = _of_elements("huber", input, target, reduction, weight, fused, delta)
+    return loss.to(input.dtype) if input.dtype.is_floating_point and loss.dtype is not input.dtype else loss
 
 
 @on_input_device
@@ -625,8 +626,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
-    clamped = var.detach().clamp(min=eps)
-    var = var + (clamped - var.detach())
+    var = var + (eps - var.detach()).clamp(min=0)
     losses = (var.log() + (input - target).square() / var) * 0.5
     return _reduce(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
@@ -816,8 +816,10 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         weight: factors of the classes.
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: shapes that do not fit. ValueError: another p.
     """
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(rows.shape[0], 1)
     margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
@@ -869,7 +871,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     rows = _scores(input, target)
     if target.numel() != rows.numel():
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
-    index = raw_of(target).reshape(rows.shape)
+    index = class_indices(target, "multilabel_margin_loss").reshape(rows.shape)
     xp = xp_of(index)
     listed = xp.cumprod(index >= 0, axis=1).astype(bool)
     is_target = xp.zeros(index.shape, bool)

@@ -28,6 +28,8 @@ def resize_(self, *sizes, memory_format=None):
     raw = raw_of(self)
     if shape == raw.shape:
         return self
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"resize_: Trying to create tensor with negative dimension: {list(shape)}")
     need = elements(shape, raw.itemsize)
     flat = raw.reshape(-1)
     if need > flat.size:

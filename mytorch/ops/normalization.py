@@ -392,6 +392,8 @@ def batch_norm(
         [[-1.0, -1.0], [1.0, 1.0]]
     """
     _check("batch_norm", input, weight, bias)
+    if not input.numel():  # nothing to count: the running means stay
+        return input * 1 if input.ndim < 2 or not input.shape[1] else _affine(input * 1, weight, bias)
     if input.ndim < 2:
         raise RuntimeError(
             f"batch_norm: expected at least 2 axes, (N, C, …), got an input of shape {list(input.shape)}"
@@ -407,11 +409,9 @@ def batch_norm(
         return _channel_affine(input, scale, shift, fused=fused, auto=auto).to(input.dtype)
     if eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
-    n = math.prod(input.shape) // max(input.shape[1], 1)
+    n = math.prod(input.shape) // input.shape[1]
     if n == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
-    if n == 0:  # nothing to count: the running means stay
-        return _affine(input * 1, weight, bias)
     for name, given in (
         ("running_mean", running_mean),
         ("running_var", running_var),
@@ -490,6 +490,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
     if input.device.type != "cpu":
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
+    if not input.numel():
+        return _affine(input * 1, weight, bias)
     rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
     out = _affine(out, weight, bias)
@@ -499,6 +501,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
 def _check_channels(channels, **vectors):
     """Refuse statistics and factors that have not one number for each channel."""
     for name, vector in vectors.items():
+        if vector is not None and not hasattr(vector, "shape"):
+            raise TypeError(f"argument '{name}' must be Tensor, not {type(vector).__name__}")
         if vector is not None and shape_of(vector) != (channels,):
             raise RuntimeError(f"{name} should contain {channels} elements not {math.prod(shape_of(vector))}")
 
@@ -552,6 +556,8 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
     """
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    if not input.numel():
+        return input * 1
     squares = (input * input).movedim(1, -1)
     flat = squares.reshape(-1, 1, squares.shape[-1])
     means = (

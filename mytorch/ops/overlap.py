@@ -1,7 +1,9 @@
 """Writing into memory that is also read."""
 
+import numpy as np
+
 from .._array import Array
-from ..backend import address, ndarray
+from ..backend import address, ndarray, numpy_ns
 
 
 def refuse_shared(tensor, name):
@@ -57,3 +59,32 @@ def _span(raw):
     reaches = [(n - 1) * s for n, s in zip(raw.shape, raw.strides, strict=True)]
     begin = address(raw)
     return begin + sum(min(r, 0) for r in reaches), begin + sum(max(r, 0) for r in reaches) + raw.itemsize
+
+
+def outside(shape, steps):
+    """A mask of `shape` that is False in the region that the views `steps` lead to."""
+    mask = np.ones(shape, bool)
+    _region(mask, steps)[...] = False
+    return mask
+
+
+def where_written(xp, g, shape, steps):
+    """The gradient g of a region of `shape`, where several elements lie in one place that of the last alone: it was written last."""
+    region = _region(np.empty(shape, bool), steps)
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(region.strides, region.shape, strict=True) if n > 1):
+        if stride <= reach:
+            break
+        reach += stride * (n - 1)
+    else:
+        return g
+    places = _region(np.arange(np.prod(shape)).reshape(shape), steps)
+    last = np.empty(shape, np.int64).reshape(-1)
+    last[places.reshape(-1)] = order = np.arange(places.size)
+    return xp.where(xp.asarray((last[places.reshape(-1)] == order).reshape(places.shape)), g, 0.0)
+
+
+def _region(x, steps):
+    for step, attrs in steps:
+        x = step.forward(numpy_ns, x, **attrs)
+    return x

@@ -12,6 +12,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
+from ..base import dtypes
 from ..graph.node import Port
 from .conv import check_window, several, tap_slices, taps
 from .core import op
@@ -425,6 +426,9 @@ def _uneven_max(input, sizes, d):
     """Maxima of windows of unequal sizes, one window at a time, with their flat positions."""
     spatial = tuple(input.shape[-d:])
     lead = tuple(input.shape[:-d])
+    if 0 in sizes:
+        shape = (*lead, *sizes)
+        return input[..., :0].sum() + input.new_zeros(shape), input.new_zeros(shape, dtype=dtypes.int64)
     numbers = np.arange(math.prod(spatial)).reshape(spatial)
     values, places = [], []
     for cell in np.ndindex(*sizes):

@@ -769,11 +769,25 @@ def random_(self, from_=None, to=..., *, generator=None):
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
     if not isinstance(p, (Tensor, Array)):
+        _chances(p)
         return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
     raw, source = _drawn(self, generator)
-    chance = source.xp.broadcast_to(raw_of(p), raw.shape)
+    chance = source.xp.broadcast_to(_chances(p), raw.shape)
     drawn = _in_memory_order(raw, source, lambda shape: source.uniform(shape, _unit_dtype(chance)))
     return _fill(self, drawn < chance, "bernoulli_")
+
+
+def _chances(p):
+    """A number, or the raw probabilities that a tensor holds; checked on the CPU, where that costs no wait.
+
+    Raises:
+        RuntimeError: some are not within 0 and 1.
+    """
+    raw = raw_of(p) if isinstance(p, (Tensor, Array)) else p
+    here = isinstance(raw, (np.ndarray, float, int))
+    if here and not np.all((raw >= 0) & (raw <= 1)):
+        raise RuntimeError("bernoulli: expected probabilities p with p >= 0 && p <= 1")
+    return raw
 
 
 def _unit_dtype(chance):
@@ -823,11 +837,12 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         [0.0, 1.0, 1.0]
     """
     raw, source = _drawn(input, generator)
-    chance = raw if p is None else raw_of(p) if isinstance(p, (Tensor, Array)) else None
-    if chance is None:
+    if p is not None and not isinstance(p, (Tensor, Array)):
+        _chances(p)
         drawn = source.bernoulli(raw.shape, p)
     else:
-        drawn = source.uniform(raw.shape, _unit_dtype(chance)) < chance
+        chance = _chances(input if p is None else p)
+        drawn = source.xp.asarray(source.uniform(raw.shape, _unit_dtype(chance)) < chance)
     if out is not None:
         return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
     return Tensor._wrap(drawn.astype(raw.dtype))
@@ -915,9 +930,9 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         [1.0, 2.0]
     """
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
-    if not isinstance(std, Tensor) and std < 0:
+    if not isinstance(std, Tensor) and not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    if isinstance(std, Tensor) and std.device.type == "cpu" and (raw_of(std) < 0).any():
+    if isinstance(std, Tensor) and std.device.type == "cpu" and not (raw_of(std) >= 0).all():
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
@@ -925,7 +940,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
     else:
         shape = broadcast(*(getattr(t, "shape", ()) for t in (mean, std)))
         draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
-        raw = raw_of(draw * std + mean)
+        raw = raw_of((draw * std + mean).to(given.dtype))
     return finish(raw, requires_grad, out)
 
 

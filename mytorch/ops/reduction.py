@@ -454,7 +454,8 @@ def _truth(name, example):
     @named(name, documented(f"Whether {name} element is nonzero, of all or along `dim`.", name, example))
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
-        found = test.caller(input, normalize_dims(dim, input.ndim, name), keepdim)
+        none = isinstance(dim, (tuple, list)) and not dim  # no axis at all, where other reductions take every one
+        found = input != 0 if none else test.caller(input, normalize_dims(dim, input.ndim, name), keepdim)
         return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found  # as PyTorch
 
     return truth

@@ -12,7 +12,7 @@ from ..base import dtypes
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
-from .indexing import _gather, _put_index, _scatter_zeros
+from .indexing import _gather, _put_index, _scatter_zeros, raw_index
 from .inplace import adopt, check_writable
 from .mismatch import broadcast
 from .movement import cat
@@ -104,6 +104,21 @@ def on_numbers_too(function):
     return wrapped
 
 
+def _numbers_with_numbers(function):
+    """An index function that takes a 0-d source for a 0-d input alone, and no vector for it."""
+
+    @functools.wraps(function)
+    def wrapped(input, dim, index, source, **kwargs):
+        if (input.ndim == 0) != (source.ndim == 0):
+            raise RuntimeError(
+                f"{function.__name__}(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+                f"Got self.shape = {list(input.shape)} source.shape = {list(source.shape)}"
+            )
+        return function(input, dim, index, source, **kwargs)
+
+    return wrapped
+
+
 @public()
 @on_numbers_too
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
@@ -154,6 +169,8 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     Args:
         include_self: whether the elements of input take part where something arrives.
     """
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     d, raw = _checked(input, dim, index, "scatter_reduce")
     if raw.size == 0:
         return input.clone()
@@ -171,8 +188,6 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         if input.dtype.is_floating_point:
             return total / count
         return total.div(count, rounding_mode="floor").to(input.dtype)
-    if reduce not in ("prod", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "prod":
         return _products(input, src, raw, d, touched, include_self)
     return _extremes(input, src, raw, d, reduce, include_self)
@@ -264,6 +279,7 @@ def _full_index(raw, source, dim):
 
 
 @public()
+@_numbers_with_numbers
 @on_numbers_too
 def index_add(input, dim, index, source, *, alpha=1):
     """input with alpha * source added to its slices at `index` along `dim`; indices may repeat.
@@ -306,7 +322,7 @@ def index_fill(input, dim, index, value):
             raise RuntimeError(f"index_fill: only a 0-d value tensor is taken, got one of shape {list(value.shape)}.")
         value = value.to(input.dtype)
     elif isinstance(value, float) and input.dtype.category < dtypes.FLOAT:
-        value = int(value)
+        value = bool(value) if input.dtype is dtypes.bool_ else int(value)
     return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
 
 
@@ -327,7 +343,7 @@ def index_put_(self, indices, values, accumulate=False):
         self[where_] = values
         return self
     check_writable(self, "index_put_")
-    raws = tuple(raw_of(i) if hasattr(i, "dtype") else i for i in where_)
+    raws, _ = raw_index(self, where_)
     try:
         region = raw_of(self)[raws].shape
     except IndexError as error:
@@ -358,6 +374,8 @@ def index_put(input, indices, values, accumulate=False):
 @public(inplace=False)
 def take(input, index):
     """The elements at positions in the flattened input."""
+    if raw_of(index).dtype != np.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     if input.numel() == 0 and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
     return input.reshape(-1)[index]

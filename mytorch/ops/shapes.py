@@ -216,10 +216,13 @@ def unfold(self, dimension, size, step):
         step: distance of windows.
     """
     d = normalize_dim(dimension, self.ndim)
+    length = self.shape[d] if self.ndim else 1
+    if not 0 <= size <= length or step <= 0:
+        raise RuntimeError(
+            f"unfold: a size of 0 to {length}, the length of dimension {d}, and a step > 0 are wanted, but got size {size} and step {step}"
+        )
     if self.ndim == 0:
         return self.reshape(1).narrow(0, 0, size)
-    if size > self.shape[d] or step <= 0:
-        raise RuntimeError(f"maximum size for tensor at dimension {d} is {self.shape[d]} but size is {size}")
     return _unfold(self, dim=d, size=int(size), step=int(step))
 
 
@@ -400,6 +403,8 @@ def meshgrid(*tensors, indexing=None):
         ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
     """
     tensors = _tensors(tensors)
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
     if any(x.ndim > 1 for x in tensors):
         raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensors, but got {[list(x.shape) for x in tensors]}")
     if any(x.dtype is not tensors[0].dtype for x in tensors):

@@ -161,7 +161,7 @@ def logcumsumexp(input, dim):
 @op(dtype="float", name="logcumsumexp", autocast="float32")
 def _logcumsumexp(xp, input, *, dim):
     if xp is numpy_ns:
-        return xp.logaddexp.accumulate(input, dim, dtype=input.dtype if input.dtype.kind == "f" else np.float32)
+        return xp.logaddexp.accumulate(input, dim, dtype=np.float64).astype(input.dtype, copy=False)
     step, lead, n = 1, (slice(None),) * dim, input.shape[dim]
     while step < n:  # by doubling: every element takes in the one that is `step` before it
         later = xp.logaddexp(input[(*lead, slice(step, n))], input[(*lead, slice(0, n - step))])
@@ -207,6 +207,20 @@ def _kth(name, input, dim, keepdim, place):
     return _picked(name, input, d, keepdim, found)
 
 
+@op(dtype="same", name="median")
+def _median_of_all(xp, input, value):
+    """`value`, with a gradient that all elements equal to it share."""
+    return value
+
+
+def _share(g, input, value, xp):
+    equal = (input == value) | ((input != input) & (value != value))
+    return xp.where(equal, g / xp.sum(equal), 0.0)
+
+
+_median_of_all.grad(input=_share)
+
+
 @public(inplace=False)
 def median(input, dim=None, keepdim=False):
     """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one.
@@ -221,9 +235,11 @@ def median(input, dim=None, keepdim=False):
     if dim is None:
         if not input.numel():
             return input.sum() + (math.nan if input.dtype.is_floating_point else np.iinfo(np.int64).min)
-        ordered = input.reshape(-1).sort().values  # NaNs last
+        ordered = input.detach().reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
-        return where(isnan.caller(ordered[-1]), ordered[-1], middle) if input.dtype.is_floating_point else middle
+        if not input.dtype.is_floating_point:
+            return middle
+        return _median_of_all(input, where(isnan.caller(ordered[-1]), ordered[-1], middle))
     return _kth("median", input, dim, keepdim, lambda n: (n - 1) // 2)
 
 
@@ -446,7 +462,7 @@ def bincount(input, weights=None, minlength=0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if weights is not None and tuple(weights.shape) != raw.shape:
+    if weights is not None and tuple(getattr(weights, "shape", ())) != raw.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
     single = weights is not None and raw_of(weights).dtype == np.float32
@@ -673,6 +689,9 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     Args:
         n: how many times. dim: the axis. prepend, append: joined to input along dim first.
     """
+    for p in (prepend, append):
+        if p is not None and not hasattr(p, "ndim"):
+            raise TypeError(f"diff(): prepend and append must be Tensor, not {type(p).__name__}")
     if n == 0:
         return input.clone()
     if input.ndim == 0:
@@ -681,9 +700,6 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = normalize_dim(dim, input.ndim)
     parts = [p for p in (prepend, input, append) if p is not None]
-    for p in parts:
-        if not hasattr(p, "ndim"):
-            raise TypeError(f"diff(): prepend and append must be Tensor, not {type(p).__name__}")
     x = cat(parts, dim) if len(parts) > 1 else input
     for _ in range(builtins.min(n, x.shape[dim])):
         after, before = x.narrow(dim, 1, x.shape[dim] - 1), x.narrow(dim, 0, x.shape[dim] - 1)
@@ -872,7 +888,10 @@ def _slope(x, d, step, edge_order):
 
     slopes = (x.narrow(d, 1, n - 1) - x.narrow(d, 0, n - 1)) / h
     left, right = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
-    inner = (slopes.narrow(d, 1, n - 2) * left + slopes.narrow(d, 0, n - 2) * right) / (left + right)
+    if hasattr(step, "ndim") and step.ndim:
+        inner = (slopes.narrow(d, 1, n - 2) * left + slopes.narrow(d, 0, n - 2) * right) / (left + right)
+    else:
+        inner = (x.narrow(d, 2, n - 2) - x.narrow(d, 0, n - 2)) / (left + right)
     if edge_order == 1:
         first, last = slopes.narrow(d, 0, 1), slopes.narrow(d, n - 2, 1)
     else:

@@ -182,13 +182,19 @@ def logaddexp(xp, input, other):
     return first + xp.log1p(xp.exp(second - first))
 
 
+def _below(input, other, out, xp):
+    """How far input is below out: not at all where it alone is as large, be it infinite."""
+    return xp.where((input == out) & (other != out), 0.0, input - out)
+
+
 logaddexp.grad(
-    input=lambda g, input, out, xp: g * xp.exp(input - out), other=lambda g, other, out, xp: g * xp.exp(other - out)
+    input=lambda g, input, other, out, xp: g * xp.exp(_below(input, other, out, xp)),
+    other=lambda g, input, other, out, xp: g * xp.exp(_below(other, input, out, xp)),
 )
 logaddexp2 = _op("logaddexp2", "logaddexp2", "log2(2^input + 2^other), without overflow.", binary=True)
 logaddexp2.grad(
-    input=lambda g, input, out, xp: g * xp.exp((input - out) * math.log(2)),
-    other=lambda g, other, out, xp: g * xp.exp((other - out) * math.log(2)),
+    input=lambda g, input, other, out, xp: g * xp.exp(_below(input, other, out, xp) * math.log(2)),
+    other=lambda g, input, other, out, xp: g * xp.exp(_below(other, input, out, xp) * math.log(2)),
 )
 copysign = _op("copysign", "copysign", "|input| with the sign of other, elementwise.", binary=True)
 copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)))
@@ -273,8 +279,10 @@ def frexp(input, *, out=None):
     raw = raw_of(input)
     xp = xp_of(raw)
     exponent = xp.asarray(xp.frexp(raw.astype(np.float64))[1])
-    scale = xp.asarray(xp.ldexp(xp.ones(raw.shape), -exponent)).astype(raw.dtype)
-    return _Frexp(input * Tensor._wrap(scale), Tensor._wrap(exponent.astype(np.int32)))
+    half = exponent // 2  # in two steps: the power that a denormal number is divided by may overflow
+    scales = (xp.asarray(xp.ldexp(xp.ones(raw.shape), -e)).astype(raw.dtype) for e in (half, exponent - half))
+    mantissa = input * Tensor._wrap(next(scales)) * Tensor._wrap(next(scales))
+    return _Frexp(mantissa, Tensor._wrap(exponent.astype(np.int32)))
 
 
 @public()

@@ -51,6 +51,36 @@ def test_variance_of_equal_numbers_is_not_negative():
         assert 0 <= mytorch.full((n,), 0.1).var().item() < 1e-12
 
 
+def test_sums_of_tall_columns_are_as_exact_as_pytorchs(rng, torch):
+    x = rng.random((50021, 3)).astype("float32")
+    truth = x.sum(0, dtype=np.float64)
+    mine, theirs = (np.abs(lib.tensor(x).sum(0).numpy() - truth).max() for lib in (mytorch, torch))
+    assert mine <= max(theirs, 4e-3)  # half a unit in the last place of 25,000 is 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_running_log_sum_exp_of_many_numbers(rng, dtype, dim):
+    x = mytorch.tensor(rng.standard_normal((7, 5003)[:: 1 if dim else -1]) + 10).to(getattr(mytorch, dtype))
+    truth = np.logaddexp.accumulate(x.double().numpy(), dim)
+    found = x.logcumsumexp(dim)
+    assert found.dtype is x.dtype
+    assert (
+        np.abs(found.double().numpy() / truth - 1).max() < {"float32": 1e-7, "float16": 6e-4, "bfloat16": 5e-3}[dtype]
+    )
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("width", [40, 1031])
+def test_log_softmax_of_large_logits_keeps_the_digits_of_the_logarithm(rng, fused, width):
+    x = (rng.standard_normal((64, width)) + 1000).astype("float32")
+    wide = x.astype(np.float64)
+    shifted = wide - wide.max(1, keepdims=True)
+    truth = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    found = mytorch.nn.functional.log_softmax(mytorch.tensor(x), 1, fused=fused).numpy()
+    np.testing.assert_allclose(found, truth, rtol=1e-6)
+
+
 @pytest.mark.parametrize("n", [20, 20000])
 def test_running_sums_of_many_equal_numbers(n):
     x = mytorch.full((n,), 0.1)

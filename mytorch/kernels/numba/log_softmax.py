@@ -16,10 +16,12 @@ def _fwd(x, out):
         peak, odd = peak_of(x, r, odd)
         total = np.float32(0.0)
         for j in range(width):
-            total += exp(x[r, j] - peak)
-        least = peak + np.log(total)
+            below = x[r, j] - peak
+            out[r, j] = below  # stored in between: added to a large maximum, the logarithm would lose its digits
+            total += exp(below)
+        rest = np.log(total)
         for j in range(width):
-            out[r, j] = x[r, j] - least
+            out[r, j] -= rest
     return odd
 
 
