@@ -63,6 +63,9 @@ def cpu():
     tables = dict.fromkeys((row["section"], row["threads"]) for row in r["rows"])
     for section, threads in tables:
         rows = [row for row in r["rows"] if (row["section"], row["threads"]) == (section, threads)]
+        if section == "ops":
+            lines += ops(rows, threads)
+            continue
         lines += [
             "",
             f"### {section.capitalize()}, {threads} thread{'s' * (threads > 1)}",
@@ -81,6 +84,32 @@ def cpu():
                 f"| `{row['name']}` | {row['mytorch']:.3g} | {row['torch']:.3g} | {row['ratio']:.2f} | {' | '.join(sizes)} |"
             )
     return "\n".join(lines) + "\n"
+
+
+def ops(rows, threads):
+    """The lines on single ops: a ratio for each size."""
+    sizes, found = ("small", "medium", "large", "odd"), {}
+    for row in rows:
+        name, _, size = row["name"].partition(" ")
+        found.setdefault(name, {})[size or "large"] = row["ratio"]
+    means = ", ".join(
+        f"{size} {_mean([ratios[size] for ratios in found.values() if size in ratios]):.2f}" for size in sizes
+    )
+    ratios = [row["ratio"] for row in rows]
+    return [
+        "",
+        f"### Single ops, {threads} thread{'s' * (threads > 1)}: ratios",
+        "",
+        f"Clock: {rows[0]['clock']}. `_fb`: forward and backward. Large is 1024 × 1024, medium 128 × 128, small 8 × 8, odd 257 × 1023 (`benchmarks/cpu/ops.py`). "
+        f"Geometric mean of {len(ratios)}: {_mean(ratios):.2f} ({means}); {sum(r <= 1 for r in ratios)} at most 1, {sum(r > 2.5 for r in ratios)} above 2.5.",
+        "",
+        f"| op | {' | '.join(sizes)} |",
+        "|---|---|---|---|---|",
+        *(
+            f"| `{name}` | {' | '.join(f'{ratio[size]:.2f}' if size in ratio else '' for size in sizes)} |"
+            for name, ratio in found.items()
+        ),
+    ]
 
 
 def overhead():

@@ -1,6 +1,6 @@
 """Common work on a CPU beside PyTorch eager, section by section.
 
-    python -m benchmarks.cpu [--sections convolutions] [--only conv3x3_fb,resnet_cifar] [--threads 1,2] [--numpy] [--memory] [--json cpu.json]
+    python -m benchmarks.cpu [--sections convolutions] [--only conv3x3_fb,resnet_cifar] [--threads 1,2] [--numpy] [--memory] [--limit 300] [--json cpu.json]
 
 A section is a module of this folder: `WORKLOADS` is a table of name -> function that is handed a library (mytorch or torch) and
 returns a step, a function of no arguments. Each library has a process of its own and they take turns (`timing.py`). `--numpy`
@@ -27,6 +27,9 @@ def main():
     parser.add_argument("--only", help="names of workloads; the others are left out")
     parser.add_argument("--threads", default="1", help="numbers of threads, each measured: 1,2")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each library")
+    parser.add_argument(
+        "--limit", type=float, help="seconds of each section, beside making its workloads: turns are shorter then"
+    )
     parser.add_argument("--numpy", action="store_true", help="mytorch without its compiled kernels")
     parser.add_argument("--cpu-time", action="store_true", help="count CPU time: for a machine with other work")
     parser.add_argument("--memory", action="store_true", help="peak memory, too")
@@ -45,7 +48,7 @@ def main():
                 flush=True,
             )
             of_section = []
-            for row in compared(section, names, threads, args.rounds, args.numpy, args.cpu_time):
+            for row in compared(section, names, threads, args.rounds, args.numpy, args.cpu_time, args.limit):
                 row |= memory(section, row["name"], threads) if args.memory else {}
                 clock = "CPU time" if args.cpu_time else "time"
                 of_section.append({"section": section, "threads": threads, "clock": clock, **row})

@@ -22,9 +22,9 @@ def sections():
     return [name for name in files if name not in ("__main__", "timing")]
 
 
-def timed(step, clock):
-    """Seconds of one step: the fastest of those that fit into a turn."""
-    fastest, end = float("inf"), clock() + TURN
+def timed(step, clock, turn):
+    """Seconds of one step: the fastest of those that fit into a turn of so many seconds."""
+    fastest, end = float("inf"), clock() + turn
     while (began := clock()) < end:
         step()
         fastest = min(fastest, clock() - began)
@@ -37,17 +37,21 @@ def peak():
 
 
 def serve(library, section, threads, cpu_time, pipe):
-    """Answer the name of a workload by making it, with the memory before and after; and None by its fastest step of a turn."""
+    """Answer the name of a workload by making it, with the memory before and after; and the seconds of a turn by its fastest step."""
     lib = importlib.import_module(library)
     lib.set_num_threads(threads)
     workloads = importlib.import_module(f"benchmarks.cpu.{section}").WORKLOADS
     step, imported = None, peak()
-    while (name := pipe.recv()) != "end":
-        if name is None:
-            pipe.send(timed(step, time.process_time if cpu_time else time.perf_counter))
+    while True:
+        try:
+            asked = pipe.recv()
+        except EOFError:  # the other end is closed
+            return
+        if isinstance(asked, float):
+            pipe.send(timed(step, time.process_time if cpu_time else time.perf_counter, asked))
         else:
             lib.manual_seed(0)
-            step = workloads[name](lib)
+            step = workloads[asked](lib)
             for _ in range(3):  # kernels are compiled, memory is found
                 step()
             pipe.send((imported, peak()))
@@ -64,9 +68,10 @@ def started(library, section, threads, numpy=False, cpu_time=False):
         os.environ["MYTORCH_FUSED"] = "0"
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(library, section, threads, cpu_time, theirs), daemon=True
-    )
+        target=serve, args=(library, section, threads, cpu_time, theirs)
+    )  # no daemon, as a loader has processes of its own
     process.start()
+    theirs.close()
     os.environ.clear()
     os.environ.update(kept)
     return process, ours
@@ -81,32 +86,36 @@ def memory(section, name, threads):
         imported, most = pipe.recv()
         found[library + "_MB"] = round(most - imported, 1)
         found[library + "_all_MB"] = round(most, 1)
-        pipe.send("end")
+        pipe.close()
         process.join()
     return found
 
 
-def compared(section, names, threads, rounds, numpy=False, cpu_time=False):
+def compared(section, names, threads, rounds, numpy=False, cpu_time=False, limit=None):
     """For each workload a row: its name, milliseconds of each library, and the ratio.
 
     Args:
         section, names: which. threads: of each library. rounds: turns of each. numpy: mytorch without compiled kernels.
         cpu_time: count the time that the process has a core, not what others take of it.
+        limit: about how many seconds all of them may take, beside making them; turns are shorter where there are many.
     """
+    turn = TURN if limit is None else min(TURN, max(limit / (2 * rounds * len(names)) - PAUSE, 0.005))
     running = {library: started(library, section, threads, numpy, cpu_time) for library in ("mytorch", "torch")}
-    for name in names:
-        for _, pipe in running.values():
-            pipe.send(name)
-            pipe.recv()
-            time.sleep(PAUSE)
-        times = {library: [] for library in running}
-        for _ in range(rounds):
-            for library, (_, pipe) in running.items():
-                pipe.send(None)
-                times[library].append(pipe.recv())
+    try:
+        for name in names:
+            for _, pipe in running.values():
+                pipe.send(name)
+                pipe.recv()
                 time.sleep(PAUSE)
-        row = {library: round(min(t) * 1e3, 4) for library, t in times.items()}
-        yield {"name": name, **row, "ratio": round(row["mytorch"] / row["torch"], 3)}
-    for process, pipe in running.values():
-        pipe.send("end")
-        process.join()
+            times = {library: [] for library in running}
+            for _ in range(rounds):
+                for library, (_, pipe) in running.items():
+                    pipe.send(turn)
+                    times[library].append(pipe.recv())
+                    time.sleep(PAUSE)
+            row = {library: round(min(t) * 1e3, 4) for library, t in times.items()}
+            yield {"name": name, **row, "ratio": round(row["mytorch"] / row["torch"], 3)}
+    finally:
+        for process, pipe in running.values():
+            pipe.close()
+            process.join()

@@ -123,6 +123,10 @@ TASKS = {
         F.grid_sample(_numbers(2, 3, 9, 9).to(dtype), _numbers(2, 9, 9, 2).to(dtype), align_corners=False)
         for dtype in (mytorch.float32, mytorch.float64)
     ],
+    "ctc_loss": lambda: [
+        F.ctc_loss(_numbers(16, 4, 8).to(dtype).log_softmax(-1), _places(4, 3) + 1, [16] * 4, [3] * 4)
+        for dtype in (mytorch.float32, mytorch.float64)
+    ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
     "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),

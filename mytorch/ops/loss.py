@@ -17,7 +17,6 @@ from .bind import spelled
 from .core import name_node, op
 from .elementwise import cast, minimum, where, xlogy
 from .mismatch import broadcast
-from .movement import cat, stack
 from .precision import in_precision
 from .raw import on_device_of, outside, raw_of, shape_of, to_cpu
 
@@ -886,6 +885,62 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _reduce(losses, reduction, size_average, reduce)
 
 
+LOW = -1e30  # stands for log(0), so that no gradient is NaN
+
+
+def _arrivals(xp, alpha, skip):
+    """(3, N, W): the ways to be in each state: to stay, from the state before, and past a blank."""
+    low = xp.where(skip[:, :1], LOW, alpha[:, :1] * 0 + LOW)
+    shifted = xp.concatenate([low, alpha[:, :-1]], 1)
+    return xp.stack([alpha, shifted, xp.where(skip, xp.concatenate([low, shifted[:, :-1]], 1), LOW)])
+
+
+def _log_sum(xp, ways):
+    peak = xp.max(ways, axis=0)
+    return xp.log(xp.sum(xp.exp(ways - peak), axis=0)) + peak
+
+
+@op(name="alignments", dtype="same", residuals=("history",))
+def _alignments(xp, emissions, *, skip, steps, ends):
+    """(N,): minus the log of the sum over all ways through states (T, N, W), which begin in the first two and end in the last two.
+
+    Args:
+        emissions: log-probabilities of what each state says. skip: (N, W), which may be reached past a blank.
+        steps: (N,), how many there are. ends: (N,), the last state.
+    """
+    state, row = xp.arange(emissions.shape[2]), xp.arange(emissions.shape[1])
+    history = [xp.where(state < 2, emissions[0], LOW)]
+    for t in range(1, emissions.shape[0]):
+        alpha = _log_sum(xp, _arrivals(xp, history[-1], skip)) + emissions[t]
+        history.append(xp.where(alpha > LOW, alpha, LOW))
+    history = xp.stack(history)
+    last = xp.where((steps > 0)[:, None], history[xp.maximum(steps - 1, 0), row], xp.where(state == 0, 0.0, LOW))
+    ways = xp.stack([last[row, ends], xp.where(ends > 0, last[row, xp.maximum(ends - 1, 0)], LOW)])
+    return -_log_sum(xp, ways), history
+
+
+def _alignments_grad(g, skip, steps, ends, history, out, xp):
+    """Backwards, each state's gradient goes to where it was reached from, by shares."""
+    state, grads = xp.arange(history.shape[2]), xp.zeros(history.shape, history.dtype)
+    final = (state == ends[:, None]) | (state == ends[:, None] - 1)
+    up = grads[0]
+    for t in reversed(range(len(history))):
+        begins = (steps == t + 1)[:, None] & final
+        up = up + xp.where(begins, -g[:, None] * xp.exp(history[t] + out[:, None]), 0.0)
+        grads[t] = up
+        if t:
+            ways = _arrivals(xp, history[t - 1], skip)
+            shares = xp.exp(ways - xp.max(ways, axis=0))
+            up, one, two = shares * (up / xp.sum(shares, axis=0))
+            up[:, :-1] += one[:, 1:]
+            up[:, :-2] += two[:, 2:]
+    return (grads,)
+
+
+_alignments.vjp(_alignments_grad)
+_alignments.fuse(cpu="mytorch.kernels.numba.ctc:alignments")
+
+
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """The negative log-probability of label sequences, summed over all alignments.
 
@@ -897,7 +952,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     Raises:
         RuntimeError: shapes that do not fit.
 
-    Source: Graves et al., 2006. Composed of ops, step by step, so autograd differentiates it.
+    Source: Graves et al., 2006.
     """
     single = log_probs.ndim == 2
     logits = log_probs.unsqueeze(1) if single else log_probs
@@ -923,28 +978,10 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     may_skip = np.zeros((batch, width), bool)
     may_skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
     emissions = logits.gather(2, on_device_of(np.broadcast_to(extended, (steps, batch, width)).copy(), logits))
-    low = -1e30  # stands for log(0), so that no gradient is NaN
-    first = np.full((batch, width), False)
-    first[:, :2] = True
-    alpha = where(on_device_of(first, logits), emissions[0], low)
-    skip = on_device_of(may_skip, logits)
-    history = [alpha]
-    for t in range(1, steps):
-        shifted = cat([alpha[:, :1] * 0 + low, alpha[:, :-1]], 1)
-        skipped = cat([alpha[:, :2] * 0 + low, alpha[:, :-2]], 1)[:, :width]
-        arrivals = stack([alpha, shifted, where(skip, skipped, low)], 0)
-        alpha = (arrivals.logsumexp(0) + emissions[t]).clamp(min=low)
-        history.append(alpha)
-    history.append(
-        where(on_device_of(np.arange(width) == 0, logits), alpha * 0, low)
-    )  # [-1]: nothing read, nothing said
-    losses = []
-    for i in range(batch):
-        last = history[lengths_in[i] - 1][i]
-        end = 2 * lengths_out[i]
-        total = last[end : end + 1] if end == 0 else last[end - 1 : end + 1]
-        losses.append(-total.logsumexp(0))
-    loss = stack(losses)
+    skip, steps, ends = (
+        raw_of(on_device_of(a, logits)) for a in (may_skip, np.array(lengths_in), 2 * np.array(lengths_out))
+    )
+    loss = _alignments(emissions, skip=skip, steps=steps, ends=ends)
     impossible = loss > 1e29
     if zero_infinity:
         loss = where(impossible, 0.0, loss)

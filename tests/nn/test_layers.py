@@ -164,6 +164,39 @@ def test_losses_of_several_tensors(torch):
         np.testing.assert_allclose(p, q, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ctc_of_many_steps_beside_float64(torch, dtype, fused):
+    """Odd lengths, repeated labels, impossible and empty ones, a random gradient for each loss."""
+    rng = np.random.default_rng(0)
+    x, up = rng.standard_normal((57, 5, 9)) * 3, rng.standard_normal(5)
+    labels = rng.integers(1, 9, (5, 11))
+    labels[1] = 4
+    lengths = [57, 40, 1, 13, 31], [11, 11, 1, 9, 0]
+    results = []
+    for lib, own in ((mytorch, dtype), (torch, "float64")):
+        a = lib.tensor(x, dtype=getattr(lib, own)).log_softmax(-1).detach().requires_grad_()
+        with mytorch.fused(fused):
+            loss = lib.nn.functional.ctc_loss(
+                a.log_softmax(-1), lib.tensor(labels), *lengths, reduction="none", zero_infinity=True
+            )
+            loss.backward(lib.tensor(up, dtype=getattr(lib, own)))
+        results.append((loss.detach().numpy(), np.asarray(a.grad)))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5 if dtype == "float32" else 1e-9, atol=1e-5)
+
+
+def test_ctc_has_second_derivatives():
+    x = mytorch.randn(5, 2, 4, dtype=mytorch.float64).log_softmax(-1).requires_grad_()
+    labels = mytorch.tensor([[1, 1], [2, 3]])
+
+    def loss(x):
+        return mytorch.nn.functional.ctc_loss(x, labels, [5, 4], [2, 1], reduction="sum")
+
+    assert mytorch.autograd.gradcheck(loss, (x,))
+    assert mytorch.autograd.gradgradcheck(loss, (x,))
+
+
 def test_ctc(torch):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((12, 3, 6))

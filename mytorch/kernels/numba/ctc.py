@@ -1,0 +1,85 @@
+"""The sum over all alignments of a label sequence, step by step, and its gradient; float32 and float64. See `ops/loss.py`."""
+
+import math
+
+import numpy as np
+
+from ..kernel import Kernel
+from ..threads import split
+from .common import exact, exact_inlined
+
+_LOW = -1e30  # as `LOW` of ops/loss.py
+
+
+@exact_inlined
+def _arrivals(before, skip, s):
+    """The three ways to be at state s: to stay, from the state before, and past a blank."""
+    low = before.dtype.type(_LOW)
+    return before[s], before[s - 1] if s > 0 else low, before[s - 2] if s > 1 and skip[s] else low
+
+
+@exact
+def _fwd(own, emissions, skip, steps, ends, history, losses):
+    low = emissions.dtype.type(_LOW)
+    for n in own:
+        for s in range(history.shape[2]):
+            history[0, n, s] = emissions[0, n, s] if s < 2 else low
+        for t in range(1, steps[n]):
+            before, after, emitted = history[t - 1, n], history[t, n], emissions[t, n]
+            for s in range(len(after)):
+                a, b, c = _arrivals(before, skip[n], s)
+                peak = max(a, b, c)
+                total = peak + math.log(math.exp(a - peak) + math.exp(b - peak) + math.exp(c - peak))
+                after[s] = max(total + emitted[s], low)
+        last, end = history[max(steps[n] - 1, 0), n], ends[n]
+        if steps[n] == 0:
+            losses[n] = 0.0 if end == 0 else -low
+        elif end == 0:
+            losses[n] = -last[0]
+        else:
+            peak = max(last[end - 1], last[end])
+            losses[n] = -(peak + math.log(math.exp(last[end - 1] - peak) + math.exp(last[end] - peak)))
+
+
+@exact
+def _bwd(own, g, skip, steps, ends, history, losses, out):
+    for n in own:
+        if steps[n] == 0:
+            continue
+        end, last = ends[n], out[steps[n] - 1, n]
+        for s in range(max(end - 1, 0), end + 1):
+            last[s] = -g[n] * math.exp(history[steps[n] - 1, n, s] + losses[n])
+        for t in range(steps[n] - 1, 0, -1):
+            before, up, to = history[t - 1, n], out[t, n], out[t - 1, n]
+            for s in range(len(up)):
+                if up[s] != 0.0:
+                    a, b, c = _arrivals(before, skip[n], s)
+                    peak = max(a, b, c)
+                    a, b, c = math.exp(a - peak), math.exp(b - peak), math.exp(c - peak)
+                    share = up[s] / (a + b + c)
+                    to[s] += a * share
+                    if s > 0:
+                        to[s - 1] += b * share
+                    if s > 1:
+                        to[s - 2] += c * share
+
+
+def _accepts(emissions, **options):
+    return emissions.dtype.char in "fd" and emissions.size > 0
+
+
+def _forward(xp, emissions, *, skip, steps, ends):
+    history, losses = np.empty(emissions.shape, emissions.dtype), np.empty(emissions.shape[1], emissions.dtype)
+    emissions = np.ascontiguousarray(emissions)
+    split(_fwd, emissions.size * 8, (np.arange(len(losses)),), emissions, skip, steps, ends, history, losses)
+    return losses, history
+
+
+def _vjp(g, skip, steps, ends, history, out):
+    grad = np.zeros(history.shape, history.dtype)
+    g = np.ascontiguousarray(g)
+    split(_bwd, grad.size * 8, (np.arange(len(g)),), g, skip, steps, ends, history, out, grad)
+    return (grad,)
+
+
+alignments = Kernel(accepts=_accepts, forward=_forward, vjp=_vjp, residuals=("history",))
