@@ -6,7 +6,7 @@ deterministic mode, since cuDNN's backward adds up the queries' gradient in the 
 
 * **Plans.** A graph of one operation, for arrays of given shapes and strides, is given to cuDNN, which chooses a kernel and
   compiles it. That takes tenths of a second, so it is done once for each key and kept in `_plans`; a later call looks it up. Strides
-  are the arrays' own: nothing is copied.
+  are the arrays' own: nothing is copied. Where nothing is recorded for backward no plan is made, since prompts have all lengths.
 * **Statistics.** Forward keeps the logarithm of each row's sum, as Triton's does, but the natural one, and that to the base 2: so whose
   forward ran, his backward runs. Where cuDNN's can't, Triton's is given them in its own units.
 * **CUDA graphs.** A call enqueues kernels on the current stream, and its workspace comes from CuPy's pool as any array does. Under
@@ -30,6 +30,7 @@ import numpy as np
 from ..backend import address, cupy_ns
 from ..base import capturing, config
 from ..base.dtypes import bfloat16
+from . import kernel
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")
@@ -173,7 +174,7 @@ def _planned(kind, dtype, places, causal, scale):
     """The plan for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look for one now."""
     key = kind, cupy_ns().cuda.runtime.getDevice(), dtype, tuple(places.values()), causal, scale
     if key not in _plans:
-        if capturing.is_recording():
+        if capturing.is_recording() or not (kind == "backward" or kernel.records() or _choice()):
             return None
         if len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)

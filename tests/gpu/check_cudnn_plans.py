@@ -43,6 +43,17 @@ def test_plans_are_made_once_for_each_shape():
     assert library.counts["planned"] == 6
 
 
+def test_no_plan_is_made_for_a_prompt():
+    """Without gradients each length would have one, for a single call; what training has planned is used."""
+    q, k, v = (tensor(rand(2, 2, 9, 16)[0]) for _ in range(3))
+    for planned in (0, 2):
+        with mytorch.no_grad():
+            F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        assert library.counts == {"planned": planned, "executed": planned // 2 * 3, "backward": planned // 2}
+        if not planned:
+            step()
+
+
 def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(cudnn, "_MOST_PLANS", 3)
     for length in range(4, 12):
