@@ -120,7 +120,7 @@ def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
     graph = mytorch.cuda.CUDAGraph()
     with mytorch.cuda.graph(graph, stream=stream):
         assert taken(q, k, v, causal=False) is False
-        assert not cudnn._planned("forward", q._data._array.dtype, {}, False, 0.5)
+        assert not cudnn._planned(("backward", 0, False, 0.5), {}, q._data._array.dtype)
     assert library.counts == {"planned": 0, "executed": 0, "backward": 0}
 
 
