@@ -13,6 +13,7 @@ call, 5 µs a product and 3 µs a Triton launch, also an estimate, and matters o
 """
 
 import argparse
+import bisect
 import json
 import math
 import sys
@@ -64,10 +65,60 @@ def note(what, path, moved, flops=0, itemsize=2):
     )
 
 
+class Pool:
+    """CuPy's memory pool: the smallest free piece that is large enough, cut to size; free neighbours are joined again.
+
+    Attributes:
+        total: bytes that it has asked the card for, in regions that lie apart.
+    """
+
+    def __init__(self):
+        self.total = self.last = 0
+        self.regions = []  # (address, size)
+        self.free, self.sizes, self.starts = [], {}, {}  # (size, address) in order; address -> size; end -> address
+
+    def take(self, size):
+        """The address of a piece."""
+        place = bisect.bisect_left(self.free, (size, 0))
+        if place == len(self.free):
+            self.regions.append((self.last, size))
+            self.total, self.last = self.total + size, self.last + size + 1
+            return self.regions[-1][0]
+        whole, at = self.free[place]
+        self._remove(at)
+        if whole > size:
+            self._add(at + size, whole - size)
+        return at
+
+    def give(self, at, size):
+        """Have a piece back."""
+        if at + size in self.sizes:
+            size += self._remove(at + size)
+        if at in self.starts:
+            at = self.starts[at]
+            size += self._remove(at)
+        self._add(at, size)
+
+    def _add(self, at, size):
+        bisect.insort(self.free, (size, at))
+        self.sizes[at], self.starts[at + size] = size, at
+
+    def _remove(self, at):
+        size = self.sizes.pop(at)
+        del self.starts[at + size]
+        self.free.remove((size, at))
+        return size
+
+    def held(self):
+        """The bytes that it holds once it has given back what is wholly free."""
+        return sum(size for at, size in self.regions if self.sizes.get(at) != size)
+
+
 class Memory:
-    """How many bytes of the stand-in's arrays are alive, and the most there were."""
+    """How many bytes of the stand-in's arrays are alive, the most there were, and the pool that they come from."""
 
     now = peak = 0
+    pool = Pool()
 
     @classmethod
     def take(cls, array):
@@ -75,11 +126,13 @@ class Memory:
         size = -(-array.nbytes // 512) * 512  # as CuPy's pool rounds
         cls.now += size
         cls.peak = max(cls.peak, cls.now)
-        weakref.finalize(array, cls._give, size)
+        weakref.finalize(array, cls._give, size, cls.pool, cls.pool.take(size) if size else None)
 
     @classmethod
-    def _give(cls, size):
+    def _give(cls, size, pool, at):
         cls.now -= size
+        if size:
+            pool.give(at, size)
 
 
 def size_of(x):
@@ -355,15 +408,20 @@ def step_of(size, batch, half, activation="gelu"):
 
 
 def measure(size, batch, half, activation="gelu"):
-    """The launches of the second step, with the peak of memory and what parameters and moments take of it."""
+    """The launches of a step, with the peak of memory, what parameters and moments take of it, and what CuPy's pools hold
+    where the step is captured: the default one's rest after three steps, and the graph's own."""
+    Memory.pool = Pool()
     step, model = step_of(size, batch, half, activation)
-    step()
+    for _ in range(3):
+        step()
     LAUNCHES.clear()
     resident, Memory.peak = Memory.now, Memory.now
+    rest, Memory.pool = Memory.pool.held(), Pool()
     step()
     count = sum(p.numel() for p in model.parameters())
     return {"model": size, "batch": batch, "dtype": half, "parameters": count, "launches": list(LAUNCHES),
-            "resident_GiB": resident / 2**30, "peak_GiB": Memory.peak / 2**30}  # fmt: skip
+            "resident_GiB": resident / 2**30, "peak_GiB": Memory.peak / 2**30,
+            "held_GiB": (rest + Memory.pool.total) / 2**30}  # fmt: skip
 
 
 def kinds_of(rows):
@@ -421,7 +479,8 @@ def table(found, everything=False):
     for path in HOST_US:
         lines.append(f"  {path}: {sum(r['path'] == path for r in rows)} calls")
     lines.append(
-        f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB"
+        f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB, "
+        f"held by CuPy's pools {found['held_GiB']:.2f} GiB"
     )
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ def kernels(report, interpret):
 
     from mytorch.backend import cupy_ns
     from mytorch.base.dtypes import bfloat16
+    from mytorch.kernels import registry
     from mytorch.kernels.triton import (
         activation,
         conv,
@@ -150,6 +151,48 @@ def kernels(report, interpret):
             lambda: flash.run_backward(xp, g, q, k, v, out, lse, causal=causal),
             flops=2.5 * flops,
         )
+        gradients = flash.run_backward(xp, g, q, k, v, out, lse, causal=causal)[:3]
+        report.attempt(
+            f"attention by cuDNN {label}", lambda: by_cudnn(label, (q, k, v), g, causal, [out, *gradients], flops)
+        )
+
+    def by_cudnn(label, inputs, g, causal, wants, flops):
+        """cuDNN's attention at once and captured, its results beside Triton's; where it isn't installed, a row that says why."""
+        from mytorch import cuda
+
+        kernel, scale = registry.CUDNN_ATTENTION.of["cuda"], inputs[0].shape[3] ** -0.5
+        cudnn = kernel.load()
+        if cudnn is None:
+            return {"value": kernel.problem}
+        cudnn.flash = flash
+        if not cudnn.accepts(*inputs, causal=causal, scale=scale):
+            raise RuntimeError("; ".join(cudnn._said) or "cuDNN does not take it")
+        out, stats = cudnn.forward(xp, *inputs, causal=causal, scale=scale)
+
+        def back():
+            return cudnn.vjp(g, *inputs, out, stats, causal, scale, (True,) * 3 + (False,), xp)
+
+        def both():
+            cudnn.forward(xp, *inputs, causal=causal, scale=scale)
+            back()
+
+        for name, got, want in zip(("output", "gq", "gk", "gv"), (out, *back()[:3]), wants, strict=True):
+            error = float(cp.abs(got.astype(cp.float32) - want.astype(cp.float32)).max())
+            most = float(cp.abs(want.astype(cp.float32)).max())
+            assert error <= 0.04 * most, f"{name} differs from Triton's by {error:.3g}, at most {most:.3g}"
+        timed(
+            f"attention by cuDNN forward {label}",
+            lambda: cudnn.forward(xp, *inputs, causal=causal, scale=scale), flops=flops,
+        )  # fmt: skip
+        timed(f"attention by cuDNN backward {label}", back, flops=2.5 * flops)
+        cuda.graphs.on_capture_stream(both)
+        captured = cuda.CUDAGraph()
+        with cuda.graph(captured):
+            both()
+        timed(f"attention by cuDNN captured, both ways {label}", captured.replay, flops=3.5 * flops)
+        report.attempt(f"host time of attention by cuDNN both ways {label}", lambda: host_time(cp, both))
+        assert not cudnn._said, cudnn._said
+        return None
 
     report.attempt("attention", lambda: attention(HEADS, True))
     for dtype, size in (("bf16", 2), ("fp32", 4)):

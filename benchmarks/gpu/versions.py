@@ -32,6 +32,14 @@ def versions(report, interpret):
 
     report.attempt("cuBLASLt", cublaslt)
 
+    def cudnn():
+        from mytorch.kernels import registry
+
+        kernel = registry.CUDNN_ATTENTION.of["cuda"]
+        return {"value": kernel.problem if kernel.load() is None else kernel.module._library.backend_version()}
+
+    report.attempt("cuDNN's attention", cudnn)
+
     def card():
         import cupy as cp
 

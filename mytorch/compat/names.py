@@ -42,7 +42,7 @@ def set_default_tensor_type(t):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Accepted: results do not vary from run to run. What `empty` makes is filled while it holds, as PyTorch does.
+    """Leave out the GPU's kernels whose sums are added up in the order that it happens; all else is the same in every run. What `empty` makes is filled while it holds, as PyTorch does.
 
     See `utils.deterministic.fill_uninitialized_memory`.
     """

@@ -6,7 +6,7 @@ deterministic mode, since cuDNN's backward adds up the queries' gradient in the 
 
 * **Plans.** A graph of one operation, for arrays of given shapes and strides, is given to cuDNN, which chooses a kernel and
   compiles it. That takes tenths of a second, so it is done once for each key and kept in `_plans`; a later call looks it up. Strides
-  are the arrays' own: nothing is copied.
+  are the arrays' own: nothing is copied. Where nothing is recorded for backward no plan is made, since prompts have all lengths.
 * **Statistics.** Forward keeps the logarithm of each row's sum, as Triton's does, but the natural one, and that to the base 2: so whose
   forward ran, his backward runs. Where cuDNN's can't, Triton's is given them in its own units.
 * **CUDA graphs.** A call enqueues kernels on the current stream, and its workspace comes from CuPy's pool as any array does. Under
@@ -30,6 +30,7 @@ import numpy as np
 from ..backend import address, cupy_ns
 from ..base import capturing, config
 from ..base.dtypes import bfloat16
+from . import kernel
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")
@@ -163,17 +164,17 @@ def _place(x):
     return x.shape, tuple([step // x.itemsize if n > 1 else max(step // x.itemsize, x.shape[3]) for n, step in steps])
 
 
-def _place_by_time(like, width):
-    """The place of what `by_time` makes."""
-    batch, heads, length, _ = like.shape
-    return (batch, heads, length, width), (length * heads * width, width, heads * width, 1)
+def _key(kind, arrays, causal, scale):
+    """What a plan is kept by."""
+    looks = [(x.shape, x.strides, x.dtype) for x in arrays]
+    return (kind, cupy_ns().cuda.runtime.getDevice(), causal, scale, *looks)
 
 
-def _planned(kind, dtype, places, causal, scale):
-    """The plan for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look for one now."""
-    key = kind, cupy_ns().cuda.runtime.getDevice(), dtype, tuple(places.values()), causal, scale
+def _planned(key, places, dtype):
+    """The plan of a key, for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look now."""
+    kind, _, causal, scale = key[:4]
     if key not in _plans:
-        if capturing.is_recording():
+        if capturing.is_recording() or not (kind == "backward" or kernel.records() or _choice()):
             return None
         if len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)
@@ -239,12 +240,27 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
 
     It is on Hopper and Blackwell, for more than a few queries.
     """
-    if _choice() is None and (query.shape[-2] < FEW or _here() not in (9, 10)):
+    if _trouble or config.deterministic or not mask is keep is window is None:
         return False
-    if _trouble or config.deterministic or any(x is not None for x in (mask, keep, window)):
-        return False
+    inputs = query, key, value
+    name = _key("forward", inputs, causal, scale)
+    plan = _plans.get(name)  # if it is there, all else was asked before
+    if plan is None and _takes(query, key, value, scale):
+        batch, heads, length, _ = query.shape
+        width = value.shape[3]
+        places = {number: _place(x) for number, x in zip((QUERY, KEY, VALUE), inputs, strict=True)}
+        places[OUT] = (batch, heads, length, width), (length * heads * width, width, heads * width, 1)  # `by_time`
+        places[STATS] = (batch, heads, length, 1), (heads * length, length, 1, 1)
+        plan = _planned(name, places, query.dtype)
+    return plan is not None and not (address(query) | address(key) | address(value)) % 16
+
+
+def _takes(query, key, value, scale):
+    """What `accepts` says, but for the plan."""
     kind = query.dtype
     if kind not in (np.float16, bfloat16.numpy) or not kind == key.dtype == value.dtype or query.ndim != 4:
+        return False
+    if _choice() is None and (query.shape[2] < FEW or _here() not in (9, 10)):
         return False
     batch, heads, length, width = query.shape
     if key.shape[:3] != value.shape[:3] or key.ndim != 4 or key.shape[0] != batch or key.shape[3] != width:
@@ -252,25 +268,14 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     if not query.size or not value.size or heads % key.shape[1] or min(length, key.shape[2]) < 2 or not scale > 0:
         return False
     widest = 256 if _here() == 9 else 128
-    if any(n % 8 or n > widest for n in (width, value.shape[3])):
-        return False
-    return (
-        _reads(query) and _reads(key) and _reads(value) and _forward_plan(query, key, value, causal, scale) is not None
-    )
-
-
-def _forward_plan(query, key, value, causal, scale):
-    batch, heads, length, _ = query.shape
-    places = {QUERY: _place(query), KEY: _place(key), VALUE: _place(value), OUT: _place_by_time(query, value.shape[3])}
-    places[STATS] = (batch, heads, length, 1), (heads * length, length, 1, 1)
-    return _planned("forward", query.dtype, places, causal, scale)
+    return all(n <= widest and not n % 8 for n in (width, value.shape[3])) and all(map(_reads, (query, key, value)))
 
 
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
     """softmax(query @ keyᵀ * scale) @ value, and the natural logarithm of each row's sum (B, H, L, 1)."""
     out, stats = by_time(xp, query, value.shape[3]), xp.empty((*query.shape[:3], 1), np.float32)
     arrays = {QUERY: query, KEY: key, VALUE: value, OUT: out, STATS: stats}
-    if not _forward_plan(query, key, value, causal, scale).run(xp, arrays):
+    if not _plans[_key("forward", (query, key, value), causal, scale)].run(xp, arrays):
         out, lse = flash.run_forward(xp, query, key, value, causal=causal, scale=scale)
         stats = (lse * np.float32(math.log(2)))[..., None]
     return out, stats
@@ -299,5 +304,5 @@ def _gradients(xp, g, query, key, value, out, stats, causal, scale):
     arrays = dict(zip((QUERY, KEY, VALUE, OUT, STATS, G), (query, key, value, out, stats, g), strict=True))
     arrays.update(zip((G_QUERY, G_KEY, G_VALUE), found, strict=True))
     places = {number: _place(x) for number, x in arrays.items()}
-    plan = _planned("backward", query.dtype, places, causal, scale)
+    plan = _planned(_key("backward", arrays.values(), causal, scale), places, query.dtype)
     return found if plan is not None and plan.run(xp, arrays) else None

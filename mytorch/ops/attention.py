@@ -5,6 +5,8 @@ import math
 from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import shapes
+from ..graph.mode import get_mode
+from ..kernels import kernel
 from ..kernels.registry import CACHE, device_type
 from .bind import spelled
 from .core import op
@@ -100,6 +102,7 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
 
 
 _attention.vjp(_attention_vjp)
+kernel.records = lambda: get_mode().grad
 _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
@@ -188,9 +191,9 @@ def append_to_cache(keys, values, k, v, at):
     """
     stores, new = (keys._data._array, values._data._array), (k._data._array, v._data._array)
     length = new[0].shape[2]
-    kernel = CACHE.find(device_type(stores[0]), None, (*new, *stores), {}) if length else None
-    if kernel is not None:
-        kernel.append(*new, *stores, at)
+    found = CACHE.find(device_type(stores[0]), None, (*new, *stores), {}) if length else None
+    if found is not None:
+        found.append(*new, *stores, at)
         return
     for store, rows in zip(stores, new, strict=True):
         store[:, :, at : at + length] = rows

@@ -43,6 +43,17 @@ def test_plans_are_made_once_for_each_shape():
     assert library.counts["planned"] == 6
 
 
+def test_no_plan_is_made_for_a_prompt():
+    """Without gradients each length would have one, for a single call; what training has planned is used."""
+    q, k, v = (tensor(rand(2, 2, 9, 16)[0]) for _ in range(3))
+    for planned in (0, 2):
+        with mytorch.no_grad():
+            F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        assert library.counts == {"planned": planned, "executed": planned // 2 * 3, "backward": planned // 2}
+        if not planned:
+            step()
+
+
 def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(cudnn, "_MOST_PLANS", 3)
     for length in range(4, 12):
@@ -109,7 +120,7 @@ def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
     graph = mytorch.cuda.CUDAGraph()
     with mytorch.cuda.graph(graph, stream=stream):
         assert taken(q, k, v, causal=False) is False
-        assert not cudnn._planned("forward", q._data._array.dtype, {}, False, 0.5)
+        assert not cudnn._planned(("backward", 0, False, 0.5), {}, q._data._array.dtype)
     assert library.counts == {"planned": 0, "executed": 0, "backward": 0}
 
 

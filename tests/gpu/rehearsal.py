@@ -5,6 +5,7 @@ import functools
 import sys
 
 import fake_cublaslt
+import fake_cudnn
 import fake_cupy
 import numpy as np
 
@@ -22,6 +23,10 @@ def prepare(sizes):
         setattr(sizes, name, value)
     cp = fake_cupy.install()
     fake_cublaslt.install()
+    fake_cudnn.install()
+    from mytorch.kernels import cudnn
+
+    cudnn.FEW = 2
     rng = np.random.default_rng(0)
     cp.random.standard_normal = lambda size=None, dtype=float: fake_cupy.wrap(rng.standard_normal(size).astype(dtype))
     cp.random.randint = lambda low, high=None, size=None, dtype=int: fake_cupy.wrap(

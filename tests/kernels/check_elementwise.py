@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from mytorch.base import config
 from mytorch.kernels.triton import activation, dropout, embedding, rotary
 from mytorch.kernels.triton.activation import gelu, silu
 
@@ -95,7 +96,7 @@ def test_embedding(width, kind, dtype, fixed_order):
     index[0, :3] = 4
     near(embedding.forward(xp, weight, index=dev(index)), w64[index])
     g, g64 = rand(3, 4, width, dtype=dtype)
-    embedding.deterministic(fixed_order)
+    config.deterministic = fixed_order
     for padding, by_freq in ((None, False), (4, False), (None, True)):
         want = np.zeros((11, width))
         share = np.bincount(index.ravel(), minlength=11)[index][..., None] if by_freq else 1
@@ -103,7 +104,7 @@ def test_embedding(width, kind, dtype, fixed_order):
         if padding is not None:
             want[padding] = 0
         near(embedding.vjp(g, dev(index), padding, by_freq, weight.shape, xp)[0], want)
-    embedding.deterministic(False)
+    config.deterministic = False
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

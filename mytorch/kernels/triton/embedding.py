@@ -5,7 +5,7 @@ out_n = weight[i_n], so the gradient of row v is the sum of g_n over all n with 
 Backward adds with atomics into a float32 table: tokens that occur often collide, but order does not matter, and
 no sort of the indices is needed: into the gradient that another layer gave the same weight, if there is one, as GPT-2's last does.
 The sum's order, hence its last bits, differ from run to run on a GPU;
-`deterministic()` sorts the indices first and lets one program add up all rows of one token.
+`use_deterministic_algorithms` sorts the indices first and lets one program add up all rows of one token.
 
 Grid: a program for each looked-up row. Kept for backward: the indices. Accumulation: float32.
 Arguments: weight_ptr and out_ptr of backward (V, C), g_ptr and out_ptr of forward (N, C), index_ptr (N,), counts_ptr (V,).
@@ -14,6 +14,7 @@ Arguments: weight_ptr and out_ptr of backward (V, C), g_ptr and out_ptr of forwa
 import triton
 import triton.language as tl
 
+from ...base import config
 from .. import kernel
 from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float
@@ -70,14 +71,6 @@ def _backward_sorted(g_ptr, index_ptr, order_ptr, counts_ptr, out_ptr, rows, wid
         tl.store(out_ptr + target * width + cols, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-_settings = {"deterministic": False}
-
-
-def deterministic(on=True):
-    """Make backward add up in a fixed order, by sorting the indices, from here on."""
-    _settings["deterministic"] = bool(on)
-
-
 def accepts(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
     """A float table (V, C)."""
     return is_float(weight) and weight.ndim == 2 and weight.size > 0
@@ -104,7 +97,7 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
     counts = xp.bincount(rows, minlength=shape[0]) if scale_grad_by_freq else None
     g = contiguous(xp, g)
     padding = -1 if padding_idx is None else padding_idx
-    if _settings["deterministic"]:
+    if config.deterministic:
         out = xp.zeros(shape, g.dtype)
         order = xp.argsort(rows)
         blocks = _block(min(shape[1], 256))
