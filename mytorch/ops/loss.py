@@ -290,11 +290,11 @@ def _runs(record, fused, inputs, options):
 
 def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1.0):
     """A loss of `_TERMS`, times `weight`, its mean or its sum."""
-    check_reduction(reduction)
-    options = {"kind": kind, "reduction": reduction, "beta": beta}
-    alone = kind in _BY_OP and isinstance(raw_of(input), ndarray)
-    if weight is None and not alone and _runs(_elementwise_loss, fused, (input, target), options):
-        return _elementwise_loss.run(input, target, fused=fused, **options)
+    if not isinstance(raw_of(input), ndarray) or (fused is True and kind not in _BY_OP):
+        check_reduction(reduction)
+        options = {"kind": kind, "reduction": reduction, "beta": beta}
+        if weight is None and _runs(_elementwise_loss, fused, (input, target), options):
+            return _elementwise_loss.run(input, target, fused=fused, **options)
     return _reduce(_TERMS[kind](input, target, beta, fused), reduction, weight=weight)
 
 
@@ -310,7 +310,8 @@ def _legacy(reduction, size_average, reduce_):
 def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
     """The mean or sum of losses, or all of them; the losses times `weight`, if that is given."""
     losses = losses if weight is None else losses * weight
-    reduction = _legacy(reduction, size_average, reduce)
+    if size_average is not None or reduce is not None:
+        reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
     return losses.mean() if reduction == "mean" else losses.sum() if reduction == "sum" else losses
 
