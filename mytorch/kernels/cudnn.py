@@ -234,14 +234,14 @@ def _reads(x):
     return x.strides[3] == x.itemsize and all(s > 0 and not s % 16 for s in steps) and not address(x) % 16
 
 
-def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Half precision (B, H, L, D), no mask but a causal one, no dropout, where cuDNN is the quicker one and has a kernel for it.
 
     It is on Hopper and Blackwell, for more than a few queries.
     """
     if _choice() is None and (query.shape[-2] < FEW or _here() not in (9, 10)):
         return False
-    if _trouble or config.deterministic or any(x is not None for x in (mask, keep, window)):
+    if _trouble or config.deterministic or any(x is not None for x in (mask, keep, window, softcap)):
         return False
     kind = query.dtype
     if kind not in (np.float16, bfloat16.numpy) or not kind == key.dtype == value.dtype or query.ndim != 4:
@@ -266,7 +266,7 @@ def _forward_plan(query, key, value, causal, scale):
     return _planned("forward", query.dtype, places, causal, scale)
 
 
-def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale) @ value, and the natural logarithm of each row's sum (B, H, L, 1)."""
     out, stats = by_time(xp, query, value.shape[3]), xp.empty((*query.shape[:3], 1), np.float32)
     arrays = {QUERY: query, KEY: key, VALUE: value, OUT: out, STATS: stats}
