@@ -235,12 +235,12 @@ def _reads(x):
     return x.strides[3] == x.itemsize and all(s > 0 and not s % 16 for s in steps) and not address(x) % 16
 
 
-def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Half precision (B, H, L, D), no mask but a causal one, no dropout, where cuDNN is the quicker one and has a kernel for it.
 
     It is on Hopper and Blackwell, for more than a few queries.
     """
-    if _trouble or config.deterministic or not mask is keep is window is None:
+    if _trouble or config.deterministic or not mask is keep is window is softcap is None:
         return False
     inputs = query, key, value
     name = _key("forward", inputs, causal, scale)
@@ -271,7 +271,7 @@ def _takes(query, key, value, scale):
     return all(n <= widest and not n % 8 for n in (width, value.shape[3])) and all(map(_reads, (query, key, value)))
 
 
-def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale) @ value, and the natural logarithm of each row's sum (B, H, L, 1)."""
     out, stats = by_time(xp, query, value.shape[3]), xp.empty((*query.shape[:3], 1), np.float32)
     arrays = {QUERY: query, KEY: key, VALUE: value, OUT: out, STATS: stats}

@@ -1,5 +1,6 @@
 """A model's directory as Hugging Face writes it: config.json, and weights as safetensors, in one file or in shards."""
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,29 @@ from pathlib import Path
 from ..files.writing import replace_directory
 from ..serialization import load_safetensors, save_safetensors, write_json
 from ..utils.tokenizer import save_tokenizer
+
+
+def directory_of(name, who):
+    """A model's directory: that of this name, or else what Hugging Face's hub has under it, brought by the hub's client to its cache.
+
+    Raises:
+        FileNotFoundError: there is neither.
+    """
+    path = Path(name)
+    if path.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", str(name)):
+        return path
+    try:
+        hub = importlib.import_module("huggingface_hub")
+        return Path(
+            hub.snapshot_download(str(name), allow_patterns=["config.json", "tokenizer.json", "model*.safetensors*"])
+        )
+    except ImportError:
+        raise FileNotFoundError(f"{who}: there is no directory {name}. If it is a name on Hugging Face's hub, "
+                                "install its client: pip install huggingface_hub.") from None  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(
+            f"{who}: {name} is no directory, and not had from Hugging Face's hub: {error}"
+        ) from None
 
 
 def read_json(path, who):

@@ -126,7 +126,7 @@ class LanguageModel(nn.Module):
         """The model in a Hugging Face directory: `config.json` and `model.safetensors` (or its shards).
 
         Args:
-            path: the directory.
+            path: the directory; or a name on Hugging Face's hub, if its client is installed: "openai-community/gpt2".
             **changes: fields of the config to change, such as `fused`.
 
         Raises:
@@ -134,16 +134,17 @@ class LanguageModel(nn.Module):
             ValueError: it is another architecture, or has options that this model has not.
             RuntimeError: weights are missing, or of other shapes than the config says.
         """
-        path, who = Path(path), f"{cls.__name__}.from_pretrained"
-        recover(path)
-        values, file = hugging_face.read_json(path, who)
+        who = f"{cls.__name__}.from_pretrained"
+        folder = hugging_face.directory_of(path, who)
+        recover(folder)
+        values, file = hugging_face.read_json(folder, who)
         model = cls(cls.config_class(**cls.files.fields(values, file, who)), **changes)
-        model.load_state_dict(cls.files.to_ours(hugging_face.read_weights(path, who), model.config))
-        if (path / "tokenizer.json").is_file():
+        model.load_state_dict(cls.files.to_ours(hugging_face.read_weights(folder, who), model.config))
+        if (folder / "tokenizer.json").is_file():
             with contextlib.suppress(
                 ValueError, ImportError
             ):  # damaged, or its package is missing: there are still tokens
-                model.tokenizer = load_tokenizer(path / "tokenizer.json")
+                model.tokenizer = load_tokenizer(folder / "tokenizer.json")
         return model.eval()
 
     def save_pretrained(self, path: str | Path, max_shard_size: int = 5 * 10**9) -> None:

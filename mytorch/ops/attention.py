@@ -22,11 +22,13 @@ from .raw import shape_of
     promoted=("query", "key", "value"),
     autocast_cpu="half",
 )
-def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a DropoutSeed, or None."""
     if not key.shape[-3:-2] == query.shape[-3:-2] == value.shape[-3:-2]:
         key, value = _shared(xp, key, query), _shared(xp, value, query)
     scores = xp.matmul(query * scale, xp.swapaxes(key, -1, -2))  # (…, L, S)
+    if softcap is not None:
+        scores = xp.tanh(scores / softcap) * softcap
     allowed = band(xp, scores.shape[-2], scores.shape[-1], causal, window)
     if allowed is not None:
         scores = xp.where(allowed, scores, -math.inf)
@@ -84,7 +86,7 @@ def band(xp, rows, columns, causal, window):
     return allowed
 
 
-def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
+def _attention_vjp(g, query, key, value, probabilities, keep, scale, softcap, needs, xp):
     p = probabilities
     keep = None if keep is None else materialize(keep, tuple(p.shape), _raw_dtype(p))
     shapes_of = key.shape, value.shape
@@ -94,11 +96,14 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, needs, xp):
     if keep is not None:
         gp = gp * keep
     weighted = gp * p
-    gs = weighted - p * xp.sum(weighted, axis=-1, keepdims=True)  # gradient of the scores
+    gs = g_mask = weighted - p * xp.sum(weighted, axis=-1, keepdims=True)  # gradient of the scores
+    if softcap is not None:
+        bent = xp.tanh(xp.matmul(query * (scale / softcap), xp.swapaxes(key, -1, -2)))
+        gs = gs * (1.0 - bent * bent)
     gq = xp.matmul(gs, key) * scale if needs[0] else None
     gk = _gathered(xp, xp.matmul(xp.swapaxes(gs, -1, -2), query) * scale, shapes_of[0]) if needs[1] else None
     gv = _gathered(xp, xp.matmul(xp.swapaxes(dropped, -1, -2), g), shapes_of[1]) if needs[2] else None
-    return gq, gk, gv, gs if needs[3] else None
+    return gq, gk, gv, g_mask if needs[3] else None
 
 
 _attention.vjp(_attention_vjp)
@@ -109,25 +114,28 @@ _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.tri
 @spelled(Q="query", K="key", V="value")
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
-    window=None, fused=None, auto=False,
+    window=None, softcap=None, fused=None, auto=False,
 ):  # fmt: skip
     """softmax(query @ keyᵀ * scale + mask) @ value.
 
     Args:
         query: (…, H, L, E). key: (…, Hk, S, E). value: (…, Hk, S, Ev).
-        attn_mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add.
+        attn_mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add, such as ALiBi's
+            slope (H, 1, 1) times (key's position - query's).
         dropout_p: share of the attention weights set to zero, whatever the mode of the module.
         is_causal, causal: query i sees keys 0 … i.
         scale: 1 / sqrt(E) if not given.
         enable_gqa: H may be a multiple of Hk; each key head then serves H / Hk query heads.
         window: a number w, or (left, right): query i sees keys from i - left to i + right only.
+        softcap: scores x, before a mask, become softcap · tanh(x / softcap).
 
     Returns:
         (…, H, L, Ev). A query that may see no key gives zeros.
 
     Raises:
         RuntimeError: both a mask and is_causal, shapes that don't fit, or a dropout_p outside [0, 1].
-    Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023.
+    Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023; ALiBi: Press et al., 2022;
+        softcap: Gemma team, Gemma 2, 2024.
 
     Example:
         >>> q, k = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0], [0.0, 3.0]])  # both keys are at right angles to the query
@@ -157,6 +165,8 @@ def scaled_dot_product_attention(
             )
         if query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
+    if softcap is not None and not softcap > 0:
+        raise RuntimeError(f"scaled_dot_product_attention: softcap must be positive, got {softcap}.")
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
     keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*q[:-1], k[-2]), dropout_p, fused)
@@ -172,6 +182,7 @@ def scaled_dot_product_attention(
         causal=bool(is_causal),
         window=window,
         scale=scale,
+        softcap=softcap,
         fused=fused,
         auto=auto,
     )

@@ -1,11 +1,13 @@
 import json
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
 
 import mytorch
-from mytorch.models import Llama, LlamaConfig, llama_files
+from mytorch.models import Llama, LlamaConfig, from_pretrained, llama_files
 from mytorch.models.llama import NANOCHAT
 
 LLAMA3 = {
@@ -249,6 +251,28 @@ def test_shards_are_written_and_read(tmp_path, kind):
     model.save_pretrained(tmp_path / "m")  # over the shards
     assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]
     assert (Llama.from_pretrained(tmp_path / "m")(x) == again(x)).all()
+
+
+def test_a_name_on_the_hub_is_brought_by_its_client(tmp_path, monkeypatch):
+    model, asked = tiny(), []
+    model.save_pretrained(tmp_path / "cache")
+    hub = types.SimpleNamespace(snapshot_download=lambda name, allow_patterns: asked.append(name) or tmp_path / "cache")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    for load in (from_pretrained, Llama.from_pretrained):
+        assert (load("someone/tiny-1.5").lm_head.weight == model.lm_head.weight).all()
+    assert asked == ["someone/tiny-1.5"] * 2
+    with pytest.raises(FileNotFoundError, match="config.json is missing"):
+        from_pretrained(tmp_path / "nowhere")  # a path is not looked for elsewhere
+
+    def offline(name, allow_patterns):
+        raise OSError("no network")
+
+    hub.snapshot_download = offline
+    with pytest.raises(FileNotFoundError, match="someone/tiny is no directory, and not had .* no network"):
+        from_pretrained("someone/tiny")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(FileNotFoundError, match="pip install huggingface_hub"):
+        from_pretrained("someone/tiny")
 
 
 def test_what_hugging_face_has_not_and_what_we_have_not_is_refused(tmp_path):

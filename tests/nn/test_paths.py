@@ -367,3 +367,17 @@ def test_causal_biases_mask_as_pytorchs(torch, name, queries, keys):
         with pytest.raises(ValueError, match="CausalBias should not be used with causal=True"):
             L.nn.functional.scaled_dot_product_attention(*map(L.tensor, (q, k, v)), attn_mask=bias, is_causal=True)
     np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+def test_alibi_is_a_mask_of_attention(rng):
+    """Slopes and distances as in Press et al., 2022, beside a loop over queries and keys; causal by the mask, too."""
+    F, (q, k, v) = mytorch.nn.functional, rng.standard_normal((3, 2, 4, 6, 8)).astype("float32")
+    slopes, place = 2.0 ** -mytorch.arange(2, 9, 2), mytorch.arange(6)
+    bias = slopes[:, None, None] * (place - place[:, None])
+    bias = bias.masked_fill(place > place[:, None], -float("inf"))
+    found = F.scaled_dot_product_attention(*map(mytorch.from_numpy, (q, k, v)), attn_mask=bias).numpy()
+    for b, h, i in np.ndindex(2, 4, 6):
+        weights = np.array([np.exp(q[b, h, i] @ k[b, h, j] / 8**0.5 - 4.0 ** -(h + 1) * (i - j)) for j in range(i + 1)])
+        np.testing.assert_allclose(found[b, h, i], weights @ v[b, h, : i + 1] / weights.sum(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="softcap must be positive, got 0"):
+        F.scaled_dot_product_attention(*map(mytorch.from_numpy, (q, k, v)), softcap=0)

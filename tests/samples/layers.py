@@ -112,6 +112,10 @@ case("scaled_dot_product_attention", [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)],
      ours=F + "scaled_dot_product_attention", half=False, grad2=False, also=[[(2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 8)]])  # fmt: skip
 case("scaled_dot_product_attention", [(2, 20, 8), (2, 20, 8), (2, 20, 8)], torch=F + "scaled_dot_product_attention",
      ours=F + "scaled_dot_product_attention", is_causal=[True], scale=[None, 0.3], half=False, grad2=False)  # fmt: skip
+case("scaled_dot_product_attention", [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)], ours=F + "scaled_dot_product_attention", softcap=[0.7],
+     torch=lambda L, q, k, v, softcap: (((q @ k.mT / 2 / softcap).tanh() * softcap).softmax(-1) @ v), half=False)  # fmt: skip
+case("scaled_dot_product_attention", [(2, 3, 4), (2, 5, 4), (2, 5, 6), (2, 3, 5)], ours=F + "scaled_dot_product_attention", softcap=[0.7],
+     torch=lambda L, q, k, v, bias, softcap: (((q @ k.mT / 2 / softcap).tanh() * softcap + bias).softmax(-1) @ v), half=False)  # fmt: skip
 case("cross_entropy", [(6, 5), (6,)], torch=F + "cross_entropy", ours=F + "cross_entropy", integer={1: 5},
      reduction=["mean", "sum", "none"], label_smoothing=[0.0, 0.1], half=False)  # fmt: skip
 case(

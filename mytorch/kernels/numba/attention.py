@@ -79,12 +79,12 @@ def _few(query, key, value, p, out, scale):
 residuals = ("probabilities",)
 
 
-def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """float32, no mask but causality, equal leading axes, a positive scale."""
+def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
+    """float32, no mask but causality, no cap, equal leading axes, a positive scale."""
     return (
         is_float32(query, key, value)
         and mask is None
-        and window is None
+        and window is softcap is None
         and scale > 0
         and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
         and query.shape[-2] > 0
@@ -92,7 +92,7 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     )
 
 
-def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Wherever there are more than a few hundred scores, or few queries."""
     return _are_few(query, key, keep, causal) or math.prod(query.shape[:-1]) * key.shape[-2] >= 512
 
@@ -138,7 +138,7 @@ def _forward(blocks, query, key, value, keep, p, out, scale, causal):
         np.matmul(dropped, value[..., :seen, :], out[..., i:j, :])
 
 
-def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale) @ value."""
     if _are_few(query, key, keep, causal):
         return _forward_of_few(query, key, value, np.float32(scale))

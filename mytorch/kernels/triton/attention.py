@@ -656,11 +656,12 @@ def better(*arrays, **options):
     return found
 
 
-def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
-    """One float dtype, heads up to 256 wide, a bool or float mask; no dropout mask that is an array already."""
+def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
+    """One float dtype, heads up to 256 wide, a bool or float mask; no cap, nor a dropout mask that is an array already."""
     return (
         one_dtype(query, key, value)
         and is_mask(mask)
+        and softcap is None
         and (keep is None or hasattr(keep, "arguments"))
         and max(query.shape[-1], value.shape[-1]) <= 256
         and query.size > 0
@@ -670,7 +671,7 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     )
 
 
-def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale):
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale + mask) @ value, with lse kept."""
     dropout = None if keep is None else keep.arguments
     return run_forward(xp, query, key, value, mask, causal=causal, window=window, scale=scale, dropout=dropout)
