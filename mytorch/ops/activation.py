@@ -18,6 +18,7 @@ from .precision import in_precision
 from .random import rrelu_slopes
 from .raw import shape_of
 from .reduction import normalize_dim
+from .sixteen_bits import once_rounded
 
 _SQRT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -51,7 +52,7 @@ def _masked(xp, mask, g):
 
 def _activation(name, forward, gradient, **options):
     """The record of an activation from its forward and the gradient of its input."""
-    return op(name=name, **options)(forward).grad(input=gradient)
+    return op(name=name, **{"elementwise": True, **options})(forward).grad(input=gradient)
 
 
 def _maybe_inplace(input, out, inplace):
@@ -68,7 +69,9 @@ _sigmoid.fuse(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.further = _sigmoid.further = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
     _function.__module__ = __name__  # where pickle finds them
-_relu = _activation("relu", _rectified, lambda g, out, xp: _masked(xp, out > 0, g), grad_name="ReLU")
+_relu = _activation(
+    "relu", _rectified, lambda g, out, xp: _masked(xp, out > 0, g), grad_name="ReLU", elementwise="exact"
+)
 _relu.fuse(cpu="mytorch.kernels.numba.rectifier:relu")
 
 
@@ -83,7 +86,7 @@ def relu(input, *, fused=None):
     return _relu.caller(input) if fused is None else _relu.run(input, fused=fused)
 
 
-@op(name="gelu", grad_name="GELU")
+@op(name="gelu", grad_name="GELU", elementwise=True)
 def _gelu(xp, input, *, approximate="none"):
     if approximate == "tanh":
         inner = (input * input * (_TANH_CUBE * _TANH_SCALE) + _TANH_SCALE) * input
@@ -332,7 +335,7 @@ _leaky_relu = _activation(
     lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").fuse(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
-    lambda g, input, low, high, xp: _masked(xp, (input > low) & (input < high), g))
+    lambda g, input, low, high, xp: _masked(xp, (input > low) & (input < high), g), elementwise="exact")
 _hardsigmoid = _activation(
     "hardsigmoid", lambda xp, input: xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1)),
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
@@ -341,14 +344,14 @@ _hardswish = _activation(
     lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).fuse(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
     "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
-    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
+    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g), elementwise="exact")
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: xp.where(
         input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input * input.dtype.type(0))),
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),
-    lambda g, input, level, xp: _masked(xp, ~(input <= level), g))
+    lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
     lambda g, input, xp: g * _sigmoid_of(xp, -input))
@@ -545,7 +548,12 @@ def logsigmoid(input, *, fused=None, auto=False, out=None):
 @in_precision(None)
 def mish(input, inplace=False, *, fused=None, auto=False):
     """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019."""
-    return _maybe_inplace(input, input * tanh(softplus(input, fused=fused, auto=auto)), inplace)
+    return _maybe_inplace(input, _mish(input, fused=fused, auto=auto), inplace)
+
+
+@once_rounded
+def _mish(input, **how):
+    return input * tanh(softplus(input, **how))
 
 
 def glu(input, dim=-1, *, fused=None, auto=False):

@@ -23,9 +23,10 @@ from .callers import caller_of
 from .composed import composed_by
 from .meta import on_meta
 from .mismatch import explained
-from .operands import back_to_bfloat16, prepare
+from .operands import prepare
 from .out import check_out, write_out
 from .record import Record
+from .sixteen_bits import back_to_bfloat16, in_float32
 
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 wrap_array = Array._wrap
@@ -74,16 +75,16 @@ class Op(Record):
                 return mode.profile.run(self, inputs, fused, attrs)
             if mode.autocast is not None:
                 inputs, attrs = mode.autocast.cast(self, inputs, attrs)
-        raws, edges, arrays, mask, as_tensor, xp, bfloat16 = prepare(self, inputs)
+        raws, edges, arrays, mask, as_tensor, xp, half = prepare(self, inputs)
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)
-        implementation = self.reference
         device = xp.kind
+        implementation = in_float32(self) if half and self.elementwise is True and device == "cpu" else self.reference
         if device in self.fused_on or fused is True:
             module = self.kernels.find(device, fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
-        return self.apply(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, bfloat16)
+        return self.apply(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V")
 
     def apply(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
         """Run an implementation on the raw arrays, wrap what it gives, and record it."""

@@ -16,6 +16,7 @@ from ..base.errors import kind
 from .bind import public
 from .core import op, to_dtype
 from .operands import NUMBERS
+from .sixteen_bits import once_rounded
 
 
 def documented(text, name, example):
@@ -54,7 +55,7 @@ def unary(
         forward = eval(f"lambda xp, input: xp.{xp_name}(input)")  # quicker than a look-up by getattr
 
     forward.__doc__ = documented(text, name, example)
-    record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name)(forward)
+    record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name, elementwise=True)(forward)
     return public(**binding)(record if gradient is None else record.grad(input=gradient))
 
 
@@ -65,7 +66,7 @@ def binary(name, text, forward, example=None, *, input=None, other=None, dtype="
         forward = eval(f"lambda xp, input, other: xp.{xp_name}(input, other)")  # quicker than a look-up by getattr
 
     forward.__doc__ = documented(text, name, example)
-    record = op(name=name, dtype=dtype, xp_name=xp_name)(forward)
+    record = op(name=name, dtype=dtype, xp_name=xp_name, elementwise=True)(forward)
     return public(**binding)(record if input is None else record.grad(input=input, other=other))
 
 
@@ -131,12 +132,14 @@ fmod = binary("fmod", "The remainder of input / other, with the sign of input (C
               _divider(lambda xp, x, y: xp.fmod(x, y)), "[7, -7]; 3 -> [1, -1]",
               input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
 # fmt: on
-_divide_floor = op(name="_divide_floor")(_divider(lambda xp, x, y: xp.floor_divide(x, y))).grad(input=zero, other=zero)
-_divide_trunc = op(name="_divide_trunc")(_divider(_truncated)).grad(input=zero, other=zero)
+_divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
+_divide_floor.grad(input=zero, other=zero)
+_divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
+mul.wide_numbers = _div.wide_numbers = True
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow", autocast="float32")
+@op(name="pow", autocast="float32", elementwise=True)
 def pow(xp, input, other):
     """input raised to the power other, elementwise.
 
@@ -239,7 +242,7 @@ def div(input, other, *, rounding_mode=None):
 
 
 @public(names=("negative",), dunder="__neg__")
-@op(xp_name="negative")
+@op(xp_name="negative", elementwise=True)
 def neg(xp, input):
     """-input.
 
@@ -321,7 +324,7 @@ trunc = unary("trunc", "input without its fractional part.", "[1.5, -1.5] -> [1.
 # fmt: on
 
 
-@op(name="round")
+@op(name="round", elementwise=True)
 def _round(xp, input, *, decimals=0):
     if input.dtype.kind in "iub":
         return input.copy()
@@ -371,7 +374,7 @@ xlogy = binary(
 # -- choice ----------------------------------------------------------------------------------------------
 
 
-@op(promoted=("input", "other"), name="where")
+@op(promoted=("input", "other"), name="where", elementwise="exact")
 def _where(xp, condition, input, other):
     return xp.where(condition, input, other)
 
@@ -430,7 +433,7 @@ minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. 
 # fmt: on
 
 
-@op(name="clamp")
+@op(name="clamp", elementwise="exact")
 def _clamp(xp, input, min=None, max=None):
     if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
         low, high = input.dtype.type(min), input.dtype.type(max)
@@ -506,6 +509,10 @@ def _with_value(name, symbol, record, example):
                 "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "
                 "the older behaviour, or true_divide"
             )
+        return scaled(input, tensor1, tensor2, value)
+
+    @once_rounded
+    def scaled(input, tensor1, tensor2, value):
         change = record.caller(tensor1, tensor2)
         return input + (change if value == 1 else change * value)
 
@@ -624,7 +631,7 @@ def equal(input, other):
     return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
 
 
-@op(name="nan_to_num")
+@op(name="nan_to_num", elementwise="exact")
 def _nan_to_num(xp, input, *, nan=0.0, posinf=None, neginf=None):
     if input.dtype.kind in "iub":
         return input.copy()

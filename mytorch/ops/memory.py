@@ -4,7 +4,7 @@ import numpy as np
 
 from .._array import Array, Size, as_raw, on_input_device
 from .._tensor import Tensor
-from ..backend import address, device_of, to_device, xp_of
+from ..backend import address, device_of, memory_owner, to_device, xp_of
 from .bind import METHODS, _attribute, public
 from .creation import elements, uninitialized
 from .elementwise import named
@@ -31,13 +31,21 @@ def resize_(self, *sizes, memory_format=None):
     if any(n < 0 for n in shape):
         raise RuntimeError(f"resize_: Trying to create tensor with negative dimension: {list(shape)}")
     need = elements(shape, raw.itemsize)
-    flat = raw.reshape(-1)
+    flat = _from_first(raw)
     if need > flat.size:
         grown = uninitialized(xp_of(raw).empty(need, raw.dtype))
         grown[: flat.size] = flat
         flat = grown
     _replace(self, flat[:need].reshape(shape))
     return self
+
+
+def _from_first(raw):
+    """The memory of an array from its first element on, as far as it goes: what `resize_` keeps."""
+    owner = memory_owner(raw)
+    if type(owner) is not np.ndarray or owner.dtype != raw.dtype or not owner.flags.c_contiguous:
+        return raw.reshape(-1)
+    return owner.reshape(-1)[(address(raw) - address(owner)) // raw.itemsize :]
 
 
 def _replace(self, raw):

@@ -7,6 +7,7 @@ from .._tensor import Tensor, refresh
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
+from .sixteen_bits import kind_of_half, stays_wide
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 NUMBERS = (float, int, bool, complex)
@@ -25,7 +26,7 @@ def prepare(op, inputs):
 
     Returns:
         raws, edges, arrays: lists with an entry for each input; mask: a bit for each input that has an edge; as_tensor: whether
-        results are Tensors; xp: the namespace of the arrays; bfloat16: whether results computed in float32 become that.
+        results are Tensors; xp: the namespace of the arrays; half: "V" for bfloat16, "f" for float16, else "" (sixteen_bits.py).
     """
     raws, edges, arrays = [], [], []
     mask, bit = 0, 1
@@ -78,12 +79,13 @@ def prepare(op, inputs):
     if same and type(first) is ndarray:
         kind_of = first.dtype.kind
         if op.dtype != "float" or kind_of in "fVc":
-            return raws, edges, arrays, mask, as_tensor, numpy_ns, kind_of == "V"
+            half = kind_of if first.itemsize == 2 and kind_of in "Vf" else ""
+            return raws, edges, arrays, mask, as_tensor, numpy_ns, half
     else:
         _same_device(op, raws, arrays, edges)
     if op.dtype != "same":
         _promote(op, inputs, raws, edges, arrays)
-    return raws, edges, arrays, mask, as_tensor, namespace(raws), any_bfloat16(raws)
+    return raws, edges, arrays, mask, as_tensor, namespace(raws), kind_of_half(raws)
 
 
 def namespace(raws):
@@ -94,14 +96,6 @@ def namespace(raws):
         if raw is not None and is_raw(raw):
             return xp_of(raw)
     return numpy_ns
-
-
-def any_bfloat16(raws):
-    """Whether one of the first arrays is bfloat16, whose products with Python numbers ml_dtypes makes float32."""
-    for raw in raws[:3]:
-        if is_raw(raw) and raw.dtype.kind == "V":
-            return True
-    return False
 
 
 def _same_device(op, raws, arrays, edges):
@@ -154,18 +148,11 @@ def _promote(op, inputs, raws, edges, arrays):
             elif type(raw) is bool:
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
+            if op.wide_numbers and stays_wide(raw, result):
+                continue
             if edges[i] is not None:
                 cast = inputs[i].to(result)
                 raws[i], edges[i], arrays[i] = cast._data._array, cast._edge, cast._data
             else:
                 raws[i] = raw.astype(wanted)
                 arrays[i] = Array._wrap(raws[i])
-
-
-def back_to_bfloat16(result):
-    """Float results as bfloat16, rounded once from the float32 that they were computed in, as PyTorch's are."""
-    first = result[0] if isinstance(result, tuple) else result
-    if getattr(first, "dtype", None) is None or first.dtype.kind != "f":
-        return result
-    first = first.astype(dtypes.bfloat16.numpy)
-    return (first, *result[1:]) if isinstance(result, tuple) else first

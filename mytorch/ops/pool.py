@@ -383,6 +383,22 @@ def _even_window(input, sizes):
     return None if any(s == 0 or n % s for n, s in axes) else tuple(n // s for n, s in axes)
 
 
+def _pooled_to_nothing(input, sizes, name):
+    """No windows at all; a gradient of that is refused."""
+
+    def refuse(grad):
+        raise RuntimeError(
+            f"{name}_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes "
+            f"{list(grad.shape)} with an empty dimension"
+        )
+
+    d = len(sizes)
+    out = input.flatten(-d)[..., :0].reshape(*input.shape[:-d], *sizes)
+    if out.requires_grad:
+        out.register_hook(refuse)
+    return out
+
+
 def _adaptive_avg(d, pool):
     name = f"adaptive_avg_pool{d}d"
 
@@ -394,6 +410,8 @@ def _adaptive_avg(d, pool):
     """)  # fmt: skip
     def adaptive(input, output_size):
         sizes = _targets(input, output_size, d, name)
+        if 0 in sizes:
+            return _pooled_to_nothing(input, sizes, name)
         if all(s == 1 for s in sizes):
             return input.mean(tuple(range(-d, 0)), keepdim=True)
         window = _even_window(input, sizes)
@@ -414,6 +432,9 @@ def _adaptive_max(d, pool):
     def adaptive(input, output_size, return_indices=False):
         sizes = _targets(input, output_size, d, name)
         window = _even_window(input, sizes)
+        if 0 in sizes:
+            values = _pooled_to_nothing(input, sizes, name)
+            return (values, values.long()) if return_indices else values
         if window is not None:
             return pool(input, window, return_indices=return_indices)
         values, places = (laid_out_as(input, x) for x in _uneven_max(input, sizes, d))

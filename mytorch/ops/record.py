@@ -34,7 +34,8 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
   `autocast_cpu=`: the same on a CPU, where PyTorch leaves most ops in the precision that they are given.
 * `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
   become the default float), "same" (inputs are left alone).
-* `view=True`: the result may share the input's memory.
+* `view=True`: the result may share the input's memory. `elementwise=True`: each element is computed from those at its place;
+  "exact": it is chosen or compared, and nothing is rounded.
 * `xp_name=`: NumPy's name of the op, under which formulas that run over Tensors find it (tensor_ns.py).
 * `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
   and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
@@ -65,10 +66,12 @@ def names_of(function, skip=0):
 class Record:
     """The declaration of an op; see the module's docstring for the fields."""
 
+    wide_numbers = False  # whether a number that half precision meets stays float32, instead of being rounded to it
+
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, missing=False,
         summed=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
-        grad_name=None,
+        grad_name=None, elementwise=False,
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -97,6 +100,7 @@ class Record:
         self.autocast = autocast
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
+        self.elementwise = elementwise
         self.holomorphic = holomorphic
         self.torch_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.grad_name = self.torch_name if grad_name is None else grad_name + "Backward"

@@ -409,6 +409,8 @@ def meshgrid(*tensors, indexing=None):
         raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensors, but got {[list(x.shape) for x in tensors]}")
     if any(x.dtype is not tensors[0].dtype for x in tensors):
         raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    if any(x.device != tensors[0].device for x in tensors):
+        raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
     if indexing is None:
         warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"

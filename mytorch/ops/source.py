@@ -185,12 +185,14 @@ def _conditions(op, i, name):
         first = promoted[0]
         if i != first:
             unfit.append(f"x{i}.dtype is not x{first}.dtype")
-            numbers.append(f"(type({name}) is float or type({name}) is int) and x{first}.dtype.kind == 'f'")
+            numbers.append(f"(type({name}) is float or type({name}) is int) and x{first}.dtype.char in 'fd'")
             numbers.append(f"type({name}) is int and x{first}.dtype.kind == 'i' and 0 <= {name} < 128")
         elif op.dtype == "float":
-            unfit.append(f"x{i}.dtype.kind not in 'fc'")
-        elif op.attrs or op.fused_on or len(op.inputs) > 2:  # bfloat16, whose products with numbers are float32
-            unfit.append(f"x{i}.dtype.kind == 'V'")
+            unfit.append(f"x{i}.dtype.char not in 'fdFD'")
+        elif (
+            op.attrs or op.fused_on or len(op.inputs) > 2 or not op.xp_name
+        ):  # half precision, whose steps are float32's
+            unfit.append(f"x{i}.itemsize == 2")
     if i >= op.required:
         numbers.append(f"{name} is None")
     return " or ".join(unfit), " or ".join(numbers) or "False"

@@ -18,6 +18,7 @@ from .out import write_out
 from .precision import in_precision
 from .raw import raw_of
 from .reduction import to_acc_type
+from .sixteen_bits import once_rounded
 
 
 def _apply(xp, function, *arrays):
@@ -32,9 +33,13 @@ def _apply(xp, function, *arrays):
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
-        record = op(dtype=dtype, name=name)(lambda xp, input, other: _apply(xp, function, input, other))
+        record = op(dtype=dtype, name=name, elementwise=name != "nextafter")(
+            lambda xp, input, other: _apply(xp, function, input, other)
+        )
     else:
-        record = op(dtype=dtype, name=name, autocast=autocast)(lambda xp, input: _apply(xp, function, input))
+        record = op(dtype=dtype, name=name, autocast=autocast, elementwise=True)(
+            lambda xp, input: _apply(xp, function, input)
+        )
     record.__doc__ = record.caller.__doc__ = doc
     if bind:
         public(name=name, names=names)(record)
@@ -73,7 +78,7 @@ _erfcx = _op("erfcx", numeric.erfcx, "exp(input^2) erfc(input).", bind=False)
 _erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
-@op(dtype="float", name="polygamma")
+@op(dtype="float", name="polygamma", elementwise=True)
 def _polygamma(xp, input, *, n):
     """The n-th derivative of digamma, n >= 1."""
     return _apply(xp, lambda x: numeric.polygamma(n, x), input)
@@ -125,7 +130,7 @@ def _over(xp, out, x):
     return out / xp.where(x == 0, 1.0, x)
 
 
-@op(dtype="float", name="logit")
+@op(dtype="float", name="logit", elementwise=True)
 def _logit(xp, input, *, eps=None):
     x = input if eps is None else xp.clip(input, input.dtype.type(eps), input.dtype.type(1 - eps))
     return xp.log(x / (1.0 - x))
@@ -146,6 +151,7 @@ def logit(input, eps=None):
 
 
 @public()
+@once_rounded
 def sinc(input):
     """sin(pi x) / (pi x), and 1 at 0."""
     x = input * math.pi
@@ -172,7 +178,7 @@ hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other,
 
 
 @public()
-@op(dtype="float")
+@op(dtype="float", elementwise=True)
 def logaddexp(xp, input, other):
     """log(exp(input) + exp(other)), without overflow."""
     if not xp.is_complex(input):
@@ -232,7 +238,7 @@ def heaviside(input, other, *, out=None):
     return found if out is None else write_out(found, out, "heaviside")
 
 
-@op(name="heaviside")
+@op(name="heaviside", elementwise=True)
 def _heaviside(xp, input, other):
     return xp.where(input == 0, other, (input > 0).astype(input.dtype))
 
@@ -373,7 +379,7 @@ def _ndtri(p):
     return erfinv.caller(p * 2 - 1) * math.sqrt(2)
 
 
-@op(dtype="float", name="entr")
+@op(dtype="float", name="entr", elementwise=True)
 def _entropy(xp, input):
     inside = input > 0
     below = xp.where(input < 0, -math.inf, input)  # 0 and NaN stay

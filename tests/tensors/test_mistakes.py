@@ -66,3 +66,18 @@ def test_no_tensors(torch, mistake):
     for library in (torch, mytorch):
         with pytest.raises(TypeError):
             mistake(library)
+
+
+def test_pooling_to_nothing_has_no_gradient():
+    for d in (1, 2, 3):
+        for kind in ("avg", "max"):
+            x = mytorch.ones(2, 3, *(4,) * d, requires_grad=True)
+            out = getattr(mytorch.nn.functional, f"adaptive_{kind}_pool{d}d")(x, 0)
+            assert tuple(out.shape) == (2, 3) + (0,) * d
+            with pytest.raises(RuntimeError, match="non-zero size for non-batch dimensions"):
+                out.sum().backward()
+
+
+def test_meshgrid_wants_one_device():
+    with pytest.raises(RuntimeError, match="same device"):
+        mytorch.meshgrid(mytorch.tensor([1]), mytorch.tensor([2], device="meta"), indexing="ij")

@@ -154,3 +154,17 @@ def test_a_capsule_is_taken_once_and_streams_are_numbers():
         mytorch.from_dlpack(capsule)
     with pytest.raises(TypeError, match="stream must be"):
         x.__dlpack__(stream=object())
+
+
+def test_resize_keeps_the_memory_from_the_first_element_on():
+    for step in (lambda x: x.t(), lambda x: x[1:], lambda x: x[:1], lambda x: x[:, 1]):
+        found = []
+        for L in (torch, mytorch):
+            x = step(L.arange(6.0).reshape(2, 3).clone())
+            found.append(x.resize_(3).tolist())
+        assert found[0] == found[1]
+
+
+def test_resize_brings_back_what_a_smaller_shape_had_hidden():
+    x = mytorch.arange(6.0)
+    assert x.resize_(2).resize_(3, 2).tolist() == [[0, 1], [2, 3], [4, 5]]

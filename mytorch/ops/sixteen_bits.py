@@ -1,0 +1,94 @@
+"""Elementwise ops in half precision: computed in float32 and rounded once, forwards and gradients, as PyTorch does on a CPU.
+
+NumPy would round float16 after every step of a forward, and a Python number before the first.
+"""
+
+from functools import wraps
+
+import numpy as np
+
+from ..backend import ndarray
+from ..base import dtypes
+from .record import Implementation
+
+FLOAT32 = np.dtype(np.float32)
+
+
+def kind_of_half(raws):
+    """ "V" if bfloat16 is among the first arrays, "f" for float16, else ""."""
+    for raw in raws[:3]:
+        dtype = getattr(raw, "dtype", None)
+        if dtype is not None and dtype.itemsize == 2 and dtype.kind in "Vf":
+            return dtype.kind
+    return ""
+
+
+def stays_wide(raw, result):
+    """Whether an array of one number meets half precision as a Python number does, without being rounded to it."""
+    return not raw.ndim and result.itemsize == 2 and result.is_floating_point and type(raw) is ndarray
+
+
+def in_float32(record):
+    """The implementation of an elementwise record for half precision on a CPU."""
+    found = record.implementations.get(FLOAT32)
+    if found is None:
+        reference = record.reference
+        formulas = {name: _Widened(f) for name, f in reference.formulas.items()}
+        vjp = reference.vjp and _Widened(reference.vjp)
+        found = record.implementations[FLOAT32] = Implementation(record, _forward_of(record), formulas, vjp)
+    return found
+
+
+def _forward_of(record):
+    def forward(xp, *inputs, **attrs):
+        half = next(x.dtype for x in inputs if _is_half(x))
+        if not record.wide_numbers:
+            with np.errstate(over="ignore"):
+                inputs = [float(half.type(x)) if type(x) in (float, int) else x for x in inputs]
+        out = xp.asarray(record.forward(xp, *map(_wide, inputs), **attrs))
+        return out.astype(half) if out.dtype is FLOAT32 else out
+
+    return forward
+
+
+class _Widened:
+    """A gradient formula over half precision; the names of its parameters are the formula's. Backward rounds what it gives."""
+
+    def __init__(self, formula):
+        self.formula = formula
+        self.__code__ = formula.__code__
+
+    def __call__(self, *values):
+        return self.formula(*map(_wide, values))
+
+
+def _is_half(x):
+    return isinstance(x, ndarray) and x.dtype.itemsize == 2 and x.dtype.kind in "Vf"
+
+
+def _wide(x):
+    """x, in float32 if it is an array of numbers."""
+    return x.astype(FLOAT32) if isinstance(x, ndarray) and x.dtype.kind in "fViu" and x.dtype is not FLOAT32 else x
+
+
+def once_rounded(function):
+    """Let a function of several ops compute half precision in float32, and round what it gives."""
+
+    @wraps(function)
+    def rounding(input, *args, **kwargs):
+        dtype = getattr(input, "dtype", None)
+        if dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
+            return function(input, *args, **kwargs)
+        wide = [t.float() if getattr(t, "dtype", None) is dtype else t for t in (input, *args)]
+        return function(*wide, **kwargs).to(dtype)
+
+    return rounding
+
+
+def back_to_bfloat16(result):
+    """Float results as bfloat16, rounded once from the float32 that they were computed in, as PyTorch's are."""
+    first = result[0] if isinstance(result, tuple) else result
+    if getattr(first, "dtype", None) is None or first.dtype.kind != "f":
+        return result
+    first = first.astype(dtypes.bfloat16.numpy)
+    return (first, *result[1:]) if isinstance(result, tuple) else first

@@ -1,0 +1,64 @@
+"""Half precision is computed in float32 and rounded once, as PyTorch does: forwards, gradients, and Python numbers that half can't hold."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+torch = pytest.importorskip("torch")
+NUMBERS = (0.1, -3.3, 7, 1e5, 3e-6)
+BINARY = {
+    "x * s": lambda L, x, s: x * s,
+    "s * x": lambda L, x, s: s * x,
+    "x / s": lambda L, x, s: x / s,
+    "x + s": lambda L, x, s: x + s,
+    "s - x": lambda L, x, s: s - x,
+    "x * 0-d": lambda L, x, s: x * L.tensor(float(s)),
+    "x / 0-d": lambda L, x, s: x / L.tensor(float(s)),
+    "leaky_relu": lambda L, x, s: L.nn.functional.leaky_relu(x, s),
+    "elu": lambda L, x, s: L.nn.functional.elu(x, s),
+    "softshrink": lambda L, x, s: L.nn.functional.softshrink(x, min(abs(s), 100)),
+    "softplus": lambda L, x, s: L.nn.functional.softplus(x, abs(s)),
+}
+UNARY = ("silu", "mish", "hardswish", "hardsigmoid", "selu", "tanh")
+
+
+def both(run, raw, dtype):
+    """Result and gradient of `run(library, x)` in each library, as float64."""
+    found = []
+    for L in (torch, mytorch):
+        x = L.tensor(raw).to(getattr(L, dtype)).requires_grad_()
+        out = run(L, x)
+        assert str(out.dtype).endswith(dtype)
+        out.backward(L.tensor(np.sin(raw) + 0.5).to(getattr(L, dtype)))
+        found.append([t.detach().double().numpy() for t in (out, x.grad)])
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", BINARY)
+def test_numbers_meet_half_precision_as_in_pytorch(name, dtype):
+    raw = np.random.default_rng(0).standard_normal((7, 11)).astype(np.float32) * 2
+    for number in NUMBERS:
+        (out, grad), (mine, my_grad) = both(lambda L, x, s=number: BINARY[name](L, x, s), raw, dtype)
+        np.testing.assert_array_equal(mine, out, err_msg=f"{number}")
+        np.testing.assert_allclose(my_grad, grad, rtol=2e-2 if dtype == "bfloat16" else 2e-3, err_msg=f"{number}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", UNARY)
+def test_activations_of_half_precision_are_rounded_once(name, dtype):
+    raw = np.random.default_rng(1).standard_normal((5, 9)).astype(np.float32) * 2
+    run = lambda L, x: getattr(L.nn.functional, name)(x)  # noqa: E731
+    mine, _ = both(run, raw, dtype)[1]
+    half = torch.tensor(raw).to(getattr(torch, dtype))
+    exact = getattr(torch.nn.functional, name)(half.double())
+    error = np.abs(mine - exact.numpy()) / np.maximum(np.abs(exact.numpy()), 1e-2)
+    assert error.max() <= {"float16": 2**-11, "bfloat16": 2**-8}[dtype] * 1.01
+
+
+def test_a_product_of_half_precision_with_a_number_beyond_it():
+    x = mytorch.tensor([1e-5, 100.0], dtype=mytorch.float16)
+    ref = torch.tensor([1e-5, 100.0], dtype=torch.float16)
+    assert (x * 1e5).tolist() == (ref * 1e5).tolist()
+    assert (x / 1e5).tolist() == (ref / 1e5).tolist()
