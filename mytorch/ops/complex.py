@@ -10,7 +10,7 @@ import numpy as np
 from ..base import dtypes
 from .bind import _attribute, public
 from .core import op
-from .elementwise import cast
+from .elementwise import cast, where
 from .movement import broadcast_tensors, stack
 
 
@@ -117,7 +117,7 @@ def angle(input):
         pairs = view_as_real(input)
         return pairs.select(-1, 1).atan2(pairs.select(-1, 0))
     x = input if input.dtype.is_floating_point else cast(input, dtypes.default_dtype())
-    return (x < 0).to(x.dtype) * math.pi + x.sign() * 0  # NaN stays NaN
+    return where(x.isnan(), x, (x < 0).to(x.dtype) * math.pi)
 
 
 def _part(part):

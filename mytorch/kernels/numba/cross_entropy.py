@@ -7,14 +7,8 @@ gradient, so the logits are read once each way.
 import numpy as np
 
 from ..threads import split
-from .common import exact, exact_inlined, exp, is_float32, kernel
+from .common import exact, exp, is_float32, kernel
 from .softmax import peak_of
-
-
-@exact_inlined
-def _loss(log, peak, picked):
-    """log - (picked - peak), in this order."""
-    return log - (picked - peak)
 
 
 @kernel
@@ -27,8 +21,11 @@ def _fwd(x, target, losses, peaks, logs, ignore_index):
         for j in range(width):
             total += exp(x[r, j] - peak)
         peaks[r] = peak  # apart from the logarithm, which their sum would swallow where logits are large
-        logs[r] = np.log(total)
-        losses[r] = np.float32(0.0) if target[r] == ignore_index else _loss(logs[r], peak, x[r, target[r]])
+        counts = target[r] != ignore_index
+        logs[r] = np.log(total) if counts else np.float32(0.0)
+        losses[r] = peak - x[r, target[r]] if counts else np.float32(0.0)
+    for r in range(rows):  # apart: in one sum the compiler would add up the large numbers with the logarithm first
+        losses[r] += logs[r]
     return odd
 
 
