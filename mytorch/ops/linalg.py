@@ -11,7 +11,7 @@ from ..graph.mode import get_mode
 from .bind import METHODS, public
 from .core import op
 from .mismatch import broadcast, expandable
-from .movement import stack
+from .movement import cat, stack
 from .precision import in_precision
 from .raw import shape_of
 from .reduction import normalize_dim
@@ -541,7 +541,12 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
             f"cdist wants tensors of two axes at least, equal in the last, and a p that is not negative; got {list(x1.shape)}, "
             f"{list(x2.shape)} and p={p}"
         )
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    rows, each = x1.shape[-2], x1.numel() // max(x1.shape[-2], 1) * x2.shape[-2]
+    step = rows if x1.is_cuda else max((1 << 19) // max(each, 1), 1)
+    if rows <= step:
+        return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    some = [x1[..., i : i + step, :] for i in range(0, rows, step)]  # differences of some rows stay in the CPU's cache
+    return cat([(x.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1) for x in some], -2)
 
 
 @public(method=False, inplace=False)

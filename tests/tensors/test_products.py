@@ -31,6 +31,12 @@ def test_cdist_by_a_product(torch, rng, mode, shapes):
     beside(torch, lambda L, x, y: L.cdist(x, y, compute_mode=mode), x, y)
 
 
+@pytest.mark.parametrize("p", [1.0, 3.0, float("inf")])
+def test_cdist_of_many_rows_a_few_at_a_time(torch, rng, p):
+    x, y = rng.standard_normal((2, 61, 33)), rng.standard_normal((1, 397, 33))
+    beside(torch, lambda L, x, y: L.cdist(x, y, p=p), x, y)
+
+
 def test_cdist_of_equal_rows_has_no_gradient_there(rng):
     x = mytorch.tensor(rng.standard_normal((40, 6)).astype("float32"), requires_grad=True)
     mytorch.cdist(x, x.detach()).diagonal().sum().backward()
