@@ -130,9 +130,17 @@ def train_tuned(report, interpret):
 
 
 def train_more(report, interpret):
-    """The other precisions, eager."""
+    """The other precisions, eager; and a captured step with Triton's attention, where the others have cuDNN's."""
     for name, model in MORE_MODELS.items():
         report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+    from mytorch.kernels import registry
+
+    cudnn = registry.CUDNN_ATTENTION.of["cuda"].load()
+    if cudnn is not None:  # it has part in the other sections' figures
+        cudnn._trouble.append("measuring Triton's")
+        name, model = next(iter(MODELS.items()))
+        name += " captured, Triton's attention"
+        report.attempt(name, lambda: _run_training(report, name, *model, captured=True))
 
 
 def torch_train(report, interpret):
