@@ -222,3 +222,19 @@ def test_softmax_and_cross_entropy_with_infinities_and_nan_are_pytorchs(shape, o
             found.append((out.detach().numpy(), given.grad.numpy()))
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("L", "S", "left"), [(9, 9, 0), (300, 300, 40), (280, 150, 130), (300, 100, 40), (20, 40, 7), (270, 270, 500)]
+)
+def test_windows_of_attention(L, S, left):
+    def attend(lib, q, k, v):
+        F = lib.nn.functional
+        if lib is mytorch:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, window=(left, 0), **with_kernel(lib))
+        ahead = torch.arange(S) - torch.arange(L)[:, None]
+        seen = (ahead <= 0) & (ahead >= -left)
+        some = seen.any(1, keepdim=True)  # else nothing is seen, which gives zeros
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen | ~some) * some
+
+    compare(attend, random(1, 2, L, 8), random(1, 2, S, 8), random(1, 2, S, 5))

@@ -20,25 +20,27 @@ FEW = 8  # queries of a head up to which BLAS has little to win
 
 
 @kernel
-def _softmax(scores, scale, causal, first):
-    """scores (N, rows, columns) to probabilities, in place; row 0 is row `first` of the head."""
+def _softmax(scores, scale, causal, first, left):
+    """scores (N, rows, columns) to probabilities, in place; row 0 is row `first` of the columns' own, and sees `left` before it."""
     n, rows, columns = scores.shape
     for h in range(n):
         for i in range(rows):
             end = min(first + i + 1, columns) if causal else columns
-            peak = scores[h, i, 0]
-            for j in range(end):
-                peak = larger(peak, scores[h, i, j])
+            begin = max(first + i - left, 0)
+            seen = scores[h, i, begin:end]
+            peak = np.float32(-np.inf)
+            for j in range(len(seen)):
+                peak = larger(peak, seen[j])
             total = np.float32(0.0)
-            for j in range(end):
-                e = exp((scores[h, i, j] - peak) * scale)
-                scores[h, i, j] = e
+            for j in range(len(seen)):
+                e = exp((seen[j] - peak) * scale)
+                seen[j] = e
                 total += e
             inverse = np.float32(1.0) / total
-            for j in range(end):
-                scores[h, i, j] *= inverse
-            for j in range(end, columns):
-                scores[h, i, j] = np.float32(0.0)
+            for j in range(len(seen)):
+                seen[j] *= inverse
+            scores[h, i, :begin] = 0
+            scores[h, i, end:] = 0
 
 
 @kernel
@@ -68,7 +70,7 @@ def _few(query, key, value, p, out, scale):
                 for e in range(width):
                     score += q[i, e] * k[j, e]
                 p[h, i, j] = score
-        _softmax(p[h : h + 1], scale, False, 0)
+        _softmax(p[h : h + 1], scale, False, 0, length)
         for i in range(length):
             total[i] = 0
             for j in range(columns):
@@ -80,11 +82,12 @@ residuals = ("probabilities",)
 
 
 def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """float32, no mask but causality, no cap, equal leading axes, a positive scale."""
+    """float32, no mask but causality and a window before it, no cap, equal leading axes, a positive scale."""
     return (
         is_float32(query, key, value)
         and mask is None
-        and window is softcap is None
+        and (window is None or (causal and window[0] >= 0))
+        and softcap is None
         and scale > 0
         and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
         and query.shape[-2] > 0
@@ -101,15 +104,17 @@ def _are_few(query, key, keep, causal):
     return query.shape[-2] <= FEW and keep is None and (key.shape[-2] == 1 or not causal)
 
 
-def _blocks(rows, columns, causal):
-    """(begin, end, columns, place of the probabilities) for each block of rows, and the size of all together."""
+def _blocks(rows, columns, causal, window):
+    """(begin, end, first column, last, place of the probabilities) for each block of rows, the size of all together, and how many
+    columns before its own a row sees."""
     blocks, size, step = [], 0, ROWS if rows >= 2 * ROWS else rows
+    left = max(rows, columns) if window is None else window[0]
     for i in range(0, rows, step):
         j = min(i + step, rows)
-        seen = min(j, columns) if causal else columns
-        blocks.append((i, j, seen, slice(size, size + (j - i) * seen)))
-        size += (j - i) * seen
-    return blocks, size
+        start, stop = min(max(i - left, 0), columns - 1), min(j, columns) if causal else columns
+        blocks.append((i, j, start, stop, slice(size, size + (j - i) * (stop - start))))
+        size += (j - i) * (stop - start)
+    return blocks, size, left
 
 
 def _run(function, blocks, arrays, *options):
@@ -124,28 +129,28 @@ def _run(function, blocks, arrays, *options):
     else:
         while len(lead) > 1 and lead[0] == 1:
             lead, arrays = lead[1:], [a if a is None else a[0] for a in arrays]
-        size = math.prod(lead) * blocks[0][1] * blocks[0][2]
+        size = math.prod(lead) * blocks[0][1] * blocks[0][3]
         groups = [slice(i, j) for i, j in blas.bounds(lead[0], min(lead[0], chunks_for(size)))] if lead else [()]
     blas.run(function, [(blocks, *(a if a is None else a[g] for a in arrays), *options) for g in groups])
 
 
-def _forward(blocks, query, key, value, keep, p, out, scale, causal):
-    for i, j, seen, place in blocks:
-        scores = p[..., place].reshape(*p.shape[:-1], j - i, seen)
-        np.matmul(query[..., i:j, :], key[..., :seen, :].swapaxes(-1, -2), scores)
-        _softmax(scores.reshape(-1, j - i, seen), scale, causal, i)
-        dropped = scores if keep is None else scores * keep[..., i:j, :seen]
-        np.matmul(dropped, value[..., :seen, :], out[..., i:j, :])
+def _forward(blocks, query, key, value, keep, p, out, scale, causal, left):
+    for i, j, start, stop, place in blocks:
+        scores = p[..., place].reshape(*p.shape[:-1], j - i, stop - start)
+        np.matmul(query[..., i:j, :], key[..., start:stop, :].swapaxes(-1, -2), scores)
+        _softmax(scores.reshape(-1, j - i, stop - start), scale, causal, i - start, left)
+        dropped = scores if keep is None else scores * keep[..., i:j, start:stop]
+        np.matmul(dropped, value[..., start:stop, :], out[..., i:j, :])
 
 
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale) @ value."""
     if _are_few(query, key, keep, causal):
         return _forward_of_few(query, key, value, np.float32(scale))
-    blocks, size = _blocks(query.shape[-2], key.shape[-2], causal)
+    blocks, size, left = _blocks(query.shape[-2], key.shape[-2], causal, window)
     p = np.empty((*query.shape[:-2], size), np.float32)
     out = np.empty((*query.shape[:-1], value.shape[-1]), np.float32)
-    _run(_forward, blocks, (query, key, value, _over(keep, query, key), p, out), np.float32(scale), causal)
+    _run(_forward, blocks, (query, key, value, _over(keep, query, key), p, out), np.float32(scale), causal, left)
     return out, p
 
 
@@ -165,26 +170,26 @@ def _over(keep, query, key):
 
 
 def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale):
-    for i, j, seen, place in blocks:
-        scores = p[..., place].reshape(*p.shape[:-1], j - i, seen)
-        gp = np.matmul(g[..., i:j, :], value[..., :seen, :].swapaxes(-1, -2))
+    for i, j, start, stop, place in blocks:
+        scores = p[..., place].reshape(*p.shape[:-1], j - i, stop - start)
+        gp = np.matmul(g[..., i:j, :], value[..., start:stop, :].swapaxes(-1, -2))
         dropped = scores
         if keep is not None:
-            kept = keep[..., i:j, :seen]
+            kept = keep[..., i:j, start:stop]
             gp *= kept
             dropped = scores * kept
-        _softmax_bwd(gp.reshape(-1, j - i, seen), scores.reshape(-1, j - i, seen), scale)
+        _softmax_bwd(gp.reshape(-1, j - i, stop - start), scores.reshape(-1, j - i, stop - start), scale)
         if gq is not None:
-            np.matmul(gp, key[..., :seen, :], gq[..., i:j, :])
+            np.matmul(gp, key[..., start:stop, :], gq[..., i:j, :])
         if gk is not None:
-            gk[..., :seen, :] += np.matmul(gp.swapaxes(-1, -2), query[..., i:j, :])
+            gk[..., start:stop, :] += np.matmul(gp.swapaxes(-1, -2), query[..., i:j, :])
         if gv is not None:
-            gv[..., :seen, :] += np.matmul(dropped.swapaxes(-1, -2), g[..., i:j, :])
+            gv[..., start:stop, :] += np.matmul(dropped.swapaxes(-1, -2), g[..., i:j, :])
 
 
-def vjp(g, query, key, value, probabilities, keep, causal, scale, needs):
+def vjp(g, query, key, value, probabilities, keep, causal, window, scale, needs):
     """The gradients of query, key and value."""
-    blocks, _ = _blocks(query.shape[-2], key.shape[-2], causal)
+    blocks, *_ = _blocks(query.shape[-2], key.shape[-2], causal, window)
     gq, gk, gv = (
         np.zeros(x.shape, np.float32) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
     )
