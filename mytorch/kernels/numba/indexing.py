@@ -190,6 +190,9 @@ def _run_rows(xp, out, rows, values):
     """out[rows[i]] += values[i], in place; rows counts from 0."""
 
     def run(out, values):
+        if values.shape[1:] == (1,):
+            _add_in_rows(*(a.reshape(1, -1) for a in (out, rows.view(np.uint64), values)))
+            return
         own = np.arange(len(out))
         split(_add_rows, values.size, (own,), out, rows, values) if chunks_for(values.size) <= len(own) else _add_rows(
             own, out, rows, values
