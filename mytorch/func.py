@@ -1,12 +1,15 @@
-"""Functions of functions, as `torch.func`'s: gradients, Jacobians, Hessians, modules as functions, loops over a batch.
+"""Functions of functions, as `torch.func`'s: gradients, Jacobians, Hessians, modules as functions, calls for a whole batch.
 
 Arguments may be nested tuples, lists and dicts of tensors. The transforms nest (`grad(grad(f))`), and a result
 stays differentiable by whatever else it depends on: an outer transform's argument, or a parameter that the
 function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (ops/forward_mode.py).
-`vmap` is a plain loop over the batch; it gives PyTorch's results, not its speed.
+`vmap` calls the function once, over tensors that stand for the batch (ops/batching.py); a function in which an op has no batching
+rule, or which looks at numbers, is called for each index instead.
 """
 
 import weakref
+
+import numpy as np
 
 from ._tensor import Tensor
 from .graph.backward import grad as _autograd_grad
@@ -15,9 +18,10 @@ from .graph.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
+from .ops.batching import Batch, Unbatched
 from .ops.creation import zeros_like
 from .ops.forward_mode import Level
-from .ops.movement import stack
+from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
 
 __all__ = [
@@ -384,7 +388,7 @@ def hessian(func, argnums=0):
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-# -- a batch, one by one ----------------------------------------------------------------------------------------
+# -- a batch ---------------------------------------------------------------------------------------------------
 
 
 def _spread(dims, tree, what):
@@ -401,17 +405,17 @@ def _spread(dims, tree, what):
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """A function that calls func for each index of a batch axis, and stacks the results.
+    """A function that gives what func gives for each index of a batch axis, stacked.
 
     Args:
         in_dims: the batch axis of the arguments, None for what is the same for all; nested like the arguments.
         out_dims: where the batch axis of the results goes.
-        randomness: "same" draws the same numbers each time; "different" (and "error", for there is no way to
-            know that func draws) goes on drawing.
-        chunk_size: accepted; func is called for one index at a time.
+        randomness: what func draws is "same" for all, or "different"; "error" refuses that it draws.
+        chunk_size: run for so many indices at a time, in less memory.
 
     Raises:
         ValueError: when the result is called: no argument has a batch axis, sizes differ, or a result is no tensor.
+        RuntimeError: func draws random numbers, and randomness is "error".
 
     Example:
         >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
@@ -451,16 +455,82 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} "
                 "for the mapped dimension"
             )
-        state = positions() if randomness == "same" else None
-        results = []
-        for i in range(sizes.pop()):
-            if state is not None:
-                set_positions(state)
-            chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
-            results.append(func(*rebuild(chosen), **kwargs))
-        return _stacked(results, out_dims)
+        size, before = sizes.pop(), positions()
+        try:
+            if chunk_size is None or chunk_size >= size:
+                result = _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs)
+            else:
+                result = _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk_size)
+            if randomness == "different" and _drawn(before):
+                raise Unbatched("vmap: the function draws random numbers.")
+        except Exception as error:
+            if getattr(error, "written", False):
+                raise
+            set_positions(before)
+            result = _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
+        if randomness == "error" and _drawn(before):
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+                "randomness flags on vmap or perform the randomness operation out of vmap"
+            )
+        return result
 
     return run
+
+
+def _drawn(before):
+    """Whether random numbers were drawn since."""
+    after = positions()
+    return after[2] != before[2] or not np.array_equal(after[0]._data._array, before[0]._data._array)
+
+
+def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
+    """One call for the whole batch (ops/batching.py)."""
+    batch = Batch(size)
+    values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
+    stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
+    try:
+        with batch.inside():
+            out = func(*rebuild(stand), **kwargs)
+        flat, rebuild_out = _flatten(out)
+        found = []
+        for leaf, d in zip(flat, _spread(out_dims, out, "out_dims"), strict=True):
+            if not isinstance(leaf, Tensor):
+                raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
+            value = batch.value(leaf)
+            if d is None:
+                found.append(leaf if value is None else value[0])
+            else:
+                found.append(batch.spread(leaf, value).movedim(0, d))
+        return rebuild_out(found)
+    except Exception as error:
+        error.written = batch.written
+        raise
+
+
+def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
+    """`_at_once` for parts of the batch, whose results are joined."""
+    parts = []
+    for start in range(0, size, chunk):
+        n = min(chunk, size - start)
+        own = [leaf if d is None else leaf.narrow(d, start, n) for leaf, d in zip(leaves, dims, strict=True)]
+        parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs))
+    flat = [_flatten(part)[0] for part in parts]
+    axes = _spread(out_dims, parts[0], "out_dims")
+    joined = [c[0] if d is None else cat(c, d) for c, d in zip(zip(*flat, strict=True), axes, strict=True)]
+    return _flatten(parts[0])[1](joined)
+
+
+def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
+    """A call for each index, for functions in which an op has no batching rule."""
+    state = positions() if randomness == "same" else None
+    results = []
+    for i in range(size):
+        if state is not None:
+            set_positions(state)
+        chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
+        results.append(func(*rebuild(chosen), **kwargs))
+    return _stacked(results, out_dims)
 
 
 def _stacked(results, out_dims):

@@ -7,7 +7,7 @@ from typing import Any
 from ..base.errors import DeviceError
 from . import gpu
 from .gpu import cupy_ns
-from .meta import MetaArray, meta_ns
+from .meta import NO_DATA, MetaArray, meta_ns
 from .namespaces import ndarray, numpy_ns
 from .others import BY_ARRAY, BY_NAME, Library
 
@@ -133,7 +133,7 @@ def get_default_device():
 def device_of(raw):
     """The device of a raw array."""
     if isinstance(raw, ndarray):
-        return META if type(raw) is MetaArray else CPU
+        return (raw.home or META) if type(raw) is MetaArray else CPU
     return BY_ARRAY[type(raw)].device if type(raw) in BY_ARRAY else _cuda_device(raw.device.id)
 
 
@@ -147,6 +147,8 @@ def device_guard(raw):
 
 def assign(raw, value):
     """raw[...] = value, whichever GPU is the current one."""
+    if type(value) is MetaArray and type(raw) is not MetaArray:
+        raise NotImplementedError(NO_DATA)
     if gpu.several_gpus:
         with device_guard(raw):
             raw[...] = value

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ..base import dtypes
 from .namespaces import Namespace, ndarray, numpy_ns
 
 NO_DATA = (
@@ -28,6 +29,9 @@ class MetaArray(ndarray):
     """A shape and a dtype."""
 
     flags = _FLAGS  # type: ignore[assignment]
+    batch = value = home = (
+        None  # within vmap: the batch that it stands for, its elements there, their device (ops/batching.py)
+    )
 
     @property  # type: ignore[misc]
     def strides(self):
@@ -37,12 +41,34 @@ class MetaArray(ndarray):
     def __setitem__(self, index, value):
         pass
 
+    def __getitem__(self, index):
+        return emptied(ndarray.__getitem__(self.view(ndarray), index))
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        return emptied(getattr(ufunc, method)(*filled(inputs), **options))
+
+    def __array_function__(self, function, types, args, kwargs):
+        return emptied(function(*filled(args), **{k: filled((v,))[0] for k, v in kwargs.items()}))
+
     def fill(self, value):
         """Nothing is kept."""
 
     def astype(self, dtype, **_):
         """The same shape of another dtype."""
-        return hollow(self.shape, dtype)
+        return self._of(hollow(self.shape, dtype), lambda value: value.to(dtypes.as_dtype(dtype)))
+
+    def reshape(self, *shape, **_):
+        """Another shape."""
+        made = hollow(ndarray.reshape(self, *shape).shape, self.dtype)
+        return self._of(made, lambda value: value.reshape(len(value), *made.shape))
+
+    def _of(self, made, change):
+        """`made`, which stands for what `change` makes of the elements that self stands for."""
+        if self.batch is not None:
+            made.batch, made.home = self.batch, self.home
+            with self.batch.outside():
+                made.value = change(self.value)
+        return made
 
     def copy(self, order="C"):
         """Another one."""
@@ -60,6 +86,14 @@ def hollow(shape, dtype=np.float64):
 def stand_in(raw):
     """An array of zeros on the CPU, in one element's memory, from which an op's result can be computed to learn its shape."""
     return as_strided(np.zeros((), raw.dtype), raw.shape, (0,) * raw.ndim)
+
+
+def filled(values):
+    """Values, and those in lists among them, with NumPy's arrays of zeros in place of arrays that hold nothing."""
+    return [
+        v.view(ndarray) if type(v) is MetaArray else type(v)(filled(v)) if type(v) in (list, tuple) else v
+        for v in values
+    ]
 
 
 def emptied(x):

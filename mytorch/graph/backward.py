@@ -33,7 +33,7 @@ def _roots(tensors, gradients, create_graph, what):
         interpreted = get_mode().interpreter is not None  # which may know more of g than its edge
         if create_graph or interpreted:
             itself = hasattr(g, "_edge") and (interpreted or g._edge is not None)
-            start = g if itself else engine.recorded.constant(start)
+            start = g if itself else engine.recorded.start(start)
         roots.append((edge, start))
     return roots
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import memory_owner, xp_of
+from ..backend import MetaArray, memory_owner, xp_of
 from ..graph.backward import grad
 from ..graph.mode import enable_grad, get_mode
 from ..graph.node import Port
@@ -232,7 +232,7 @@ def _has_tangents(tensor):
 
 def _same_layout(primal, tangent):
     """Whether ops that look at the memory, such as views, do the same to both."""
-    if not primal.numel():
+    if not primal.numel() or isinstance(primal._data._array, MetaArray):  # which has no memory to look at
         return True
     if memory_owner(primal._data._array).size != memory_owner(tangent._data._array).size:
         return False

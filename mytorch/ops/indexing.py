@@ -7,7 +7,7 @@ import numpy as np
 
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
-from ..backend import blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import NO_DATA, MetaArray, blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..graph.mode import get_mode
@@ -77,12 +77,13 @@ def raw_index(tensor, index):
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
         if array.dtype == np.uint8:
             array = array.astype(bool)
-        if array.ndim == 0 and array.dtype.kind != "b":
+        if array.ndim == 0 and array.dtype.kind != "b" and type(array) is not MetaArray:
             out.append(int(array))  # on a GPU this waits for it, as in PyTorch: the result is a view
             continue
         basic = False
         xp = xp_of(raw)
-        out.append(array if xp is numpy_ns and isinstance(array, ndarray) else xp.asarray(array))
+        as_is = type(array) is MetaArray or (xp is numpy_ns and isinstance(array, ndarray))
+        out.append(array if as_is else xp.asarray(array))
     _check_bounds(raw.shape, out)
     return tuple(out), basic
 
@@ -320,6 +321,8 @@ def setitem(self, index, value):
     array = self if isinstance(self, Array) else self._data
     if isinstance(value, (Tensor, Array)):
         written = _written(self, array, found, basic, value)
+        if type(written) is MetaArray and type(array._array) is not MetaArray:
+            raise NotImplementedError(NO_DATA)
     else:
         written = value if isinstance(value, NUMBERS) else Array(value)._array
     try:

@@ -6,7 +6,7 @@ import operator
 
 from .._array import Array, Size
 from .._tensor import Tensor
-from ..backend import Namespace, address, is_raw, memory_owner, ndarray
+from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
 from ..base import dtypes
 from ..base.errors import kind
 from .bind import public
@@ -101,7 +101,7 @@ def view(input, *shape, **named):
     wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
     out = _reshape.caller(input, wanted)
     raw = raw_of(input)
-    if raw.size and not input.is_meta and raw_of(out).base is not (raw if raw.base is None else raw.base):
+    if raw.size and not isinstance(raw, MetaArray) and raw_of(out).base is not (raw if raw.base is None else raw.base):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."

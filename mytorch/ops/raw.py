@@ -4,7 +4,7 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import CPU, MetaArray, device_of, is_raw, to_device, xp_of
+from ..backend import CPU, NO_DATA, MetaArray, device_of, is_raw, to_device, xp_of
 from ..base import config
 from ..base.capturing import is_recording
 
@@ -26,7 +26,10 @@ def shape_of(x):
 
 def to_cpu(x):
     """The NumPy array of a tensor or raw array on any device, without a copy where it lies on the CPU."""
-    return to_device(raw_of(x), CPU)
+    raw = raw_of(x)
+    if type(raw) is MetaArray:  # also one that stands for a batch, and has a device
+        raise NotImplementedError(NO_DATA)
+    return to_device(raw, CPU)
 
 
 def on_device_of(array, like):

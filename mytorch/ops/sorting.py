@@ -8,7 +8,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import blocks, numpy_ns, xp_of
+from ..backend import NO_DATA, MetaArray, blocks, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from .bind import public
@@ -560,6 +560,8 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     """
     seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
+    if type(raw_of(values)) is MetaArray and type(seq) is not MetaArray:
+        raise NotImplementedError(NO_DATA)
     if seq.ndim == 0 or (sorter is not None and tuple(sorter.shape) != seq.shape):
         raise RuntimeError(
             f"searchsorted: the sorted sequence needs an axis, and a sorter its shape; got {list(seq.shape)}"

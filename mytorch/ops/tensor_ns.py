@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import xp_of
+from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
 from ..base import dtypes
 from ..graph import engine
 from ..graph.mode import enable_grad, get_mode
@@ -203,6 +203,10 @@ _by_namespace = {}
 
 def tensor_ns(arrays):
     """The namespace over Tensors that lie where the arrays of a raw namespace do."""
+    if (
+        arrays is meta_ns and get_mode().interpreter is not None
+    ):  # over tensors that stand for others, with constants of numbers
+        arrays = numpy_ns
     if arrays not in _by_namespace:
         _by_namespace[arrays] = TensorNamespace(arrays)
     return _by_namespace[arrays]
@@ -247,7 +251,7 @@ class RecordedArithmetic:
 
     @staticmethod
     def zeros(shape, dtype, like):
-        return Tensor._wrap(xp_of(like).zeros(shape, dtype))
+        return tensor_ns(xp_of(like)).zeros(shape, dtype)
 
     @staticmethod
     def wrap(g):
@@ -262,8 +266,13 @@ class RecordedArithmetic:
         return movement.stack(list(rows))
 
     @staticmethod
+    def start(raw):
+        """The gradient that backward begins with: within vmap, ones are what has no elements."""
+        return tensor_ns(meta_ns).ones(raw.shape, raw.dtype) if isinstance(raw, MetaArray) else Tensor._wrap(raw)
+
+    @staticmethod
     def constant(raw):
-        return Tensor._wrap(raw)
+        return tensor_ns(meta_ns).zeros(raw.shape, raw.dtype) if isinstance(raw, MetaArray) else Tensor._wrap(raw)
 
     @staticmethod
     def into_leaf(leaf, g, owned):
@@ -337,7 +346,8 @@ def _replay(node, g):
             continue
         t = _input(given, i, value, edge)
         if edge is not None and plan.needs[i]:
-            t = _alias.caller(t)
+            with enable_grad():
+                t = _alias.caller(t)
             ends[i] = t._edge
         inputs.append(t)
     attrs = {name: values[name] for name in record.attrs}

@@ -1,0 +1,555 @@
+"""vmap by batching rules: the function runs once, over tensors that stand for a whole batch.
+
+Within a `Batch`, a tensor of the batch is a shape and a dtype without elements (a MetaArray, so that whatever goes around the ops finds
+nothing to compute with), whose `value` is the real tensor, with the batch along axis 0. An op that is given one runs its rule on the values,
+outside of the batch, so batches nest and whatever follows the values (graphs, tangents) goes on following them.
+
+* An elementwise op runs as it is, once the axes are aligned; `RULES` says what the others do: mostly, they count axes from 1.
+* An op with residuals that has no rule is composed of others, as in forward mode.
+* Gradients inside (`vmap(grad(f))`) are recorded over the tensors of the batch; the nodes remember these (`kept`), so that backward runs over
+  them, op by op, by the same rules.
+
+An op without a rule raises `Unbatched`, and vmap then calls the function once for each index instead.
+
+Source: Bradbury et al.: JAX, 2018 (vmap); the design of torch.func's batching rules.
+"""
+
+import weakref
+
+import numpy as np
+
+from .._tensor import Tensor
+from ..backend import MetaArray, device_of, hollow, numpy_ns
+from ..base import dtypes
+from ..graph.mode import get_mode
+from ..graph.node import Port
+from .forward_mode import Level
+from .interpreter import Interpreter, interpreting
+from .record import RECORDS
+
+
+class Unbatched(NotImplementedError):
+    """There is no rule for this."""
+
+
+class Batch(Interpreter):
+    """One vmap: `size` calls in one."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.nodes = weakref.WeakKeyDictionary()
+        self.written = False  # whether a value was changed in place, so that the calls can't be begun again
+
+    def value(self, x):
+        """The value, batch first, of a tensor (or raw array) of this batch; None for anything else.
+
+        Raises:
+            Unbatched: it has lost its value on the way around the ops.
+        """
+        raw = getattr(getattr(x, "_data", x), "_array", x)
+        if not isinstance(raw, MetaArray):
+            return None
+        if raw.batch is None:
+            raise Unbatched("vmap: a tensor without elements.")
+        return raw.value if raw.batch is self else None
+
+    def stand_for(self, value):
+        """A tensor of the batch."""
+        raw = value._data._array
+        if isinstance(raw, MetaArray) and raw.batch in (None, self):
+            raise Unbatched("vmap: a rule gave a tensor without elements.")
+        stands = hollow(raw.shape[1:], raw.dtype)
+        stands.batch, stands.value, stands.home = self, value, device_of(raw)
+        return Tensor._wrap(stands)
+
+    def spread(self, x, value):
+        """The value of a tensor, or of one that is the same for all, with the batch first."""
+        return value if value is not None else x.expand(self.size, *x.shape)
+
+    # -- ops ------------------------------------------------------------------------------------------------------
+
+    def __call__(self, record, inputs, fused, attrs):
+        mode = get_mode()
+        if mode.autocast is not None:
+            inputs, attrs = mode.autocast.cast(record, inputs, attrs)
+        values = [self.value(x) for x in inputs]
+        if all(v is None for v in values) and not any(map(self.is_batched, attrs.values())):
+            with self.outside():
+                return record.run(*inputs, fused=fused, **attrs)
+        rule = RULES.get(record.name) or (_elementwise if record.elementwise else None)
+        if rule is None or rule is _composite:
+            with interpreting(self, autocast=None):
+                return _COMPOSITES.get(record.name, _composed)(self, record, inputs, attrs)
+        try:
+            with interpreting(self.outer, autocast=None):
+                found = rule(self, Call(record, inputs, values, {**record.defaults, **attrs}))
+        except Unbatched:
+            with interpreting(self, autocast=None):
+                return _composed(self, record, inputs, attrs)
+        outs = tuple(map(self.stand_for, found if record.outputs else (found,)))
+        self.record(record, inputs, outs, attrs, mode)
+        return outs if record.outputs else outs[0]
+
+    def is_batched(self, attr):
+        """Whether an attribute, or an item of one, is a raw array of this batch."""
+        if isinstance(attr, (tuple, list)):
+            return any(self.is_batched(a) for a in attr)
+        return self.value(attr) is not None if isinstance(attr, (MetaArray, Tensor)) else False
+
+    def record(self, record, inputs, outs, attrs, mode):
+        """Give results their edges, among the tensors of the batch."""
+        edges = [x.edge if isinstance(x, Tensor) else None for x in inputs]
+        mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
+        if not mask or not mode.grad or not record.is_differentiable:
+            return
+        arrays = [getattr(x, "_data", None) for x in inputs]
+        raws = [x if a is None else a._array for x, a in zip(inputs, arrays, strict=True)]
+        results = tuple(o._data._array for o in outs)
+        operands = raws, edges, arrays, mask, numpy_ns
+        record.record(outs, results, record.reference, (None,) * len(record.residuals), operands, attrs, mode)
+        edge = outs[0]._edge
+        if edge is not None:
+            self.nodes[edge.node if type(edge) is Port else edge] = inputs, outs
+
+    def kept(self, node):
+        return self.nodes.get(node) or super().kept(node)
+
+    def detach(self, tensor, cut=None):
+        if self.value(tensor) is not None:
+            return Tensor._of(tensor._data)
+        return super().detach(tensor, cut)
+
+    def follows(self, x):
+        return self.value(x) is not None or super().follows(x)
+
+    # -- in place -------------------------------------------------------------------------------------------------
+
+    def adopt(self, tensor, result):
+        value = self.value(tensor)
+        new = None if result is None else self.value(result)
+        if value is None and new is None:
+            super().adopt(tensor, result)
+            return
+        if value is None or result is None:
+            raise Unbatched("vmap: a tensor that is the same for all is written to, or a constant is written.")
+        self.refuse_graph(tensor, result)
+        self.written = True
+        with self.outside():
+            value.copy_(result if new is None else new)
+
+    def set_item(self, tensor, index, value):
+        own, new = self.value(tensor), self.value(value)
+        if own is None and new is None:
+            super().set_item(tensor, index, value)
+            return
+        items = index if isinstance(index, tuple) else (index,)
+        if own is None or any(isinstance(i, np.ndarray) for i in items):
+            raise Unbatched("vmap: a tensor that is the same for all, or places given by a tensor, are written to.")
+        self.refuse_graph(tensor, value)
+        self.written = True
+        with self.outside():
+            region = own[(slice(None), *items)]
+            if new is not None:
+                region.copy_(_with_rank(new, region.ndim - 1))
+            elif isinstance(value, (Tensor, int, float, bool)):
+                own[(slice(None), *items)] = value
+            else:
+                own[(slice(None), *items)] = Tensor._wrap(np.asarray(value))
+
+    def refuse_graph(self, *tensors):
+        """Raise where a write would have to be recorded among the tensors of the batch."""
+        if get_mode().grad and any(isinstance(t, Tensor) and t._edge is not None for t in tensors):
+            raise Unbatched("vmap: a tensor in a graph of this batch is written to.")
+
+    def check_out(self, tensors):
+        if any(isinstance(t, Tensor) and self.value(t) is not None for t in tensors):
+            raise Unbatched("vmap: out= is not followed.")
+        super().check_out(tensors)
+
+    def apply(self, function, args, kwargs):
+        if any(isinstance(a, Tensor) and self.value(a) is not None for a in args):
+            raise Unbatched(f"vmap: {function.__name__} is a Function of the user's own.")
+        return super().apply(function, args, kwargs)
+
+
+class Call:
+    """An op that a rule runs: its record, inputs, their values (None where all share one) and its attributes."""
+
+    def __init__(self, record, inputs, values, attrs):
+        self.record, self.inputs, self.values, self.attrs = record, inputs, values, attrs
+        self.ndims = [getattr(x, "ndim", 0) for x in inputs]
+
+    def run(self, *inputs, **changes):
+        """Run the record with other inputs, and some attributes changed."""
+        return self.record.run(*inputs, **{**self.attrs, **changes})
+
+    def only(self):
+        """The value of the one input that has one.
+
+        Raises:
+            Unbatched: it is not the first alone, or an attribute is of the batch.
+        """
+        if self.values[0] is None or any(v is not None for v in self.values[1:]):
+            raise Unbatched(f"vmap: {self.record.name} of several batched tensors.")
+        for attr in self.attrs.values():
+            if isinstance(attr, MetaArray) or (
+                isinstance(attr, (tuple, list)) and any(isinstance(a, MetaArray) for a in attr)
+            ):
+                raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
+        return self.values[0]
+
+
+def _with_rank(value, rank):
+    """A value with ones between the batch and its other axes, which are `rank` then."""
+    missing = rank + 1 - value.ndim
+    return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if missing > 0 else value
+
+
+def _aligned(call):
+    """The inputs, in whose values the axes line up."""
+    rank = max(call.ndims)
+    return [x if v is None else _with_rank(v, rank) for x, v in zip(call.inputs, call.values, strict=True)]
+
+
+def _elementwise(batch, call):
+    aligned = _aligned(call)
+    kinds = {x.dtype for x in call.inputs if isinstance(x, Tensor)}
+    if len(kinds) > 1 and 0 in call.ndims:  # tensors of no axes, which have some now, do not decide the dtype
+        ranks = ([], [], [])
+        which = call.record.promoted or range(len(aligned))
+        for i in which:
+            x = call.inputs[i]
+            if isinstance(x, Tensor):
+                ranks[0 if x.ndim else 1].append(x.dtype)
+            elif x is not None:
+                ranks[2].append(dtypes.of_number(x))
+        result = dtypes.result_type(*ranks)
+        aligned = [x.to(result) if i in which and isinstance(x, Tensor) else x for i, x in enumerate(aligned)]
+    return call.run(*aligned)
+
+
+def _as_it_is(batch, call):
+    return call.run(call.only(), *call.inputs[1:])
+
+
+def _composed(batch, record, inputs, attrs):
+    if not record.residuals:
+        raise Unbatched(f"vmap: there is no rule for {record.name}.")
+    return Level.composed(record, inputs, attrs)
+
+
+def _composite(batch, call):
+    """In RULES: an op that runs as others, inside of the batch."""
+
+
+RULES = {}  # name of a record -> function of (batch, call) that gives what the op gives, batch first
+_COMPOSITES = {}  # name -> function of (batch, record, inputs, attrs), for ops that run as others
+
+
+def rule(*names):
+    """Register the rule of some records."""
+
+    def give(function):
+        for name in names:
+            assert name in RECORDS, name
+            RULES[name] = function
+        return function
+
+    return give
+
+
+rule(
+    "to_dtype",
+    "clone",
+    "conj",
+    "_alias",
+    "_to_device",
+    "_triangle",
+    "view_as_real",
+    "view_as_complex",
+    "std",
+    "_clone_ordered",
+)(_as_it_is)
+rule("inverse", "cholesky", "eigh", "svd", "qr", "linalg_det", "logabsdet", "sign_of_det", "adjugate", "pinv")(
+    _as_it_is
+)
+
+
+# -- axes, counted from 1 --------------------------------------------------------------------------------------------
+
+
+def _along(name="dim"):
+    """The rule of an op along axes: one, several, or all (None)."""
+
+    def run(batch, call):
+        value, n, dim = call.only(), call.ndims[0], call.attrs[name]
+        if call.record.name == "sum" and value.dtype is dtypes.bool_:
+            value = value.long()
+        scalar = n == 0
+        if scalar:
+            value, n = value.reshape(batch.size, 1), 1
+        if dim is None or (isinstance(dim, (tuple, list)) and not len(dim)):
+            dim = tuple(range(1, n + 1))
+            if call.record.name in ("argmax", "argmin"):
+                value, dim = value.reshape(batch.size, -1), 1
+        else:
+            dim = tuple(d % n + 1 for d in dim) if isinstance(dim, (tuple, list)) else dim % n + 1
+        out = call.run(value, **{name: dim})
+        if not scalar:
+            return out
+        return tuple(o.reshape(batch.size) for o in out) if call.record.outputs else out.reshape(batch.size)
+
+    return run
+
+
+rule(
+    "sum", "mean", "var", "cumsum", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "sort", "topk", "prod", "cumprod", "softmax",
+    "log_softmax", "logsumexp", "norm", "logcumsumexp", "fft", "split", "unbind", "unfold",
+)(_along())  # fmt: skip
+rule("flip")(_along("dims"))
+
+
+@rule("diagonal")
+def _diagonal(batch, call):
+    n, attrs = call.ndims[0], call.attrs
+    return call.run(call.only(), dim1=attrs["dim1"] % n + 1, dim2=attrs["dim2"] % n + 1)
+
+
+@rule("permute")
+def _permute(batch, call):
+    n = call.ndims[0]
+    return call.run(call.only(), dims=(0, *(d % n + 1 for d in call.attrs["dims"])))
+
+
+@rule("reshape")
+def _reshape(batch, call):
+    value, shape = call.only(), tuple(call.attrs["shape"])
+    if -1 in shape:
+        known = -int(np.prod(shape))
+        shape = tuple((value[0].numel() // known if known else 0) if n == -1 else n for n in shape)
+    return call.run(value, shape=(batch.size, *shape))
+
+
+@rule("expand")
+def _expand(batch, call):
+    shape = call.attrs["shape"]
+    return call.run(_with_rank(call.only(), len(shape)), shape=(batch.size, *shape))
+
+
+@rule("repeat")
+def _repeat(batch, call):
+    repeats = call.attrs["repeats"]
+    return call.run(_with_rank(call.only(), len(repeats)), repeats=(1, *repeats))
+
+
+@rule("pad", "unpad")
+def _pad(batch, call):
+    return call.run(call.only(), widths=((0, 0), *call.attrs["widths"]))
+
+
+@rule("cat", "stack")
+def _joined(batch, call):
+    dim, n = call.attrs["dim"], max(call.ndims) + (call.record.name == "stack")
+    return call.run(*map(batch.spread, call.inputs, call.values), dim=dim % n + 1)
+
+
+# -- indices ---------------------------------------------------------------------------------------------------------
+
+
+def _raw(batch, x):
+    """The raw array of a batched index, batch first; None of one that is not batched."""
+    value = batch.value(x)
+    return None if value is None else value._data._array
+
+
+def _index_for(batch, index, ndim):
+    """An index of a tensor of `ndim` axes, as one of its value.
+
+    Raises:
+        Unbatched: arrays that don't come first, or masks of the batch.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    arrays = [i for i, item in enumerate(items) if isinstance(item, np.ndarray)]
+    if not any(_raw(batch, items[i]) is not None for i in arrays):
+        if arrays and arrays[-1] - arrays[0] != len(arrays) - 1:
+            raise Unbatched("vmap: index arrays apart from each other.")
+        return (slice(None), *items)
+    if arrays != list(range(len(arrays))) or any(items[i].dtype.kind == "b" for i in arrays):
+        raise Unbatched("vmap: batched index arrays behind other items, or masks.")
+    rank = max(items[i].ndim for i in arrays)
+    first = np.arange(batch.size).reshape(batch.size, *(1,) * rank)
+    own = [_raw(batch, items[i]) for i in arrays]
+    own = [
+        items[i] if r is None else r.reshape(batch.size, *(1,) * (rank + 1 - r.ndim), *r.shape[1:])
+        for i, r in zip(arrays, own, strict=True)
+    ]
+    return (first, *own, *items[len(arrays) :])
+
+
+@rule("index")
+def _index(batch, call):
+    value = batch.spread(call.inputs[0], call.values[0])
+    return call.run(value, index=_index_for(batch, call.attrs["index"], call.ndims[0]))
+
+
+@rule("index_zeros")
+def _index_zeros(batch, call):
+    shape = tuple(call.attrs["shape"])
+    index = _index_for(batch, call.attrs["index"], len(shape))
+    return call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size, *shape))
+
+
+@rule("gather", "take_along", "put_along", "scatter_zeros", "scatter")
+def _at(batch, call):
+    index, n = call.attrs["index"], call.ndims[0]
+    raw = _raw(batch, index)
+    raw = np.broadcast_to(index, (batch.size, *index.shape)) if raw is None else raw
+    changes = {"index": raw, "dim": call.attrs["dim"] % n + 1}
+    if "shape" in call.attrs:
+        changes["shape"] = (batch.size, *call.attrs["shape"])
+    return call.run(*map(batch.spread, call.inputs, call.values), **changes)
+
+
+@rule("embedding")
+def _embedding(batch, call):
+    raw = _raw(batch, call.attrs["index"])
+    if call.values[0] is not None or raw is None or call.attrs["scale_grad_by_freq"]:
+        raise Unbatched("vmap: a table of its own for each.")
+    return call.run(call.inputs[0], index=raw)
+
+
+@rule("embedding_backward")
+def _embedding_backward(batch, call):
+    raw, (rows, *rest) = _raw(batch, call.attrs["index"]), call.attrs["shape"]
+    if call.attrs["padding_idx"] is not None or call.attrs["scale_grad_by_freq"]:
+        raise Unbatched("vmap: embedding's gradient with padding.")
+    index = call.attrs["index"] if raw is None else raw
+    index = index + rows * np.arange(batch.size).reshape(-1, *(1,) * (index.ndim - (raw is not None)))
+    out = call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size * rows, *rest))
+    return out.reshape(batch.size, rows, *rest)
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+
+@rule("matmul", "linalg_solve")
+def _matmul(batch, call):
+    a, b = _aligned(call)
+    if call.values[1] is None and b.ndim == 2 and call.record.name == "matmul":  # one large product
+        return call.run(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return call.run(a, b)
+
+
+@rule("linear")
+def _linear(batch, call):
+    (x, weight, bias), values = (*call.inputs, None)[:3], (*call.values, None)[:3]
+    if values[1] is None and values[2] is None:
+        return call.run(values[0], weight, *call.inputs[2:])
+    rows = x if values[0] is None else values[0]
+    lead = tuple(x.shape[:-1])
+    rows = rows.reshape(*rows.shape[: rows.ndim - x.ndim], -1, x.shape[-1])
+    out = rows @ (weight if values[1] is None else values[1]).transpose(-1, -2)
+    out = out if bias is None else out + (bias if values[2] is None else values[2].unsqueeze(1))
+    return out.reshape(batch.size, *lead, weight.shape[0])
+
+
+@rule("einsum")
+def _einsum(batch, call):
+    given, _, out = call.attrs["spec"].partition("->")
+    letter = next(c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in call.attrs["spec"])
+    terms = [t if v is None else letter + t for t, v in zip(given.split(","), call.values, strict=True)]
+    tensors = [x if v is None else v for x, v in zip(call.inputs, call.values, strict=True)]
+    return call.run(*tensors, spec=f"{','.join(terms)}->{letter}{out}")
+
+
+def _folded(batch, value):
+    """The batch and the first axis as one."""
+    return value.reshape(-1, *value.shape[2:])
+
+
+@rule("max_pool", "avg_pool", "group_norm", "channel_affine")
+def _by_sample(batch, call):
+    """An op that treats each sample of its first axis alone."""
+    out = call.run(_folded(batch, call.only()), *call.inputs[1:])
+    parts = [o.reshape(batch.size, -1, *o.shape[1:]) for o in (out if call.record.outputs else (out,))]
+    return parts if call.record.outputs else parts[0]
+
+
+@rule("max_pool_backward", "max_pool_gather", "avg_pool_backward")
+def _gradient_by_sample(batch, call):
+    attrs, changes = call.attrs, {}
+    if "chosen" in attrs:
+        chosen = _raw(batch, attrs["chosen"])
+        chosen = np.broadcast_to(attrs["chosen"], (batch.size, *attrs["chosen"].shape)) if chosen is None else chosen
+        changes["chosen"] = chosen.reshape(-1, *chosen.shape[2:])
+    if "shape" in attrs:
+        n, *rest = attrs["shape"]
+        changes["shape"] = (batch.size * n, *rest)
+    out = call.run(_folded(batch, batch.spread(call.inputs[0], call.values[0])), **changes)
+    return out.reshape(batch.size, -1, *out.shape[1:])
+
+
+@rule("convolution", "convolution_input")
+def _convolution(batch, call):
+    (x, weight, bias), (own, kernels, shift) = (*call.inputs, None)[:3], (*call.values, None)[:3]
+    n = x.shape[0]
+    if kernels is None and shift is None:
+        out = call.run(_folded(batch, own), weight, *call.inputs[2:])
+        return out.reshape(batch.size, n, *out.shape[1:])
+    out = _in_groups(batch, batch.spread(x, own), batch.spread(weight, kernels), call)
+    if bias is not None:
+        shift = batch.spread(bias, shift)
+        out = out + shift.reshape(batch.size, 1, -1, *(1,) * (out.ndim - 3))
+    return out
+
+
+def _in_groups(batch, x, weight, call):
+    """A convolution of each x with its own weight: the batch is a matter of groups."""
+    size, n, groups = batch.size, x.shape[1], call.attrs["groups"]
+    channels = x.transpose(0, 1).reshape(n, size * x.shape[2], *x.shape[3:])
+    out = call.run(channels, weight.reshape(-1, *weight.shape[2:]), None, groups=size * groups)
+    return out.reshape(n, size, -1, *out.shape[2:]).transpose(0, 1)
+
+
+@rule("convolution_weight")
+def _convolution_weight(batch, call):
+    g, x = map(batch.spread, call.inputs, call.values)
+    size, n = batch.size, g.shape[1]
+    g, x = (t.transpose(0, 1).reshape(n, size * t.shape[2], *t.shape[3:]) for t in (g, x))
+    out = call.run(g, x, groups=size * call.attrs["groups"])
+    return out.reshape(size, -1, *out.shape[1:])
+
+
+# -- rows, losses, noise ---------------------------------------------------------------------------------------------
+
+
+@rule("dropout")
+def _dropout(batch, call):
+    if not isinstance(call.attrs["mask"], np.ndarray):
+        raise Unbatched("vmap: dropout whose mask is made by a kernel.")
+    return call.run(call.only())
+
+
+@rule("layer_norm", "rms_norm")
+def _rows(batch, call):
+    """Rows of the values; what is multiplied and added is so for each, if there is one for each."""
+    return call.run(call.only(), *call.inputs[1:])
+
+
+def _cross_entropy(batch, record, inputs, attrs):
+    (logits,), attrs = inputs, {**record.defaults, **attrs}
+    if attrs["weight"] is not None or attrs["label_smoothing"] or attrs["dtype"] is not None:
+        raise Unbatched("vmap: cross_entropy with weights or smoothing.")
+    target = attrs["target"]
+    target = Tensor._wrap(target) if isinstance(target, np.ndarray) else target
+    counts = target != attrs["ignore_index"]
+    log_p = RECORDS["log_softmax"].run(logits, dim=-1)
+    losses = -(log_p.gather(-1, (target * counts).unsqueeze(-1)).squeeze(-1) * counts.to(logits.dtype))
+    if attrs["reduction"] == "none":
+        return losses
+    return losses.sum() if attrs["reduction"] == "sum" else losses.sum() / counts.sum().to(logits.dtype)
+
+
+RULES["cross_entropy"] = _composite
+_COMPOSITES["cross_entropy"] = _cross_entropy

@@ -1,0 +1,177 @@
+"""vmap by batching rules: beside PyTorch's, and beside a call for each index."""
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import func
+from tests import test_ops
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.cpu_only
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((5, 3, 4))
+W = RNG.standard_normal((4, 4))
+INDEX = RNG.integers(0, 3, (5, 2))
+
+
+def written(L, a):
+    a[0] = 1.0
+    a[1, 1:] = a[2, :3]
+    return a.add_(1).mul_(a)
+
+
+def through_closure(L, x, w):
+    w = w.clone().requires_grad_()
+    L.vmap(lambda a: (a @ w).sin().sum())(x).square().sum().backward()
+    return w.grad
+
+
+def kernel(w):
+    return w.reshape(2, 2, 4)[:, :1].expand(2, 3, 4)[..., :2]
+
+
+def per_sample(function, *dims):
+    """The gradients by w of function(F, w, a sample, …) for each sample."""
+
+    def run(L, x, w, i):
+        own = L.func.grad(lambda v, *samples: function(L.nn.functional, v, *samples))
+        return L.vmap(own, in_dims=(None, *dims))(w, *(x, i)[: len(dims)])
+
+    return run
+
+
+CASES = {
+    "axes": lambda L, x, w, i: L.vmap(lambda a: a.sum(0), in_dims=1, out_dims=-1)(x),
+    "matrices": lambda L, x, w, i: L.vmap(lambda a: (a @ w) @ a[0] + (w @ a[1])[:3])(x),
+    "linear": lambda L, x, w, i: L.vmap(lambda a: L.nn.functional.linear(a, a, a[:, 0]))(x),
+    "rows": lambda L, x, w, i: L.vmap(lambda a: a.softmax(-1) + L.nn.functional.layer_norm(a, (4,), w[0], a[1]))(x),
+    "index": lambda L, x, w, i: L.vmap(lambda a, j: a[j] + w[j] + a[j[0]])(x, i),
+    "gather": lambda L, x, w, i: L.vmap(lambda a, j: a.gather(0, j[:, None].expand(2, 4)))(x, i),
+    "embedding": lambda L, x, w, i: L.vmap(lambda j: L.nn.functional.embedding(j, w), out_dims=1)(i),
+    "joined": lambda L, x, w, i: L.vmap(lambda a: L.cat([a, w]) + L.stack([a[0], w[0]], -1).sum())(x),
+    "einsum": lambda L, x, w, i: L.vmap(lambda a: L.einsum("ij,jk->ik", a, w))(x),
+    "loss": lambda L, x, w, i: L.vmap(lambda a, j: L.nn.functional.cross_entropy(a[:2], j))(x, i),
+    "convolution": lambda L, x, w, i: L.vmap(lambda a: L.nn.functional.conv1d(a[None], kernel(w)))(x),
+    "kernels": lambda L, x, w, i: L.vmap(lambda a: L.nn.functional.conv1d(a[None], a[None, :, :2], a[:1, 0]))(x),
+    "pooling": lambda L, x, w, i: L.vmap(lambda a: L.nn.functional.max_pool1d(a[None], 2))(x),
+    "views": lambda L, x, w, i: L.vmap(lambda a: a.reshape(-1, 2).T.unsqueeze(0).expand(2, 2, 6).flatten())(x),
+    "parts": lambda L, x, w, i: L.vmap(lambda a: a.split(2, 1)[1] + a.unbind(1)[0].unsqueeze(1) + a.diagonal().sum())(
+        x
+    ),
+    "extremes": lambda L, x, w, i: L.vmap(lambda a: a.max(0).values + a.sort(0)[0] + a.amax() + a.topk(2, 1)[0].sum())(
+        x
+    ),
+    "choice": lambda L, x, w, i: L.vmap(lambda a: L.where(a > 0, a, w[0]).masked_fill(a > 1, 7.0).clamp(-1, 3))(x),
+    "moments": lambda L, x, w, i: L.vmap(lambda a: a.norm() + a.std() + a.var(0).sum() + a.logsumexp(0).mean())(x),
+    "made": lambda L, x, w, i: L.vmap(lambda a: a + L.zeros_like(a) + L.arange(4, device=a.device) + a.new_ones(4))(x),
+    "written": lambda L, x, w, i: L.vmap(lambda a: written(L, a.clone()))(x),
+    "nested": lambda L, x, w, i: L.vmap(L.vmap(lambda a, b: a * b, in_dims=(0, None)), in_dims=(0, 1))(x, x[:, 0].T),
+    "two batches": lambda L, x, w, i: L.vmap(lambda b: L.vmap(lambda a: a @ b)(x), out_dims=2)(w),
+    "attention": lambda L, x, w, i: L.vmap(
+        lambda a: L.nn.functional.scaled_dot_product_attention(a[None], a[None], a[None], is_causal=True)
+    )(x),
+    "chunks": lambda L, x, w, i: L.vmap(lambda a: a @ w, chunk_size=2, out_dims=1)(x),
+    "grad": lambda L, x, w, i: L.vmap(L.func.grad(lambda a: a.sin().prod()))(x),
+    "grad of grad": lambda L, x, w, i: L.vmap(
+        L.func.grad(lambda a: L.func.grad(lambda b: b.sin().square().sum())(a).sum())
+    )(x),
+    "hessian": lambda L, x, w, i: L.vmap(L.func.hessian(lambda a: (a.sin() * a).sum() ** 2))(x[:, 0]),
+    "jvp inside": lambda L, x, w, i: L.vmap(lambda a: L.func.jvp(lambda b: b.sin() * b.sum(), (a,), (a,))[1])(x),
+    "jvp outside": lambda L, x, w, i: L.func.jvp(L.vmap(lambda b: b.sin() * b.sum()), (x,), (x,))[1],
+    "grad outside": lambda L, x, w, i: L.func.grad(lambda v: L.vmap(lambda a: (a @ v).sin().sum())(x).prod())(w),
+    "closure": lambda L, x, w, i: through_closure(L, x, w),
+    "per sample": per_sample(lambda F, v, a: F.gelu(F.linear(a, v, v[0])).square().mean(), 0),
+    "per sample, norm": per_sample(lambda F, v, a: F.layer_norm(a @ v, (4,), v[0], v[1]).square().sum(), 0),
+    "per sample, loss": per_sample(lambda F, v, a, j: F.cross_entropy((a @ v)[:2], j), 0, 0),
+    "per sample, kernel": per_sample(lambda F, v, a: F.conv1d(a[None], kernel(v)).square().sum(), 0),
+    "per sample, table": per_sample(lambda F, v, a, j: (F.embedding(j, v).square() * a[:2]).sum(), 0, 0),
+    "per sample, pool": per_sample(lambda F, v, a: F.max_pool1d((a @ v)[None], 2).square().sum(), 0),
+    "the same noise": lambda L, x, w, i: L.vmap(lambda a: L.nn.functional.dropout(L.ones_like(a)), randomness="same")(
+        x
+    ).std(0),
+}
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("vmap calls the function for each index")
+
+    monkeypatch.setattr(func, "_one_by_one", refuse)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_one_call_gives_what_pytorch_gives(name, at_once):
+    want, got = (CASES[name](L, L.tensor(X), L.tensor(W), L.tensor(INDEX)) for L in (torch, mytorch))
+    assert tuple(got.shape) == tuple(want.shape)
+    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-9, atol=1e-11)
+
+
+def one_by_one(function, tensors, dims):
+    rows = [function(*[t if d is None else t[b] for t, d in zip(tensors, dims, strict=True)]) for b in range(3)]
+    return [mytorch.stack(list(parts)) for parts in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize(("row", "shapes", "attrs"), test_ops.FIRST)
+def test_every_op_gives_what_it_gives_for_each_index(row, shapes, attrs, rng):
+    inputs = [test_ops._inputs(test_ops._values(row, shapes, rng), mytorch) for _ in range(3)]
+
+    def call(*tensors):
+        outs = test_ops._outputs(test_ops._call(row, mytorch, list(tensors), attrs))
+        return tuple(o for o in outs if isinstance(o, mytorch.Tensor))
+
+    for dims in {(0,) * len(shapes), (0, *[None] * (len(shapes) - 1))}:
+        tensors = [mytorch.stack(list(parts)) for parts in zip(*inputs, strict=True)]
+        tensors = [t if d == 0 else t[0] for t, d in zip(tensors, dims, strict=True)]
+        want = one_by_one(call, tensors, dims)
+        for mine, theirs in zip(func.vmap(call, dims, randomness="same")(*tensors), want, strict=True):
+            assert mine.dtype is theirs.dtype
+            np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-8)
+
+
+def test_a_function_that_looks_at_numbers_is_called_for_each_index():
+    x = mytorch.tensor([[1.0, 2.0], [-1.0, 3.0]])
+    assert func.vmap(lambda a: a * 2 if a[0] > 0 else a.sum())(x[:1]).tolist() == [[2.0, 4.0]]
+    assert func.vmap(lambda a: a + float(a[0]))(x).tolist() == [[2.0, 3.0], [-2.0, 2.0]]
+
+
+def test_what_is_the_same_for_all_is_not_spoilt():
+    kept = mytorch.ones(2)
+    x = mytorch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def run(a):
+        copy = kept.clone()
+        copy += a
+        copy[0] = a[1]
+        return copy
+
+    assert func.vmap(run)(x).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    assert kept.tolist() == [1.0, 1.0]
+
+
+def test_an_input_that_was_written_to_is_not_written_to_again():
+    x = mytorch.zeros(2, 3)
+    with pytest.raises(NotImplementedError):
+        func.vmap(lambda a: a.add_(1) * float(a[0]))(x)
+    assert x.tolist() == [[1.0] * 3] * 2
+
+
+def test_random_numbers_are_refused_unless_allowed():
+    x = mytorch.zeros(4, 2)
+    for L in (torch, mytorch):
+        with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+            L.vmap(lambda a, L=L: L.nn.functional.dropout(a + 1))(L.zeros(4, 2))
+    assert func.vmap(lambda a: mytorch.nn.functional.dropout(a, training=False))(x).tolist() == x.tolist()
+
+
+def test_no_data_leaves_a_tensor_without_elements():
+    kept = mytorch.ones(3)
+    for write in (
+        lambda: kept.copy_(mytorch.zeros(3, device="meta")),
+        lambda: kept.__setitem__(0, mytorch.zeros((), device="meta")),
+    ):
+        with pytest.raises(NotImplementedError, match="no data"):
+            write()
+    assert kept.tolist() == [1.0] * 3
