@@ -25,13 +25,16 @@ FLOORS = [
     ("ops", "every operation with its gradient, and its names"),
     ("autograd", "what users call: Function, checkpoint, gradcheck, hooks on the graph"),
     (
-        "amp cuda fft files linalg profiler quasirandom random special",
+        "amp cuda fft files linalg quasirandom random special",
         "PyTorch's modules of functions; precision, devices, archives",
     ),
     ("serialization", "save and load"),
     ("distributed", "processes that compute together: groups, collectives, gradients in buckets"),
     ("optim nn", "update rules; layers, DistributedDataParallel"),
-    ("func utils distributions vision", "transforms of functions; data loading and tools; distributions; pictures"),
+    (
+        "func utils distributions vision profiler",
+        "transforms of functions; data loading and tools; distributions; pictures; times and memory",
+    ),
     ("models", "language models and generation"),
     ("accelerate", "the training loop's helper"),
     ("compat", "PyTorch's other names, and import paths that have no file here"),

@@ -1,67 +1,70 @@
-"""Wall time of forward ops and of named ranges, as a table; backward is timed as a whole by a range around it."""
+"""What a profile is told while it is on: every op of its thread, every node in backward, ranges, kernels chosen, arrays made and freed.
+
+When none is on nothing is asked: ops look at `mode.profile` where they look at autocast, backward asks once for its kind of walk,
+and `Kernels.find` notes what it chose only while some profile is on.
+"""
 
 import functools
-import json
 import os
+import sys
+import threading
 import time
-from collections import namedtuple
+import weakref
+from typing import Any
 
+from ..backend import memory_owner, ndarray
+from ..graph.engine import Walk, raw
 from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
+from ..graph.node import Leaf, Port
+from ..kernels import registry
+from ..kernels.registry import Kernels
+from .profiler_util import BACKWARD, FORWARD, USER, EventList, FunctionEvent
 
-_SORTS = {"cpu_time_total": 2, "self_cpu_time_total": 2, "cpu_time": 3, "count": 1, None: None}
-
-Event = namedtuple("Event", "key count cpu_time_total cpu_time input_shapes")
-Event.__doc__ = "All calls of one op or range: how many, microseconds in all and on average, and the shapes of inputs."
-
-
-class EventList(list):
-    """What `key_averages` gives: Events, and `table` to print them."""
-
-    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """The events as text, one a line.
-
-        Args:
-            sort_by: "cpu_time_total", "cpu_time" or "count", the largest first; None keeps the order of first calls.
-            row_limit: how many lines; -1 for all.
-
-        Raises:
-            ValueError: another sort_by.
-        """
-        if sort_by not in _SORTS:
-            raise ValueError(f"table: sort_by must be one of {[s for s in _SORTS if s]}, got {sort_by!r}.")
-        place = _SORTS[sort_by]
-        rows = list(self) if place is None else sorted(self, key=lambda e: -e[place])
-        rows = rows if row_limit < 0 else rows[:row_limit]
-        width = max([len(e.key) for e in rows] + [4])
-        lines = [f"{'Name':<{width}}  {'Calls':>8}  {'Total ms':>12}  {'Mean us':>12}"]
-        for e in rows:
-            shapes = f"  {list(e.input_shapes)}" if e.input_shapes else ""
-            lines.append(
-                f"{e.key:<{width}}  {e.count:>8}  {e.cpu_time_total / 1e3:>12.3f}  {e.cpu_time:>12.2f}{shapes}"
-            )
-        return "\n".join(lines)
+_open = threading.local()  # .events: those that run in this thread, the innermost last
 
 
-def _add(times, key, count, seconds):
-    entry = times.setdefault(key, [0, 0.0])
-    entry[0] += count
-    entry[1] += seconds
+def _running():
+    return _open.__dict__.setdefault("events", [])
 
 
 class profile(ModeSwitch):
-    """Within the block, measure the wall time of every forward op of the thread, and of `record_function` ranges.
+    """Within the block, measure every forward op of the thread, every node of backward, and `record_function` ranges.
 
     Args:
         enabled: False measures nothing.
-        record_shapes: count calls with other shapes of inputs apart.
+        record_shapes: note the shapes of inputs (`key_averages(group_by_input_shape=True)`).
+        profile_memory: note the memory of results, gradients and parameters, and when it is freed.
+        with_stack: note from which lines an op was called.
+        options: those of PyTorch's that ask for more: refused.
+
+    Raises:
+        NotImplementedError: an option that is not here.
     """
 
-    def __init__(self, enabled: bool = True, *, record_shapes: bool = False):
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        **options: Any,
+    ):
         super().__init__()
-        self.enabled = enabled
-        self.record_shapes = record_shapes
-        self._found = {}  # (name, shapes) -> [calls, seconds]
-        self._calls = []  # (name, start, seconds), in the order in which they ended
+        asked = [name for name, value in options.items() if value and name not in ("use_cpu", "use_kineto")]
+        if asked:
+            raise NotImplementedError(f"profile: {', '.join(asked)} is not supported.")
+        self.enabled = self.active = enabled
+        self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
+        self.module = ""  # the path of the module that runs
+        self._clear()
+
+    def _clear(self):
+        """Forget what was measured."""
+        self._found = EventList()  # in the order in which they began
+        self._nodes = weakref.WeakKeyDictionary()  # node -> the event of its forward
+        self._blocks = []  # of memory, in the order in which they were met
+        self._held = {}  # id of what holds the memory -> its Block, while it lives
 
     def _changes(self):
         return {"profile": self if self.enabled else get_mode().profile}
@@ -69,56 +72,322 @@ class profile(ModeSwitch):
     def clone(self):
         return self
 
+    def __enter__(self):
+        _Noted.begin()
+        return super().__enter__()
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        _Noted.end()
+        self._held = {}
+
+    # -- what is told ------------------------------------------------------------------------------------------
+
+    def begin(self, name: str, scope: Any = USER, shapes: Any = ()) -> FunctionEvent:
+        """Begin an event within the one that runs; `end` ends it."""
+        running = _running()
+        event = FunctionEvent(name, scope, threading.get_native_id(), len(self._found))
+        event.input_shapes, event.module = list(shapes), self.module
+        if self.with_stack and scope != BACKWARD:
+            event.stack = _stack()
+        if running:
+            event.cpu_parent = running[-1]
+            running[-1].cpu_children.append(event)
+        running.append(event)
+        self._found.append(event)
+        event.start = _now()
+        return event
+
+    def end(self, event: FunctionEvent) -> None:
+        """End an event, and those within it that an exception has left open."""
+        running = _running()
+        if event in running:
+            for ended in running[running.index(event) :]:
+                ended.end = ended.end or _now()
+            del running[running.index(event) :]
+
     def run(self, op, inputs, fused, attrs):
-        """Run an op and note its time; ops that it calls are part of it."""
+        """Run an op as an event; ops that it calls are part of it."""
         token = set_mode(get_mode().replace(profile=None))
-        start = time.perf_counter()
+        if not self.active:
+            try:
+                return op.run(*inputs, fused=fused, **attrs)
+            finally:
+                reset_mode(token)
+        for x in inputs if self.profile_memory else ():
+            if _raw(x) is not None:
+                self.hold(_raw(x), "PARAMETER" if type(getattr(x, "_edge", None)) is Leaf else "INPUT", None)
+        shapes = [list(getattr(x, "shape", ())) for x in inputs] if self.record_shapes else ()
+        event = self.begin(op.name, FORWARD, shapes)
         try:
-            return op(*inputs, fused=fused, **attrs)
+            result = op.run(*inputs, fused=fused, **attrs)
+            event.end = _now()
+            for out in result if isinstance(result, (tuple, list)) else (result,):
+                self._made(event, out)
+            return result
         finally:
-            seconds = time.perf_counter() - start
+            self.end(event)
             reset_mode(token)
-            shapes = tuple(tuple(x.shape) for x in inputs if hasattr(x, "shape")) if self.record_shapes else ()
-            self.note(op.name, seconds, shapes, start)
 
-    def note(self, name, seconds, shapes=(), start=0.0):
-        """Add one call."""
-        _add(self._found, (name, shapes), 1, seconds)
-        self._calls.append((name, start, seconds))
+    def _made(self, event, out):
+        """Note a result: its node, which backward will name, and its memory."""
+        edge = getattr(out, "_edge", None)
+        if edge is not None:
+            node = edge.node if type(edge) is Port else edge
+            if node not in self._nodes:  # and not an input's, handed on as it is
+                event.sequence_nr = event.id
+                self._nodes[node] = event
+        if self.profile_memory and _raw(out) is not None:
+            self.hold(_raw(out), "TEMPORARY" if edge is None else "ACTIVATION", event)
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Write every call as a JSON file that chrome://tracing and ui.perfetto.dev show."""
-        place = {"ph": "X", "cat": "cpu_op", "pid": os.getpid(), "tid": 0}
-        events = [{"name": name, "ts": start * 1e6, "dur": s * 1e6, **place} for name, start, s in self._calls]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": sorted(events, key=lambda event: event["ts"])}, file)
+    def walk(self, *options: Any) -> Walk:
+        """What backward walks by."""
+        return _MeasuredWalk(self, *options)
 
-    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
-        """An EventList of what was measured."""
-        merged = {}
-        for (name, shapes), (count, seconds) in self._found.items():
-            _add(merged, (name, shapes if group_by_input_shape else ()), count, seconds)
-        return EventList(Event(n, c, t * 1e6, t * 1e6 / c, shapes) for (n, shapes), (c, t) in merged.items())
+    def hold(self, array: Any, category: str, event: FunctionEvent | None, sure: bool = False) -> None:
+        """Note a raw array's memory, if it is not known, until it is freed.
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """The measured times as text; see EventList.table."""
-        return self.key_averages().table(sort_by, row_limit)
+        Args:
+            category: one of profiler.memory's. event: what made it; None if it was there before. sure: for memory that is known, too.
+        """
+        owner = memory_owner(array)
+        block = self._held.get(id(owner))
+        if block is not None:
+            block.category = category if sure else block.category
+            return
+        size = getattr(owner, "nbytes", None)
+        size = getattr(owner, "size", None) if size is None else size  # CuPy's memory has its bytes as its size
+        if isinstance(size, int):
+            block = Block(
+                size, category, "cpu" if isinstance(array, ndarray) else "cuda", None if event is None else _now()
+            )
+            try:
+                block.owner = weakref.ref(owner, functools.partial(self._freed, id(owner)))
+            except TypeError:  # bytes, a mapped file
+                return
+            self._held[id(owner)] = block
+            self._blocks.append(block)
+            _count(block, block.size, event)
+
+    def _freed(self, key, _):
+        block = self._held.pop(key, None)
+        if block is not None and self.active:
+            block.end = _now()
+            running = _running()
+            _count(block, -block.size, running[-1] if running else None)
+
+    # -- what was measured -------------------------------------------------------------------------------------
+
+    def events(self) -> EventList:
+        """All events, in the order in which they began."""
+        return self._found
+
+    @property
+    def function_events(self) -> EventList:
+        """The same."""
+        return self._found
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds in all."""
+        return self._found.self_cpu_time_total
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        *,
+        group_by_module: bool = False,
+    ) -> EventList:
+        """The events' averages; see EventList.key_averages for the arguments."""
+        return self._found.key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name, group_by_module=group_by_module
+        )
+
+    def total_average(self) -> Any:
+        """All events as one average."""
+        return self._found.total_average()
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
+        """The averages as text; see EventList.table."""
+        return self.key_averages().table(sort_by, row_limit, **options)
+
+    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+        """Write the events as JSON that chrome://tracing and ui.perfetto.dev show; gzipped if the name ends in ".gz"."""
+        memory, total = [], 0
+        for when, change in sorted((t, c) for b in self._blocks for t, c in ((b.start, b.size), (b.end, -b.size)) if t):
+            total += change
+            memory.append((when, change, total))
+        options = {name: int(getattr(self, name)) for name in ("record_shapes", "profile_memory", "with_stack")}
+        self._found.export_chrome_trace(path, memory, {**options, **getattr(self, "_metadata", {})})
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write the stacks with a number each; see EventList.export_stacks.
+
+        Raises:
+            ValueError: another metric, or with_stack was not given.
+        """
+        if not self.with_stack:
+            raise ValueError("export_stacks: profile(with_stack=True) is needed.")
+        self._found.export_stacks(path, metric)
+
+
+class Block:
+    """A block of memory: how many bytes, what for, on which device, from when to when; None: from before, to after."""
+
+    end = owner = None
+
+    def __init__(self, size, category, device, start):
+        self.size, self.category, self.device, self.start = size, category, device, start
+
+
+class _MeasuredWalk(Walk):
+    """A backward whose nodes are events."""
+
+    def __init__(self, profile, *options):
+        super().__init__(*options)
+        self.profile = profile
+
+    def visit_node(self, node, g):
+        profile = self.profile
+        if g is None or not profile.active:
+            return super().visit_node(node, g)
+        shapes = [list(x.shape) for x in (g if type(g) is list else [g]) if x is not None]
+        event = profile.begin(node.name(), BACKWARD, shapes if profile.record_shapes else ())
+        event.forward = forward = profile._nodes.get(node)
+        if forward is not None:
+            event.sequence_nr, event.stack, event.module = forward.sequence_nr, forward.stack, forward.module
+        vjp = node.plan.vjp
+        if vjp is not None and vjp is not node.op.reference.vjp:
+            event.fused[_short(vjp.__module__)] += 1
+        try:
+            super().visit_node(node, g)
+            event.end = _now()
+            if profile.profile_memory and self.arithmetic is raw:
+                for parent in node.parents:
+                    if self.grads.get(parent) is not None and type(self.grads[parent]) is not list:
+                        profile.hold(self.grads[parent], "AUTOGRAD_DETAIL", event)
+        finally:
+            profile.end(event)
+
+    def visit_leaf(self, leaf, g):
+        profile = self.profile
+        if not profile.active:
+            return super().visit_leaf(leaf, g)
+        event = profile.begin(leaf.name(), BACKWARD, [list(g.shape)] if profile.record_shapes else ())
+        try:
+            super().visit_leaf(leaf, g)
+            event.end = _now()
+            if profile.profile_memory and _raw(leaf.grad) is not None:
+                profile.hold(_raw(leaf.grad), "GRADIENT", event, sure=True)
+        finally:
+            profile.end(event)
+
+
+class _Noted:
+    """`Kernels.find`, which notes its choice in the event that runs, in its place while some profile is on."""
+
+    plain = Kernels.find
+    count, lock = 0, threading.Lock()
+
+    @classmethod
+    def begin(cls):
+        """One profile more is on."""
+        with cls.lock:
+            cls.count += 1
+            Kernels.find = cls.find
+
+    @classmethod
+    def end(cls):
+        """One less."""
+        with cls.lock:
+            cls.count -= 1
+            Kernels.find = Kernels.find if cls.count else cls.plain
+
+    def find(self, device, fused, arrays, options):
+        module = _Noted.plain(self, device, fused, arrays, options)
+        if _running():
+            kernel = self.of.get(device)
+            why = f"no: {_why_not(kernel, fused, arrays, options)}" if module is None else _short(kernel.path)
+            _running()[-1].fused[why] += 1
+        return module
+
+
+def _why_not(kernel, fused, arrays, options):
+    """Why `Kernels.find` gave None: its questions once more."""
+    policy = registry._policy(fused)
+    if policy is False:
+        return "fused=False"
+    if kernel is None or kernel.problem is not None:
+        return "none for this device" if kernel is None else kernel.problem
+    if policy is None and getattr(arrays[0], "size", kernel.least) < kernel.least:
+        return f"fewer than {kernel.least} elements"
+    if not kernel.module.accepts(*arrays, **options):
+        takes = getattr(kernel.module, "TAKES", None)
+        return f"takes {takes} only" if takes else "not these shapes, dtypes or options"
+    return "does not pay here"
+
+
+def _short(path):
+    return path.removeprefix("mytorch.kernels.")
+
+
+def _count(block, change, event):
+    if event is not None:
+        field = "self_cpu_memory_usage" if block.device == "cpu" else "self_device_memory_usage"
+        setattr(event, field, getattr(event, field) + change)
+
+
+def _raw(x):
+    """The raw array of a Tensor or an Array; None of anything else."""
+    return getattr(getattr(x, "_data", x), "_array", None)
+
+
+def _now():
+    return time.perf_counter() * 1e6
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSIDE = tuple(
+    os.path.join(_PACKAGE, x)
+    for x in "_array.py _tensor.py autograd backend base graph kernels nn/module.py ops optim/optimizer.py profiler".split()
+)
+
+
+def _stack():
+    """The lines from which an op was called, innermost first, without those of the library's machinery."""
+    lines, frame = [], sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith((*_INSIDE, "<caller of")):
+            lines.append(f"{_near(code.co_filename)}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return lines
+
+
+@functools.cache
+def _near(path):
+    """A file's name from the folder on where Python found it."""
+    folders = [folder + os.sep for folder in sys.path if folder and path.startswith(folder + os.sep)]
+    return path[len(max(folders, key=len, default="")) :]
 
 
 class record_function:
-    """A named range: within a `profile`, the block (or decorated function) is measured under this name."""
+    """A named range: within a `profile`, the block (or decorated function) is an event of this name."""
 
     def __init__(self, name: str, args: str | None = None):
         self.name = name
 
     def __enter__(self):
-        self._start = time.perf_counter()
+        self._profile = get_mode().profile
+        begin = getattr(self._profile, "begin", None)
+        self._event = begin(self.name) if begin is not None and self._profile.active else None
         return self
 
     def __exit__(self, *exc):
-        found = get_mode().profile
-        if found is not None:
-            found.note(self.name, time.perf_counter() - self._start, start=self._start)
+        if self._event is not None:
+            self._profile.end(self._event)
 
     def __call__(self, function):
         @functools.wraps(function)

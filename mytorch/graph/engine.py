@@ -26,6 +26,7 @@ from numpy import asarray, generic
 
 from .._array import Array, Size
 from ..backend import device_guard, gpu, restore_device, set_device_of, xp_of
+from .mode import get_mode
 from .node import Leaf, Node, Port, node_hooks
 
 
@@ -115,7 +116,8 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     Returns:
         {target: gradient} for the targets that were reached.
     """
-    walk = Walk(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+    kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
+    walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
     walks.append(walk)
     try:
@@ -327,9 +329,7 @@ def _run_node(node, g, arithmetic):
             arithmetic.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
         ]
-    run = arithmetic.formulas
-    if node.trace is not None:
-        run = partial(_run_traced, arithmetic)
+    run = arithmetic.formulas if node.trace is None else partial(_run_traced, arithmetic)
     dtype = node.dtype
     if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic:
         g = [arithmetic.conj(x) for x in g] if node.plan.ports else arithmetic.conj(g)
