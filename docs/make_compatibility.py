@@ -70,11 +70,12 @@ names; these differ, and stay so for the reason given.
 | `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, spread | which of several equal elements' places is given |
 | `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot`, `allclose`, `clamp`, `index_put`, `setitem` | different, spread, accepted | strides, shapes and dtypes that broadcast or can be copied, a bound that is a number beside one that is a tensor; a device's name that is never reached |
 | `trapezoid`, `trapz`, `cumulative_trapezoid` | different, spread, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
-| `addbmm`, `bmm`, `mm`, `tensordot`, `rsub`, `conv1d`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler` | spread | infinities in products and quotients, and how far NaN spreads from there |
+| `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler` | spread | infinities in products and quotients, and how far NaN spreads from there |
 | `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, spread | NaN is unlike any number; what is said of a matrix with a NaN in it |
-| `avg_pool3d`, `unfold`, `max_pool1d` | accepted | padding makes up for an input smaller than the window; lists of one number |
+| `avg_pool3d`, `unfold`, `max_pool1d`, `ConvTranspose` | accepted | no channels; padding makes up for an input smaller than the window; lists of one number |
 | `pixel_unshuffle`, `sum_to_size`, `einsum`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
 | `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | complex numbers over no axes, or a matrix without elements, where PyTorch fails |
+| `scaled_dot_product_attention` | accepted | keys of fewer heads are shared among the queries', with `enable_gqa` or without |
 | `getitem` | accepted | `loss[0]` of a number is the number |
 | `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; views made under `no_grad` may be written into |
 | `gather` | different, spread | an empty index of another number of axes gives a result without a graph |

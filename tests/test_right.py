@@ -622,7 +622,7 @@ lib.linalg.solve_triangular(t(3, 3), t(3), upper=True); lib.linalg.solve_triangu
 lib.cholesky_solve(t(5, 1), t(6, 5)); lib.linalg.ldl_solve(t(2, 2), i(2).int(), t(2, 1)); lib.linalg.ldl_solve(t(2, 2), i(2).int() + 3, t(2, 1))
 lib.addmv(i(2), i(2, 2), i(2), beta=float("nan")); lib.baddbmm(i(1), i(1, 2, 2), i(1, 2, 2), alpha=INF); F.batch_norm(t(2, 3), t(3), t(3), 1)
 lib.scatter_reduce(t(2), 0, i(0), t(0), "nothing"); x[lib.zeros(0, dtype=lib.bool)]; x.index_put((lib.zeros(0, dtype=lib.bool),), t(4), True)
-lib.feature_dropout(t(3), 0.5, True); x.view(2, 2)[:, 1:].detach().add_(t(3))
+lib.feature_dropout(t(3), 0.5, True); lib.histogramdd(t(5, 2), [2, 0]); F.ctc_loss(t(5, 1, 3), i(1, 1, 2), i(1) + 5, i(1) + 2); x.view(2, 2)[:, 1:].detach().add_(t(3))
 """
 
 

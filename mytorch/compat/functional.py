@@ -320,6 +320,8 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         raise RuntimeError(
             f"histogramdd: expected {raw.shape[1]} sequences of bin edges for a {raw.shape[1]}-dimensional histogram but got {len(bins)}"
         )
+    if any(isinstance(b, int) and b <= 0 for b in (bins if isinstance(bins, list) else [bins])):
+        raise RuntimeError(f"histogramdd: bins must be > 0, but got {bins}")
     if isinstance(bins, list) and any(np.ndim(b) and np.any(np.diff(b) < 0) for b in bins):
         raise RuntimeError("histogramdd: the edges of bins must not fall.")
     if weight is not None and tuple(getattr(weight, "shape", ())) != tuple(input.shape[:-1]):

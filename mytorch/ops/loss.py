@@ -967,6 +967,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     for name, given, most in (("input_lengths", lengths_in, steps), ("target_lengths", lengths_out, labels.shape[-1])):
         if min(given, default=0) < 0 or max(given, default=0) > most:
             raise RuntimeError(f"ctc_loss: Expected {name} to have values from 0 to {most}, got {given}")
+    if labels.ndim not in (1, 2):
+        raise RuntimeError(f"ctc_loss: Expected 1 to 2 dimensions of targets, but got {labels.ndim}")
     if labels.ndim == 1 and not single:
         starts = np.cumsum([0, *lengths_out])
         rows = [labels[a:b] for a, b in pairwise(starts)]
