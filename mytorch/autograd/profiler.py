@@ -236,7 +236,8 @@ class profile(ModeSwitch):
 class Block:
     """A block of memory: how many bytes, what for, on which device, from when to when; None: from before, to after."""
 
-    end = owner = None
+    end: float | None = None
+    owner: Any = None
 
     def __init__(self, size, category, device, start):
         self.size, self.category, self.device, self.start = size, category, device, start
