@@ -72,14 +72,16 @@ def _wide(x):
 
 
 def once_rounded(function):
-    """Let a function of several ops compute half precision in float32, and round what it gives."""
+    """Let a function of several ops compute half precision in float32, and round what it gives to the dtype of the tensors."""
 
     @wraps(function)
     def rounding(input, *args, **kwargs):
         dtype = getattr(input, "dtype", None)
         if dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
             return function(input, *args, **kwargs)
-        wide = [t.float() if getattr(t, "dtype", None) is dtype else t for t in (input, *args)]
+        if any(getattr(t, "dtype", dtype) is not dtype for t in args):
+            return function(input, *args, **kwargs)
+        wide = [t.float() if hasattr(t, "dtype") else t for t in (input, *args)]
         return function(*wide, **kwargs).to(dtype)
 
     return rounding

@@ -1,5 +1,7 @@
 """Half precision is computed in float32 and rounded once, as PyTorch does: forwards, gradients, and Python numbers that half can't hold."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,11 @@ def test_a_product_of_half_precision_with_a_number_beyond_it():
     ref = torch.tensor([1e-5, 100.0], dtype=torch.float16)
     assert (x * 1e5).tolist() == (ref * 1e5).tolist()
     assert (x / 1e5).tolist() == (ref / 1e5).tolist()
+
+
+def test_several_dtypes_are_promoted():
+    for kinds in itertools.product(("bfloat16", "float32"), repeat=3):
+        ours, theirs = ([lib.ones(3, dtype=getattr(lib, kind)) for kind in kinds] for lib in (mytorch, torch))
+        for name in ("addcmul", "addcdiv"):
+            out, want = getattr(mytorch, name)(*ours), getattr(torch, name)(*theirs)
+            assert str(out.dtype).split(".")[1] == str(want.dtype).split(".")[1], (name, kinds)
