@@ -65,7 +65,8 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.item() * len(x)
-        print(f"epoch {epoch}  loss {total / len(train):.3f}")
+        if epoch % 4 == 0:
+            print(f"epoch {epoch}  loss {total / len(train):.3f}")
 
     with mytorch.no_grad():
         x, y = (t.to(args.device) for t in test.tensors)
