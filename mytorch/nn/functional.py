@@ -38,9 +38,15 @@ _NAMES = {  # module of ops -> names
     "resample": """
         affine_grid channel_shuffle fold grid_sample interpolate pixel_shuffle pixel_unshuffle unfold upsample""",
 }
-_FOUND = {
-    name: described(getattr(getattr(ops, home), name)) for home, names in _NAMES.items() for name in names.split()
-}
+
+
+def _found(home, name):
+    """A function of a file of ops; what users call of a record is its caller."""
+    found = getattr(getattr(ops, home), name)
+    return getattr(found, "caller", None) or described(found)
+
+
+_FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}
 globals().update(_FOUND)
 
 __all__ = [*_FOUND, "linear_cross_entropy", "multi_head_attention_forward"]

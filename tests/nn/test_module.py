@@ -9,6 +9,8 @@ import pytest
 
 import mytorch
 from mytorch import nn
+from mytorch.nn.functional import _found
+from mytorch.nn.layer import Layer
 
 
 class Block(nn.Module):
@@ -403,3 +405,13 @@ def test_backward_hooks_see_what_requires_grad(torch):
     assert theirs_refused
     assert mine[0] == [False, True]
     assert len(mine) == len(theirs)
+
+
+def test_a_layer_of_a_function_that_is_a_record(rng):
+    """As docs/architecture.md adds one: the record in the table of F, a class of one line."""
+
+    class Exp(Layer, function=_found("elementwise", "exp")):
+        """e**x."""
+
+    x = mytorch.from_numpy(rng.standard_normal((3, 5)))
+    np.testing.assert_array_equal(Exp()(x).numpy(), np.exp(x.numpy()))
