@@ -173,7 +173,7 @@ def scaled_dot_product_attention(
     if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
-    return _attention(
+    return _attention.caller(
         query,
         key,
         value,

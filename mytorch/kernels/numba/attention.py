@@ -129,8 +129,12 @@ def _run(function, blocks, arrays, *options):
     else:
         while len(lead) > 1 and lead[0] == 1:
             lead, arrays = lead[1:], [a if a is None else a[0] for a in arrays]
-        size = math.prod(lead) * blocks[0][1] * blocks[0][3]
-        groups = [slice(i, j) for i, j in blas.bounds(lead[0], min(lead[0], chunks_for(size)))] if lead else [()]
+        chunks = min(lead[0], chunks_for(math.prod(lead) * blocks[0][1] * blocks[0][3])) if lead else 1
+        if chunks < 2:
+            with blas.one_thread():
+                function(blocks, *arrays, *options)
+            return
+        groups = [slice(i, j) for i, j in blas.bounds(lead[0], chunks)]
     blas.run(function, [(blocks, *(a if a is None else a[g] for a in arrays), *options) for g in groups])
 
 
