@@ -2,9 +2,10 @@
 
     python docs/run_notebook.py examples/tiny_gpt2.ipynb
 
-Printed text and the figures of matplotlib are kept. An error ends the run, and nothing is written.
+Printed text, the figures of matplotlib, and a drawn graph in a cell's last line are kept. An error ends the run, and nothing is written.
 """
 
+import ast
 import base64
 import contextlib
 import io
@@ -25,6 +26,13 @@ def figures():
         plt.close(number)
 
 
+def drawing(value, count):
+    """The output of a cell whose last line is something that draws itself."""
+    if hasattr(value, "_repr_svg_"):
+        data = {"image/svg+xml": value._repr_svg_().splitlines(keepends=True), "text/plain": ["<drawing>"]}
+        yield {"output_type": "execute_result", "data": data, "metadata": {}, "execution_count": count}
+
+
 def run(book, change=lambda source: source):
     """Fill in the outputs of a notebook (a dict) by running its code; `change` may replace a cell's source before."""
     names, count = {"__name__": "__main__"}, 0
@@ -32,12 +40,14 @@ def run(book, change=lambda source: source):
         if cell["cell_type"] != "code":
             continue
         count += 1
-        printed = io.StringIO()
+        printed, tree = io.StringIO(), ast.parse(change("".join(cell["source"])))
+        last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
         with contextlib.redirect_stdout(printed):
-            exec(compile(change("".join(cell["source"])), f"<cell {count}>", "exec"), names)
+            exec(compile(tree, f"<cell {count}>", "exec"), names)
+            value = last and eval(compile(last, f"<cell {count}>", "eval"), names)
         text = printed.getvalue().splitlines(keepends=True)
         stream = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
-        cell.update(execution_count=count, outputs=[*stream, *figures()])
+        cell.update(execution_count=count, outputs=[*stream, *figures(), *drawing(value, count)])
 
 
 def main():

@@ -28,7 +28,7 @@ def pids(path):
 
 
 def assert_no_orphans(path):
-    until = time.monotonic() + 5
+    until = time.monotonic() + 15  # on a busy machine the ranks get their turn late
     while any(alive(p) for p in pids(path)) and time.monotonic() < until:
         time.sleep(0.05)
     assert len(pids(path)) >= 2
