@@ -12,6 +12,7 @@ from ._array import on_input_device
 from ._tensor import Tensor
 from .backend import xp_of
 from .base.errors import LinAlgError
+from .graph.mode import get_mode
 from .ops import decompositions as _d
 from .ops.bind import also_named
 from .ops.creation import eye
@@ -726,7 +727,7 @@ def multi_dot(tensors, *, out=None):
             raise RuntimeError(
                 f"multi_dot(): tensor {i} must be 2D{'' if 0 < i < len(tensors) - 1 else ' or 1D'} but got {x.ndim}D"
             )
-        if x.dtype is not tensors[0].dtype:
+        if x.dtype is not tensors[0].dtype and get_mode().autocast is None:
             raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype, but tensor {i} is {x.dtype}")
     first, last = tensors[0].ndim == 1, tensors[-1].ndim == 1
     if first:
