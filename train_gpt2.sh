@@ -81,7 +81,7 @@ fi
 
 # nanoGPT's recipe for a CPU, with four times its learning rate.
 small=(--model_size demo --context_length 64 --batch_size 12
-    --gradient_accumulation_steps 1 --train_iterations 2500 --eval_interval 500 --eval_iterations 20
+    --gradient_accumulation_steps 1 --train_iterations 2100 --eval_interval 700 --eval_iterations 20
     --max_lr 4e-3 --min_lr 4e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
     --beta1 0.9 --beta2 0.99 --dropout_p 0.0 --log_iter 100)
 case "$target$cpu" in
