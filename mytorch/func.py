@@ -515,10 +515,9 @@ def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
         n = min(chunk, size - start)
         own = [leaf if d is None else leaf.narrow(d, start, n) for leaf, d in zip(leaves, dims, strict=True)]
         parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs))
-    flat = [_flatten(part)[0] for part in parts]
+    flat, rebuilds = zip(*map(_flatten, parts), strict=True)
     axes = _spread(out_dims, parts[0], "out_dims")
-    joined = [c[0] if d is None else cat(c, d) for c, d in zip(zip(*flat, strict=True), axes, strict=True)]
-    return _flatten(parts[0])[1](joined)
+    return rebuilds[0]([c[0] if d is None else cat(c, d) for c, d in zip(zip(*flat, strict=True), axes, strict=True)])
 
 
 def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):

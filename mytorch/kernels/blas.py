@@ -15,10 +15,7 @@ from ..backend import numpy_ns
 from . import threads
 
 SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
-WEIGHTS, ROWS = (
-    1 << 16,
-    8,
-)  # from how many weights, and up to how many rows, a kernel (numba/linear.py) is quicker than BLAS
+WEIGHTS, ROWS = 1 << 16, 8  # from how many weights, up to how many rows numba/linear.py is quicker than BLAS
 FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
 TURNED = 9 << 14  # multiplications from which it does
 LARGE = 2**22  # multiplications from which a product is worth several threads

@@ -240,7 +240,7 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
 
     It is on Hopper and Blackwell, for more than a few queries.
     """
-    if _trouble or config.deterministic or not mask is keep is window is softcap is None:
+    if _trouble or config.deterministic or any(x is not None for x in (mask, keep, window, softcap)):
         return False
     inputs = query, key, value
     name = _key("forward", inputs, causal, scale)

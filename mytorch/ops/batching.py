@@ -78,7 +78,7 @@ class Batch(Interpreter):
             with self.outside():
                 return record.run(*inputs, fused=fused, **attrs)
         rule = RULES.get(record.name) or (_elementwise if record.elementwise else None)
-        if rule is None or rule is _composite:
+        if rule is None:
             with interpreting(self, autocast=None):
                 return _COMPOSITES.get(record.name, _composed)(self, record, inputs, attrs)
         try:
@@ -239,10 +239,6 @@ def _composed(batch, record, inputs, attrs):
     return Level.composed(record, inputs, attrs)
 
 
-def _composite(batch, call):
-    """In RULES: an op that runs as others, inside of the batch."""
-
-
 RULES = {}  # name of a record -> function of (batch, call) that gives what the op gives, batch first
 _COMPOSITES = {}  # name -> function of (batch, record, inputs, attrs), for ops that run as others
 
@@ -363,6 +359,12 @@ def _raw(batch, x):
     return None if value is None else value._data._array
 
 
+def _raw_for_each(batch, x):
+    """The raw array of an index, batch first, also of one that all share."""
+    raw = _raw(batch, x)
+    return np.broadcast_to(x, (batch.size, *x.shape)) if raw is None else raw
+
+
 def _index_for(batch, index, ndim):
     """An index of a tensor of `ndim` axes, as one of its value.
 
@@ -402,10 +404,7 @@ def _index_zeros(batch, call):
 
 @rule("gather", "take_along", "put_along", "scatter_zeros", "scatter")
 def _at(batch, call):
-    index, n = call.attrs["index"], call.ndims[0]
-    raw = _raw(batch, index)
-    raw = np.broadcast_to(index, (batch.size, *index.shape)) if raw is None else raw
-    changes = {"index": raw, "dim": call.attrs["dim"] % n + 1}
+    changes = {"index": _raw_for_each(batch, call.attrs["index"]), "dim": call.attrs["dim"] % call.ndims[0] + 1}
     if "shape" in call.attrs:
         changes["shape"] = (batch.size, *call.attrs["shape"])
     return call.run(*map(batch.spread, call.inputs, call.values), **changes)
@@ -463,7 +462,7 @@ def _einsum(batch, call):
     return call.run(*tensors, spec=f"{','.join(terms)}->{letter}{out}")
 
 
-def _folded(batch, value):
+def _folded(value):
     """The batch and the first axis as one."""
     return value.reshape(-1, *value.shape[2:])
 
@@ -471,7 +470,7 @@ def _folded(batch, value):
 @rule("max_pool", "avg_pool", "group_norm", "channel_affine")
 def _by_sample(batch, call):
     """An op that treats each sample of its first axis alone."""
-    out = call.run(_folded(batch, call.only()), *call.inputs[1:])
+    out = call.run(_folded(call.only()), *call.inputs[1:])
     parts = [o.reshape(batch.size, -1, *o.shape[1:]) for o in (out if call.record.outputs else (out,))]
     return parts if call.record.outputs else parts[0]
 
@@ -480,13 +479,12 @@ def _by_sample(batch, call):
 def _gradient_by_sample(batch, call):
     attrs, changes = call.attrs, {}
     if "chosen" in attrs:
-        chosen = _raw(batch, attrs["chosen"])
-        chosen = np.broadcast_to(attrs["chosen"], (batch.size, *attrs["chosen"].shape)) if chosen is None else chosen
+        chosen = _raw_for_each(batch, attrs["chosen"])
         changes["chosen"] = chosen.reshape(-1, *chosen.shape[2:])
     if "shape" in attrs:
         n, *rest = attrs["shape"]
         changes["shape"] = (batch.size * n, *rest)
-    out = call.run(_folded(batch, batch.spread(call.inputs[0], call.values[0])), **changes)
+    out = call.run(_folded(batch.spread(call.inputs[0], call.values[0])), **changes)
     return out.reshape(batch.size, -1, *out.shape[1:])
 
 
@@ -495,7 +493,7 @@ def _convolution(batch, call):
     (x, weight, bias), (own, kernels, shift) = (*call.inputs, None)[:3], (*call.values, None)[:3]
     n = x.shape[0]
     if kernels is None and shift is None:
-        out = call.run(_folded(batch, own), weight, *call.inputs[2:])
+        out = call.run(_folded(own), weight, *call.inputs[2:])
         return out.reshape(batch.size, n, *out.shape[1:])
     out = _in_groups(batch, batch.spread(x, own), batch.spread(weight, kernels), call)
     if bias is not None:
@@ -551,5 +549,4 @@ def _cross_entropy(batch, record, inputs, attrs):
     return losses.sum() if attrs["reduction"] == "sum" else losses.sum() / counts.sum().to(logits.dtype)
 
 
-RULES["cross_entropy"] = _composite
 _COMPOSITES["cross_entropy"] = _cross_entropy

@@ -3,8 +3,7 @@
 import numpy as np
 
 from ..kernel import Kernel
-from ..threads import split
-from .common import exp, flat, is_float32, with_nan
+from .common import each, exp, is_float32, with_nan
 
 _ONE = np.float32(1.0)
 
@@ -45,22 +44,15 @@ def _accepts(input):
     return is_float32(input)
 
 
-def _run(loop, *arrays):
-    arrays, shape = [flat(a) for a in arrays], arrays[-1].shape
-    out = np.empty_like(arrays[-1])
-    split(loop, out.size, (*arrays, out))
-    return out.reshape(shape)
-
-
 sigmoid = Kernel(
     LEAST=8192,
     accepts=_accepts,
-    forward=lambda xp, input: _run(_sigmoid, input),
-    vjp=lambda g, out: (_run(_sigmoid_bwd, g, out),),
+    forward=lambda xp, input: each(_sigmoid, input),
+    vjp=lambda g, out: (each(_sigmoid_bwd, g, out),),
 )
 silu = Kernel(
     LEAST=2048,
     accepts=_accepts,
-    forward=lambda xp, input: _run(_silu, input),
-    vjp=lambda g, input: (_run(_silu_bwd, g, input),),
+    forward=lambda xp, input: each(_silu, input),
+    vjp=lambda g, input: (each(_silu_bwd, g, input),),
 )

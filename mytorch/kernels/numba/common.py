@@ -15,6 +15,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..threads import split
 from . import progress  # noqa: F401  (it shows what is being compiled)
 
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
@@ -130,6 +131,14 @@ def erf(x):
 def flat(x):
     """x as one contiguous axis; a copy only where its strides demand it."""
     return np.ascontiguousarray(x).reshape(-1)
+
+
+def each(loop, *arrays, constants=()):
+    """What an elementwise loop, which is given the constants as float32, makes of arrays of one shape: a new one."""
+    flats = [flat(a) for a in arrays]
+    out = np.empty_like(flats[-1])
+    split(loop, out.size, (*flats, out), *map(np.float32, constants))
+    return out.reshape(arrays[-1].shape)
 
 
 def is_float32(*arrays):

@@ -6,8 +6,7 @@ than reading it back from memory.
 
 import numpy as np
 
-from ..threads import split
-from .common import erf, exp, flat, is_float32, kernel
+from .common import each, erf, exp, is_float32, kernel
 
 _SQRT_HALF = np.float32(0.7071067811865476)
 _DENSITY = np.float32(0.3989422804014327)
@@ -62,15 +61,9 @@ def accepts(input, *, approximate="none"):
 
 def forward(xp, input, *, approximate="none"):
     """input * P(Z <= input)."""
-    x = flat(input)
-    out = np.empty_like(x)
-    split(_fwd_tanh if approximate == "tanh" else _fwd, x.size, (x, out))
-    return out.reshape(input.shape)
+    return each(_fwd_tanh if approximate == "tanh" else _fwd, input)
 
 
 def vjp(g, input, approximate):
     """The gradient of input."""
-    x = flat(input)
-    out = np.empty_like(x)
-    split(_bwd_tanh if approximate == "tanh" else _bwd, x.size, (flat(g), x, out))
-    return (out.reshape(input.shape),)
+    return (each(_bwd_tanh if approximate == "tanh" else _bwd, g, input),)

@@ -6,8 +6,7 @@ Where every element's upstream gradient is one number, as after a mean or a sum,
 import numpy as np
 
 from ..kernel import Kernel
-from ..threads import split
-from .common import exact, exp, flat, inlined, is_float32, with_nan
+from .common import each, exact, exp, inlined, is_float32, with_nan
 
 
 @exact
@@ -75,17 +74,11 @@ def _accepts(input, target, **options):
     return is_float32(input, target) and input.shape == target.shape
 
 
-def _run(loop, input, target, *constants):
-    out = np.empty(input.shape, np.float32)
-    split(loop, out.size, (flat(input), flat(target), out.reshape(-1)), *map(np.float32, constants))
-    return out
-
-
 def _slopes(loop, g, input, target, *constants):
     """The gradient of input, from one number if g holds one only."""
     if not any(g.strides) and g.size:
-        return _run(loop, input, target, g.flat[0], *constants)
-    slopes = _run(loop, input, target, 1.0, *constants)
+        return each(loop, input, target, constants=(g.flat[0], *constants))
+    slopes = each(loop, input, target, constants=(1.0, *constants))
     slopes *= g
     return slopes
 
@@ -98,19 +91,19 @@ LEAST = 16384  # NumPy is as quick for fewer; not for the logistic loss
 TAKES = "float32 of one shape"
 squared_error = Kernel(
     accepts=_accepts, LEAST=LEAST, TAKES=TAKES,
-    forward=lambda xp, input, target: _run(_squared, input, target),
+    forward=lambda xp, input, target: each(_squared, input, target),
     vjp=lambda g, input, target, needs: _both(_slopes(_squared_bwd, g, input, target), needs),
 )  # fmt: skip
 clipped_error = Kernel(
     accepts=_accepts, LEAST=LEAST, TAKES=TAKES,
-    forward=lambda xp, input, target, *, delta, scale: _run(_clipped, input, target, delta, scale),
+    forward=lambda xp, input, target, *, delta, scale: each(_clipped, input, target, constants=(delta, scale)),
     vjp=lambda g, input, target, delta, scale, needs: _both(
         _slopes(_clipped_bwd, g, input, target, delta, scale), needs
     ),
 )  # fmt: skip
 logistic_error = Kernel(
     accepts=_accepts, LEAST=2048, TAKES=TAKES,
-    forward=lambda xp, input, target: _run(_logistic, input, target),
+    forward=lambda xp, input, target: each(_logistic, input, target),
     vjp=lambda g, input, target, needs: (
         _slopes(_logistic_bwd, g, input, target) if needs[0] else None, -g * input if needs[1] else None
     ),

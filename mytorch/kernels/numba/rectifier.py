@@ -3,8 +3,7 @@
 import numpy as np
 
 from ..kernel import Kernel
-from ..threads import split
-from .common import exact, flat, is_float32
+from .common import each, exact, is_float32
 
 
 @exact
@@ -66,28 +65,20 @@ def _accepts(input, **options):
 LEAST = 4096
 
 
-def _run(kernel, *arrays, constants=()):
-    """An elementwise kernel on arrays of one shape, into a new one."""
-    flats = [flat(a) for a in arrays]
-    out = np.empty_like(flats[0])
-    split(kernel, out.size, (*flats, out), *constants)
-    return out.reshape(arrays[0].shape)
-
-
 def _relu(xp, input):
-    return _run(_relu_fwd, input)
+    return each(_relu_fwd, input)
 
 
 def _relu_vjp(g, out):
-    return (_run(_relu_bwd, g, out),)
+    return (each(_relu_bwd, g, out),)
 
 
 def _leaky_relu(xp, input, *, slope):
-    return _run(_fwd, input, constants=(np.float32(slope),))
+    return each(_fwd, input, constants=(slope,))
 
 
 def _leaky_relu_vjp(g, input, slope):
-    return (_run(_bwd, g, input, constants=(np.float32(slope),)),)
+    return (each(_bwd, g, input, constants=(slope,)),)
 
 
 relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_relu, vjp=_relu_vjp)
@@ -95,7 +86,7 @@ leaky_relu = Kernel(accepts=_accepts, LEAST=LEAST, forward=_leaky_relu, vjp=_lea
 hardswish = Kernel(
     accepts=_accepts,
     LEAST=LEAST,
-    forward=lambda xp, input: _run(_hardswish_fwd, input),
-    vjp=lambda g, input: (_run(_hardswish_bwd, g, input),),
+    forward=lambda xp, input: each(_hardswish_fwd, input),
+    vjp=lambda g, input: (each(_hardswish_bwd, g, input),),
 )
-sign = Kernel(accepts=_accepts, forward=lambda xp, input: _run(_sign, input))
+sign = Kernel(accepts=_accepts, forward=lambda xp, input: each(_sign, input))
