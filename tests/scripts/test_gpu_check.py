@@ -1,5 +1,6 @@
 """benchmarks/gpu_check.py at tiny sizes, over the stand-in for CuPy and Triton's interpreter: every figure comes, none fails."""
 
+import ast
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_check  # noqa: E402
 
+from benchmarks.gpu.correctness import CHECKS  # noqa: E402
 from benchmarks.gpu.measure import Report  # noqa: E402
 from benchmarks.gpu.table import TARGETS, show, summary, table, verdict  # noqa: E402
 
@@ -142,3 +144,21 @@ def test_the_extras_bring_cudas_libraries(major):
     assert f"cupy-cuda{major}x[ctk]>=14" in line
     assert f"nvidia-nccl-cu{major}" in line
     assert "triton" in line
+
+
+@pytest.mark.parametrize("home", CHECKS)
+def test_checks_ask_for_no_fixtures(home):
+    """The section `correctness` runs them without pytest: what they are given stands in their parametrize marks."""
+    for check in ast.parse((ROOT / "tests" / f"{home.replace('.', '/')}.py").read_text()).body:
+        if isinstance(check, ast.FunctionDef) and check.name.startswith("test_"):
+            marks = [
+                m
+                for m in check.decorator_list
+                if isinstance(m, ast.Call) and ast.unparse(m.func).endswith("parametrize")
+            ]
+            given = {
+                name.strip()
+                for m in marks
+                for name in ast.unparse(m.args[0]).strip("[]()'\"").replace("'", "").split(",")
+            }
+            assert {a.arg for a in check.args.args} - given <= {"together"}, check.name
