@@ -8,6 +8,8 @@ rule, or which looks at numbers, is called for each index instead.
 """
 
 import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -167,7 +169,7 @@ def _argnums(argnums, args, name):
     return places, one
 
 
-def grad_and_value(func, argnums=0, has_aux=False):
+def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., tuple]:
     """A function that returns (gradient of func by its argument, func's value).
 
     Args:
@@ -195,7 +197,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
     return run
 
 
-def grad(func, argnums=0, has_aux=False):
+def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns the gradient of func by its argument; see `grad_and_value`.
 
     Args:
@@ -219,7 +221,7 @@ def grad(func, argnums=0, has_aux=False):
     return run
 
 
-def vjp(func, *primals, has_aux=False):
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """(func(*primals), vjp_fn), and aux if has_aux; vjp_fn(cotangents) gives a tuple of gradients, one per primal.
 
     vjp_fn can be called again. The cotangents have the structure and shapes of func's result.
@@ -250,7 +252,7 @@ def vjp(func, *primals, has_aux=False):
     return (out, vjp_fn, level.aux) if has_aux else (out, vjp_fn)
 
 
-def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False) -> tuple:
     """(func(*primals), J tangents), and aux if has_aux: a Jacobian times a vector.
 
     Args:
@@ -284,13 +286,20 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     return (*result, aux) if has_aux else result
 
 
-def linearize(func, *primals):
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     """(func(*primals), jvp_fn): jvp_fn(*tangents) is the Jacobian at primals times the tangents."""
     out, _ = jvp(func, primals, tuple(_map(zeros_like, p) for p in primals))
     return out, lambda *tangents: jvp(func, primals, tangents)[1]
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+def jacrev(
+    func: Callable,
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
     """A function that returns the Jacobian of func by its argument: a tensor of shape output.shape + argument.shape.
 
     Args:
@@ -329,7 +338,9 @@ def _units(out):
         yield unit.reshape(out.shape)
 
 
-def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+def jacfwd(
+    func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
     """A function that returns the Jacobian of func by its argument, as `jacrev`'s, column by column in forward mode.
 
     Args:
@@ -378,7 +389,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
     return run
 
 
-def hessian(func, argnums=0):
+def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that returns the second derivatives of func by its argument.
 
     Example:
@@ -404,7 +415,9 @@ def _spread(dims, tree, what):
     return [d for part, child in zip(parts, children, strict=True) for d in _spread(part, child, what)]
 
 
-def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+def vmap(
+    func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
+) -> Callable[..., Any]:
     """A function that gives what func gives for each index of a batch axis, stacked.
 
     Args:
@@ -551,7 +564,15 @@ def _stacked(results, out_dims):
 # -- modules as functions ---------------------------------------------------------------------------------------
 
 
-def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
     """module(*args, **kwargs) with other tensors in the place of its parameters and buffers.
 
     Args:
@@ -582,7 +603,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
-def stack_module_state(models):
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """(parameters, buffers) of several modules of one class, stacked along a new first axis, by name.
 
     Raises:
@@ -611,7 +632,7 @@ def _stack_leaf(tensors, name):
     return out.requires_grad_() if wanted.pop() else out
 
 
-def replace_all_batch_norm_modules_(root):
+def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Take the running statistics from all batch norms below `root`, so that they change nothing; returns root."""
     for module in root.modules():
         if isinstance(module, _BatchNorm):

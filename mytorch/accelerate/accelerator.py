@@ -93,7 +93,7 @@ class Accelerator:
         *,
         project_dir: str | Path | None = None,
         total_limit: int | None = None,
-        device=None,
+        device: Any = None,
         cpu: bool = False,
         scaler_options: dict[str, Any] | None = None,
         ddp_options: dict[str, Any] | None = None,
@@ -183,7 +183,7 @@ class Accelerator:
         return self._accumulation
 
     @gradient_accumulation_steps.setter
-    def gradient_accumulation_steps(self, n):
+    def gradient_accumulation_steps(self, n: int) -> None:
         if n < 1:
             raise ValueError(f"Accelerator: gradient_accumulation_steps is {n}; expected at least 1.")
         self._accumulation = int(n)
@@ -385,7 +385,7 @@ class Accelerator:
                 self._unscaled.add(id(inner))
                 self.scaler.unscale_(inner)
 
-    def optimizer_stepped(self, optimizer):
+    def optimizer_stepped(self, optimizer: Any) -> None:
         """Note that an optimizer has done its step; when all have, the scale is updated."""
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._optimizers):
@@ -558,7 +558,7 @@ class Accelerator:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def print(self, *args: Any, sep: str = " ", end: str = "\n", file=None, flush: bool = False) -> None:
+    def print(self, *args: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False) -> None:
         """As Python's print, on the main process only; a progress bar of tqdm is left whole."""
         if not self.is_main_process:
             return
@@ -594,7 +594,7 @@ class Accelerator:
         """
         self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
 
-    def get_tracker(self, name=None, unwrap=False):
+    def get_tracker(self, name: str | None = None, unwrap: bool = False) -> Any:
         """The tracker of a name that `init_tracker` began, the first without one; None if there is none."""
         return next((t for t in self._trackers if name in (None, getattr(t, "name", None))), None)
 

@@ -4,23 +4,26 @@ import functools
 
 from .. import amp
 from ..backend import cuda_available
-from ..base.dtypes import float16
+from ..base import dtypes
 
 
 class autocast(amp.autocast):
     """`amp.autocast("cuda", …)`."""
 
-    def __init__(self, enabled=True, dtype=float16, cache_enabled=True):
+    def __init__(self, enabled: bool = True, dtype: dtypes.dtype = dtypes.float16, cache_enabled: bool = True):
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
-    def clone(self):
+    def clone(self) -> "autocast":
         return type(self)(self.enabled, self.fast_dtype, self.cache_enabled)
 
 
 class GradScaler(amp.GradScaler):
     """`amp.GradScaler("cuda", …)`."""
 
-    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+        growth_interval: int = 2000, enabled: bool = True,
+    ):  # fmt: skip
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
@@ -28,7 +31,7 @@ custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
 custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 
-def amp_definitely_not_available():
+def amp_definitely_not_available() -> bool:
     """Whether there is no GPU."""
     return not cuda_available()
 

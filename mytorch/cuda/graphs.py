@@ -243,7 +243,7 @@ class _Recorded:
 class CompiledStep:
     """What `compile_step` returns; call it as the function."""
 
-    def __init__(self, function, warmup):
+    def __init__(self, function: Callable, warmup: int):
         functools.update_wrapper(self, function)
         self.function = function
         self.warmup = warmup

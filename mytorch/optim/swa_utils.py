@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from typing import Any
 
 from ..base.dtypes import int64
 from ..graph.mode import no_grad
@@ -91,7 +92,7 @@ class AveragedModel(Module):
     """
 
     def __init__(
-        self, model: Module, device=None, avg_fn: Callable | None = None, multi_avg_fn: Callable | None = None,
+        self, model: Module, device: Any = None, avg_fn: Callable | None = None, multi_avg_fn: Callable | None = None,
         use_buffers: bool = False,
     ):  # fmt: skip
         super().__init__()
@@ -105,7 +106,7 @@ class AveragedModel(Module):
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the averaged module gives."""
         return self.module(*args, **kwargs)
 
@@ -139,7 +140,7 @@ def _by_dtype(pairs):
 
 
 @no_grad()
-def update_bn(loader: Iterable, model: Module, device=None) -> None:
+def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
     """Recompute the running statistics of a model's batch norms in one pass over `loader`.
 
     Args:
@@ -196,7 +197,7 @@ class SWALR(LRScheduler):
         self._anneal_strategy = anneal_strategy
         super().__init__(optimizer, last_epoch)
 
-    def anneal_func(self, t):
+    def anneal_func(self, t: float) -> float:
         """The share of swa_lr after a share t of the way."""
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 

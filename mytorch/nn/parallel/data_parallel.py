@@ -42,6 +42,6 @@ class DataParallel(Module):
                 stacklevel=2,
             )
 
-    def forward(self, *inputs, **kwargs):
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's forward."""
         return self.module(*inputs, **kwargs)

@@ -84,7 +84,7 @@ class DistributedDataParallel(Module):
             buffers=broadcast_buffers,
         )
 
-    def forward(self, *inputs, **kwargs):
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's forward."""
         self.reducer.before_forward(self.require_backward_grad_sync, self.training)
         if self.device_ids:

@@ -161,7 +161,7 @@ class DataLoader(Generic[T_co]):
         return {**self.__dict__, "_iterator": None, "_progress": None}
 
     @property
-    def multiprocessing_context(self):
+    def multiprocessing_context(self) -> Any:
         """The context that the workers are started in; None is the default one.
 
         Raises:
@@ -171,7 +171,7 @@ class DataLoader(Generic[T_co]):
         return self._context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, context):
+    def multiprocessing_context(self, context: Any) -> None:
         if context is not None:
             context = self._as_context(context)
         self._context = context

@@ -1,5 +1,7 @@
 """The writer of event files, over tensorboardX, whose methods have PyTorch's names and arguments."""
 
+from typing import Any
+
 from ..._array import Array
 from ..._tensor import Tensor
 
@@ -38,7 +40,9 @@ def _over(name):
 class SummaryWriter(_Writer):
     """tensorboardX's writer, for this library's tensors: `add_scalar(tag, value, step)`, `add_histogram`, …"""
 
-    def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
+    def add_graph(
+        self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
+    ) -> None:
         """Not here: there is no trace to draw.
 
         Raises:

@@ -92,7 +92,7 @@ def _refill(container, items):
         return items
 
 
-def collate_tensor_fn(batch, *, collate_fn_map=None):
+def collate_tensor_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
     """Tensors stacked."""
     return stack(list(batch))
 
@@ -101,7 +101,7 @@ def _collate_array_fn(batch, *, collate_fn_map=None):
     return stack([Tensor._of(array) for array in batch])
 
 
-def collate_numpy_array_fn(batch, *, collate_fn_map=None):
+def collate_numpy_array_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
     """NumPy arrays stacked to a tensor.
 
     Raises:
@@ -112,22 +112,22 @@ def collate_numpy_array_fn(batch, *, collate_fn_map=None):
     return collate([as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
-def collate_numpy_scalar_fn(batch, *, collate_fn_map=None):
+def collate_numpy_scalar_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
     """NumPy numbers as a tensor of one dimension."""
     return as_tensor(np.asarray(batch))
 
 
-def collate_float_fn(batch, *, collate_fn_map=None):
+def collate_float_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
     """Python floats as float64."""
     return tensor(batch, dtype=dtypes.float64)
 
 
-def collate_int_fn(batch, *, collate_fn_map=None):
+def collate_int_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
     """Python ints as int64, bools as bool."""
     return tensor(batch)
 
 
-def collate_str_fn(batch, *, collate_fn_map=None):
+def collate_str_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Sequence:
     """Strings and bytes as they are."""
     return batch
 
