@@ -1,6 +1,10 @@
 """Distributions made of others: independent axes, transformed draws, mixtures."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from .._array import Size
+from .._tensor import Tensor
 from ..graph.mode import no_grad
 from . import constraints
 from .discrete import Categorical
@@ -44,8 +48,8 @@ class Independent(Distribution):
         whole = size(base.batch_shape, base.event_shape)
         super().__init__(whole[:cut], whole[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        new = super().expand(batch_shape, _instance)
+    def expand(self, batch_shape: Iterable[int], _instance: Any = None) -> Distribution:
+        new: Any = super().expand(batch_shape, _instance)
         inner = self._event_shape[: self.reinterpreted_batch_ndims]
         new.base_dist = self.base_dist.expand(size(batch_shape, inner))
         return new
@@ -58,21 +62,21 @@ class Independent(Distribution):
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """The base's, over more axes."""
         n = self.reinterpreted_batch_ndims
         return constraints.independent(self.base_dist.support, n) if n else self.base_dist.support
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         return self.base_dist.sample(sample_shape)
 
-    def rsample(self, sample_shape=Size()):
+    def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         return self.base_dist.rsample(sample_shape)
 
     def log_prob(self, value):
         return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def enumerate_support(self, expand=True):
@@ -123,8 +127,8 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - max(given, base_dim + given - need)
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        new = super().expand(batch_shape, _instance)
+    def expand(self, batch_shape: Iterable[int], _instance: Any = None) -> Distribution:
+        new: Any = super().expand(batch_shape, _instance)
         shape = size(batch_shape, self._event_shape)
         for t in reversed(self.transforms):
             shape = t.inverse_shape(shape)
@@ -134,7 +138,7 @@ class TransformedDistribution(Distribution):
     has_rsample = property(lambda self: self.base_dist.has_rsample)
 
     @constraints.dependent_property(is_discrete=False)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """The last transform's codomain, over the event's axes."""
         if not self.transforms:
             return self.base_dist.support
@@ -147,11 +151,11 @@ class TransformedDistribution(Distribution):
             x = t(x)
         return x
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         with no_grad():
             return self._forward(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape=Size()):
+    def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         return self._forward(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value):
@@ -169,14 +173,14 @@ class TransformedDistribution(Distribution):
         sign = ComposeTransform(self.transforms).sign
         return p if isinstance(sign, int) and sign == 1 else sign * (p - 0.5) + 0.5
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         for t in reversed(self.transforms):
             value = t.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
         return self._turned(self.base_dist.cdf(value))
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return self._forward(self.base_dist.icdf(self._turned(value)))
 
 
@@ -218,14 +222,14 @@ class MixtureSameFamily(Distribution):
         self._num_component, self._event_ndims = k, len(component.event_shape)
         super().__init__(batch, component.event_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        new = super().expand(batch_shape, _instance)
+    def expand(self, batch_shape: Iterable[int], _instance: Any = None) -> Distribution:
+        new: Any = super().expand(batch_shape, _instance)
         new._component_distribution = self._component_distribution.expand(size(batch_shape, (self._num_component,)))
         new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
         return new
 
     @constraints.dependent_property
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """What every component allows."""
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
@@ -238,12 +242,12 @@ class MixtureSameFamily(Distribution):
         return (p.reshape(*p.shape, *[1] * self._event_ndims) * x).sum(-1 - self._event_ndims)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """The average of the components' means."""
         return self._mixed(self._component_distribution.mean)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """The average variance, and the variance of the means."""
         parts = self._component_distribution
         return self._mixed(parts.variance) + self._mixed((parts.mean - self._pad(self.mean)) ** 2)
@@ -251,7 +255,7 @@ class MixtureSameFamily(Distribution):
     def _pad(self, x):
         return x.unsqueeze(-1 - self._event_ndims)
 
-    def cdf(self, x):
+    def cdf(self, x: Tensor) -> Tensor:
         return (self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, x):
@@ -259,14 +263,14 @@ class MixtureSameFamily(Distribution):
         weights = self._mixture_distribution.logits.log_softmax(-1)
         return (self._component_distribution.log_prob(self._pad(x)) + weights).logsumexp(-1)
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         with no_grad():
             shape = self._extended_shape(sample_shape)
             axis = len(shape) - self._event_ndims
             chosen = self._mixture_distribution.sample(sample_shape)
             parts = self._component_distribution.sample(sample_shape)
             missing = axis - chosen.ndim  # batch axes that only the components have
-            lead = chosen.shape[: len(sample_shape)]
+            lead = chosen.shape[: len(Size(sample_shape))]
             chosen = chosen.reshape(*lead, *[1] * missing, *chosen.shape[len(lead) :], *[1] * (self._event_ndims + 1))
             index = chosen.expand(size(shape[:axis], (1,), self._event_shape))
             return parts.gather(axis, index).squeeze(axis)

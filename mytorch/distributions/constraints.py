@@ -7,6 +7,7 @@ last axes that make one event, `is_discrete` whether the set is.
 import functools
 import itertools
 import operator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Constraint:
     event_dim = 0
     _shown: tuple[str, ...] = ()  # the attributes that repr tells
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         """Which events of value (its shape less `event_dim` axes) are in the set, as booleans."""
         raise NotImplementedError
 
@@ -63,7 +64,7 @@ class _Dependent(Constraint):
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
         )
 
-    def check(self, x):
+    def check(self, x: Tensor) -> Tensor:
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
@@ -111,7 +112,7 @@ class _IndependentConstraint(Constraint):
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
     event_dim = property(lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims)
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         result = self.base_constraint.check(value)
         if result.ndim < self.reinterpreted_batch_ndims:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
@@ -131,7 +132,7 @@ class MixtureSameFamilyConstraint(Constraint):
     is_discrete = property(lambda self: self.base_constraint.is_discrete)
     event_dim = property(lambda self: self.base_constraint.event_dim)
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         if value.ndim < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
@@ -144,7 +145,7 @@ class MixtureSameFamilyConstraint(Constraint):
 class _Boolean(Constraint):
     is_discrete = True
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return (value == 0) | (value == 1)
 
 
@@ -152,14 +153,17 @@ class _OneHot(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
 class _Bounded(Constraint):
     """Numbers within bounds: `_shown` names the bounds, `_compare` how values compare with each."""
 
-    def check(self, value):
+    _shown: tuple[str, ...]
+    _compare: tuple[Callable, ...]
+
+    def check(self, value: Tensor) -> Tensor:
         within = [compare(value, getattr(self, name)) for name, compare in zip(self._shown, self._compare, strict=True)]
         if self.is_discrete:
             within.append(value % 1 == 0)
@@ -220,14 +224,14 @@ class _IntegerGreaterThan(_Lower):
 
 
 class _Real(Constraint):
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return value == value  # not NaN
 
 
 class _Simplex(Constraint):
     event_dim = 1
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
@@ -238,24 +242,24 @@ class _Multinomial(Constraint):
     def __init__(self, upper_bound):
         self.upper_bound = upper_bound
 
-    def check(self, x):
+    def check(self, x: Tensor) -> Tensor:
         return (x >= 0).all(-1) & (x.sum(-1) <= self.upper_bound)
 
 
 class _LowerTriangular(Constraint):
     event_dim = 2
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return _all_of(value.tril() == value, 2)
 
 
 class _LowerCholesky(_LowerTriangular):
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
 class _CorrCholesky(_LowerCholesky):
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         close = finfo(value).eps * value.shape[-1] * 10
         norms = (value.detach() ** 2).sum(-1).sqrt()
         return super().check(value) & ((norms - 1.0).abs() <= close).all(-1)
@@ -264,13 +268,13 @@ class _CorrCholesky(_LowerCholesky):
 class _Square(Constraint):
     event_dim = 2
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         is_square = value.shape[-2] == value.shape[-1]
         return full(value.shape[:-2], is_square, device=value.device)
 
 
 class _Symmetric(_Square):
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         squares = super().check(value)
         if not bool(squares.all()):
             return squares
@@ -278,7 +282,7 @@ class _Symmetric(_Square):
 
 
 class _PositiveSemidefinite(_Symmetric):
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         symmetric = super().check(value)
         return self._check_definite(value) if bool(symmetric.all()) else symmetric
 
@@ -330,7 +334,7 @@ class _Cat(Constraint):
     is_discrete = property(lambda self: any(c.is_discrete for c in self.cseq))
     event_dim = property(lambda self: max(c.event_dim for c in self.cseq))
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         check_dim(self.dim, value)
         parts = zip(self.cseq, consecutive(value, self.dim, self.lengths), strict=True)
         return _cat([c.check(v) for c, v in parts], self.dim)
@@ -350,7 +354,7 @@ class _Stack(Constraint):
         most = max(c.event_dim for c in self.cseq)
         return most + 1 if self.dim + most < 0 else most
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         check_dim(self.dim, value)
         return _stack([c.check(v) for c, v in zip(self.cseq, value.unbind(self.dim), strict=True)], self.dim)
 

@@ -50,10 +50,10 @@ class Normal(RealFamily, ExponentialFamily):
     def _cdf(self, value):
         return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return 0.5 + _HALF_LOG_2PI + self.scale.log()
 
     _natural_params = property(lambda self: (self.loc / self.scale**2, -0.5 * self.scale**-2))
@@ -79,7 +79,7 @@ class Uniform(RealFamily):
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """low … high."""
         return constraints.interval(self.low, self.high)
 
@@ -98,10 +98,10 @@ class Uniform(RealFamily):
     def _cdf(self, value):
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return (self.high - self.low).log()
 
 
@@ -125,10 +125,10 @@ class Exponential(RealFamily, ExponentialFamily):
     def _cdf(self, value):
         return 1 - (-self.rate * value).exp()
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return -((-value).log1p()) / self.rate
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return 1.0 - self.rate.log()
 
     _natural_params = property(lambda self: (-self.rate,))
@@ -159,11 +159,11 @@ class Laplace(RealFamily):
         off = value - self.loc
         return 0.5 - 0.5 * off.sign() * (-off.abs() / self.scale).expm1()
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
         return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return 1 + (2 * self.scale).log()
 
 
@@ -187,10 +187,10 @@ class Cauchy(RealFamily):
     def _cdf(self, value):
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + self.scale.log()
 
 
@@ -224,7 +224,7 @@ class Gamma(RealFamily, ExponentialFamily):
     def _cdf(self, value):
         return gamma_cdf(self.rate * value, self.concentration)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a = self.concentration
         return a - self.rate.log() + a.lgamma() + (1.0 - a) * a.digamma()
 
@@ -257,7 +257,7 @@ class StudentT(RealFamily):
     mode = property(lambda self: self.loc)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """Infinite up to 2 degrees of freedom, NaN up to 1."""
         safe = where(self.df > 2, self.df, 3.0)
         found = self.scale**2 * safe / (safe - 2)
@@ -273,7 +273,7 @@ class StudentT(RealFamily):
         beta = (0.5 * df).lgamma() - (0.5 * (df + 1.0)).lgamma() + 0.5 * math.log(math.pi)
         return -0.5 * (df + 1.0) * (y**2 / df).log1p() - self.scale.log() - 0.5 * df.log() - beta
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         df, half = self.df, 0.5 * (self.df + 1)
         beta = (0.5 * df).lgamma() + math.lgamma(0.5) - half.lgamma()
         return self.scale.log() + half * (half.digamma() - (0.5 * df).digamma()) + 0.5 * df.log() + beta
@@ -286,19 +286,19 @@ class FisherSnedecor(RealFamily):
     support = constraints.positive
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """NaN up to df2 = 2."""
         d = where(self.df2 <= 2, math.nan, self.df2)
         return d / (d - 2)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """NaN up to df1 = 2."""
         found = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
         return where(self.df1 <= 2, math.nan, found)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """NaN up to df2 = 4."""
         d = where(self.df2 <= 4, math.nan, self.df2)
         return 2 * d**2 * (self.df1 + d - 2) / (self.df1 * (d - 2) ** 2 * (d - 4))
@@ -331,12 +331,12 @@ class Dirichlet(Family, ExponentialFamily):
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """A corner of the simplex where all concentrations are below 1."""
         return _dirichlet_mode(self.concentration)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """Of each coordinate."""
         a, total = self.concentration, self.concentration.sum(-1, True)
         return a * (total - a) / (total**2 * (total + 1))
@@ -348,7 +348,7 @@ class Dirichlet(Family, ExponentialFamily):
         a = self.concentration
         return (a - 1.0).xlogy(value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a = self.concentration
         k, total = a.shape[-1], a.sum(-1)
         sums = (k - total) * total.digamma() + ((a - 1.0) * a.digamma()).sum(-1)
@@ -384,7 +384,7 @@ class Beta(RealFamily, ExponentialFamily):
     mode = property(lambda self: _dirichlet_mode(self._both)[..., 0])
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """a b / ((a + b)^2 (a + b + 1))."""
         a, b = self.concentration1, self.concentration0
         return a * b / ((a + b) ** 2 * (a + b + 1))
@@ -399,7 +399,7 @@ class Beta(RealFamily, ExponentialFamily):
         a, b = self.concentration1, self.concentration0
         return (a - 1).xlogy(value) + (b - 1).xlogy(1 - value) - self._log_beta()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         sums = (a - 1) * a.digamma() + (b - 1) * b.digamma() - (a + b - 2) * (a + b).digamma()
         return self._log_beta() - sums
@@ -434,7 +434,7 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
         Distribution.__init__(self, self._param.shape, validate_args=validate_args)
 
     @lazy_property
-    def probs(self):
+    def probs(self) -> Tensor:
         """p, kept away from 0 and 1."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
@@ -452,7 +452,7 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
         return self._either(formula, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """p / (2p - 1) + 1 / (log(1 - p) - log p)."""
         x = self.probs - 0.5
         return self._either(
@@ -460,7 +460,7 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
         )
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """p (p - 1) / (1 - 2p)^2 + 1 / (log(1 - p) - log p)^2."""
         x = (self.probs - 0.5) ** 2
         return self._either(
@@ -479,13 +479,13 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
         inside = self._either(lambda p: (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1), value)
         return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         def formula(p):
             return ((value * (2 * p - 1) - p).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
 
         return self._either(formula, value)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         log0, log1 = (-self.probs).log1p(), self.probs.log()
         return self.mean * (log0 - log1) - self._cont_bern_log_norm() - log0
 
@@ -507,7 +507,7 @@ class GeneralizedPareto(RealFamily):
     _parameters = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """From loc up, bounded for negative concentrations."""
         c = self.concentration
         upper = where(c < 0, self.loc - self.scale / c, math.inf)
@@ -543,21 +543,21 @@ class GeneralizedPareto(RealFamily):
         """The logarithm of `cdf`."""
         return (-self.log_survival_function(value).exp()).log1p()
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         return self.log_cdf(value).exp()
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         log_u = (-value).log1p()
         return self.loc + self.scale * self._either(lambda c: (-c * log_u).expm1() / c, -log_u)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """NaN from concentration 1 on."""
         c = self.concentration
         return where(c < 1, self.loc + self.scale / (1 - where(c < 1, c, 0.5)), math.nan)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """NaN from concentration 1/2 on."""
         c = self.concentration
         safe = where(c < 0.5, c, 0.25)
@@ -565,7 +565,7 @@ class GeneralizedPareto(RealFamily):
 
     mode = property(lambda self: self.loc)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.scale.log() + self.concentration + 1
 
 
@@ -612,7 +612,7 @@ class VonMises(RealFamily):
     mean = mode = property(lambda self: self.loc)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """1 - I1 / I0."""
         return 1 - (log_bessel(self.concentration, 1) - log_bessel(self.concentration, 0)).exp()
 

@@ -1,8 +1,10 @@
 """Distributions over whole numbers, categories and one-hot vectors."""
 
 import math
+from collections.abc import Iterable
 
 from .._array import Size
+from .._tensor import Tensor
 from ..ops.activation import logsigmoid
 from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where
@@ -43,7 +45,7 @@ class Bernoulli(ProbsFamily, ExponentialFamily):
     variance = property(lambda self: self.probs * (1 - self.probs))
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """1 or 0, NaN where both are as probable."""
         p = self.probs
         return where(p == 0.5, math.nan, (p >= 0.5).to(p.dtype))
@@ -55,7 +57,7 @@ class Bernoulli(ProbsFamily, ExponentialFamily):
         logits, value = broadcast_all(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand=True):
@@ -94,7 +96,7 @@ class Geometric(ProbsFamily):
         value, p = broadcast_all(value, self.probs)
         return value * (-where((p == 1) & (value == 0), 0.0, p)).log1p() + p.log()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
@@ -139,7 +141,7 @@ class Binomial(ProbsFamily):
     has_enumerate_support = True
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """0 … total_count."""
         return constraints.integer_interval(0, self.total_count)
 
@@ -147,7 +149,7 @@ class Binomial(ProbsFamily):
     variance = property(lambda self: self.total_count * self.probs * (1 - self.probs))
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """floor((n + 1) p), at most n."""
         return ((self.total_count + 1) * self.probs).floor().minimum(self.total_count)
 
@@ -160,7 +162,7 @@ class Binomial(ProbsFamily):
         normalizer = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - normalizer
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         _one_count(self.total_count, "entropy")
         log_p = self.log_prob(self.enumerate_support(False))
         return -(log_p.exp() * log_p).sum(0)
@@ -217,14 +219,14 @@ class Categorical(ProbsFamily):
         Distribution.__init__(self, x.shape[:-1], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """0 … K - 1."""
         return constraints.integer_interval(0, self._num_events - 1)
 
     mode = property(lambda self: self.probs.argmax(-1))
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """NaN: categories have none."""
         return full(self._batch_shape, math.nan, **self._options)
 
@@ -244,7 +246,7 @@ class Categorical(ProbsFamily):
         shape = size(joint_shape(value.shape[:-1], logits.shape[:-1]), logits.shape[-1:])
         return logits.expand(shape).gather(-1, value.expand((*shape[:-1], 1))).squeeze(-1)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return -(self.logits.clamp(min=finfo(self.logits).min) * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
@@ -281,17 +283,17 @@ class OneHotCategorical(OfCategories):
         return (index.unsqueeze(-1) == arange(n, device=index.device)).to(self._param.dtype)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """The most probable category."""
         return self._one_hot(self.probs.argmax(-1))
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         return self._one_hot(self._categorical.sample(sample_shape))
 
     def _log_prob(self, value):
         return self._categorical.log_prob(value.argmax(-1))
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
     def enumerate_support(self, expand=True):
@@ -305,7 +307,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape=Size()):
+    def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
@@ -323,19 +325,19 @@ class Multinomial(OfCategories):
         super()._accept(given, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """Counts of at most total_count together."""
         return constraints.multinomial(self.total_count)
 
     mean = property(lambda self: self.probs * self.total_count)
     variance = property(lambda self: self.total_count * self.probs * (1 - self.probs))
 
-    def sample(self, sample_shape=Size()):
+    def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
         drawn = self._categorical.sample(size((self.total_count,), sample_shape)).movedim(0, -1)
         counts = self.probs.new_zeros(self._extended_shape(sample_shape))
         return counts.scatter_add(-1, drawn, counts.new_ones(drawn.shape))
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         n = self.total_count
         single = Binomial(n, probs=self.probs)
         counts = single.enumerate_support(False)[1:]

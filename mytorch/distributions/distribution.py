@@ -319,12 +319,12 @@ class ProbsFamily(Family):
         self.__dict__.update({name: self.__dict__[name].to(self._param.dtype) for name in given})
 
     @lazy_property
-    def logits(self):
+    def logits(self) -> Tensor:
         """log(p / (1 - p)) of a success, log p of categories."""
         return probs_to_logits(self.probs, is_binary=self._binary)
 
     @lazy_property
-    def probs(self):
+    def probs(self) -> Tensor:
         """The probabilities."""
         return logits_to_probs(self.logits, is_binary=self._binary)
 

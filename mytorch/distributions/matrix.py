@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterable
 
 from .._array import Size
 from .._tensor import Tensor
@@ -130,7 +131,7 @@ class MultivariateNormal(_OfCovariance):
     mean = mode = property(lambda self: self.loc)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """The diagonal of the covariance."""
         return (self._unbroadcasted_scale_tril**2).sum(-1).expand(self._extended_shape())
 
@@ -143,7 +144,7 @@ class MultivariateNormal(_OfCovariance):
             self._unbroadcasted_scale_tril
         )
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
         return (constant + log_diagonal(self._unbroadcasted_scale_tril)).expand(self._batch_shape)
 
@@ -195,7 +196,7 @@ class LowRankMultivariateNormal(Family):
     mean = mode = property(lambda self: self.loc)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """The diagonal of the covariance."""
         return ((self._W**2).sum(-1) + self._D).expand(self._extended_shape())
 
@@ -243,7 +244,7 @@ class LowRankMultivariateNormal(Family):
         constant = self._event_shape[0] * math.log(2 * math.pi)
         return -0.5 * (constant + self.log_determinant() + self.distance(value - self.loc))
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         constant = self._event_shape[0] * (1.0 + math.log(2 * math.pi))
         return (0.5 * (constant + self.log_determinant())).expand(self._batch_shape)
 
@@ -289,13 +290,13 @@ class Wishart(_OfCovariance, ExponentialFamily):
     mean = property(lambda self: self._df * self.covariance_matrix)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """NaN up to df = p + 1."""
         factor = self._df - self._event_shape[-1] - 1
         return where(factor <= 0, math.nan, factor) * self.covariance_matrix
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """Of each entry."""
         v = self.covariance_matrix
         d = v.diagonal(dim1=-2, dim2=-1)
@@ -314,7 +315,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         factor = matmul(self._unbroadcasted_scale_tril, noise)
         return matmul(factor, factor.mT)
 
-    def rsample(self, sample_shape=Size(), max_try_correction=10):
+    def rsample(self, sample_shape: Iterable[int] = Size(), max_try_correction: int = 10) -> Tensor:
         """Draws with gradients; numerically singular ones are redrawn, at most `max_try_correction` times."""
         sample = self._bartlett(sample_shape)
         for _ in range(max_try_correction):
@@ -330,7 +331,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         scale = nu * (p * math.log(2) / 2 + log_diagonal(self._unbroadcasted_scale_tril))
         return (nu - p - 1) / 2 * slogdet(value)[1] - scale - mvlgamma(nu / 2, p) - trace / 2
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
         steps = arange(p, **self._options) / 2
         psi = ((nu / 2).unsqueeze(-1) - steps).digamma().sum(-1)

@@ -58,7 +58,7 @@ class LogNormal(_TransformedFamily):
     mode = property(lambda self: (self.loc - self.scale**2).exp())
     variance = property(lambda self: (self.scale**2).expm1() * (2 * self.loc + self.scale**2).exp())
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc
 
 
@@ -90,14 +90,14 @@ class _Folded(_TransformedFamily):
         self._check_sample(value)
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         self._check_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return self.base_dist.icdf((value + 1) / 2)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)
 
 
@@ -144,7 +144,7 @@ class Gumbel(_TransformedFamily):
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.scale.log() + (1 + euler_constant)
 
 
@@ -169,12 +169,12 @@ class Weibull(_TransformedFamily):
     variance = property(lambda self: self.scale**2 * (self._moment(2) - self._moment(1) ** 2))
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """scale * ((k - 1) / k)^(1/k)."""
         k = self.concentration
         return self.scale * ((k - 1) / k) ** k.reciprocal()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         r = self.concentration_reciprocal
         return euler_constant * (1 - r) + (self.scale * r).log() + 1
 
@@ -191,25 +191,25 @@ class Pareto(_TransformedFamily):
         return base, [ExpTransform(), AffineTransform(0, self.scale)]
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self):
+    def support(self) -> constraints.Constraint:
         """From scale up."""
         return constraints.greater_than_eq(self.scale)
 
     mode = property(lambda self: self.scale)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """Infinite up to alpha = 1."""
         a = self.alpha.clamp(min=1)
         return a * self.scale / (a - 1)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """Infinite up to alpha = 2."""
         a = self.alpha.clamp(min=2)
         return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
 
 
@@ -234,14 +234,14 @@ class Kumaraswamy(_TransformedFamily):
     variance = property(lambda self: self._moment(2) - self.mean**2)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         """((a - 1) / (a b - 1))^(1/a); NaN where a concentration is below 1."""
         a, b = self.concentration1, self.concentration0
         inside = (a >= 1) & (b >= 1)
         a, b = where(inside, a, 2.0), where(inside, b, 2.0)
         return where(inside, ((a - 1) / (a * b - 1)) ** a.reciprocal(), math.nan)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         harmonic = (b + 1).digamma() + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
@@ -262,18 +262,18 @@ class InverseGamma(_TransformedFamily):
     mode = property(lambda self: self.rate / (self.concentration + 1))
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         """Infinite up to concentration 1."""
         a = self.concentration
         return where(a > 1, self.rate / (a - 1), math.inf)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         """Infinite up to concentration 2."""
         a = self.concentration
         return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), math.inf)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a = self.concentration
         return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
 

@@ -3,8 +3,8 @@
 import functools
 import math
 import operator
-from numbers import Number
 from operator import methodcaller
+from typing import Any
 
 from .._array import Size
 from .._tensor import Tensor
@@ -43,40 +43,42 @@ class Transform:
         cache_size: 1 to remember the last (x, y), so that inverting y gives just x; 0 for nothing.
     """
 
+    domain: Any
+    codomain: Any
     bijective = False
     _own: tuple[str, ...] = ()  # constructor arguments, kept in attributes of their names
     _compared: tuple[str, ...] | None = None  # those that tell two apart; by default all
 
-    def __init__(self, cache_size=0):
+    def __init__(self, cache_size: int = 0):
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._inv = None
+        self._inv: Any = None
         self._cached_x_y = None, None
 
     def __getstate__(self):
         return {**self.__dict__, "_inv": None}
 
     @property
-    def event_dim(self):
+    def event_dim(self) -> int:
         """The axes of one event, where domain and codomain have equally many."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
 
     @property
-    def inv(self):
+    def inv(self) -> "Transform":
         """The inverse transform; its `inv` is this one."""
         if self._inv is None:
             self._inv = _InverseTransform(self)
         return self._inv
 
     @property
-    def sign(self):
+    def sign(self) -> Any:
         """1 if increasing, -1 if decreasing."""
         raise NotImplementedError(f"{type(self).__name__} is not monotone in one number")
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size: int = 1) -> "Transform":
         """The same transform with another cache."""
         if self._cache_size == cache_size:
             return self
@@ -113,18 +115,18 @@ class Transform:
     def _inverse(self, y):
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |det dy/dx| of each event, for y = t(x)."""
         raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
 
     def __repr__(self):
         return f"{type(self).__name__}()"
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         """The shape of t(x) for x of a shape."""
         return shape
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         """The shape of x for t(x) of a shape."""
         return shape
 
@@ -144,7 +146,7 @@ class _InverseTransform(Transform):
     def __getstate__(self):
         return self.__dict__
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size: int = 1) -> "Transform":
         return self._inv.with_cache(cache_size).inv
 
     def __eq__(self, other):
@@ -156,13 +158,13 @@ class _InverseTransform(Transform):
     def __call__(self, x):
         return self._inv._inv_call(x)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self._inv.log_abs_det_jacobian(y, x)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         return self._inv.inverse_shape(shape)
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         return self._inv.forward_shape(shape)
 
 
@@ -210,14 +212,14 @@ class ComposeTransform(Transform):
     sign = property(lambda self: functools.reduce(operator.mul, (p.sign for p in self.parts), 1))
 
     @property
-    def inv(self):
+    def inv(self) -> "Transform":
         """The parts' inverses in reverse order."""
         if self._inv is None:
             self._inv = ComposeTransform([p.inv for p in reversed(self.parts)])
             self._inv._inv = self
         return self._inv
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size: int = 1) -> "Transform":
         return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size)
 
     def __call__(self, x):
@@ -225,10 +227,11 @@ class ComposeTransform(Transform):
             x = part(x)
         return x
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
             return x * 0
-        total, event_dim = 0.0, self.domain.event_dim
+        total: Any = 0.0
+        event_dim = self.domain.event_dim
         for i, part in enumerate(self.parts, 1):
             after = y if i == len(self.parts) else part(x)
             term = part.log_abs_det_jacobian(x, after)
@@ -237,12 +240,12 @@ class ComposeTransform(Transform):
             x = after
         return total
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         for part in self.parts:
             shape = part.forward_shape(shape)
         return shape
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         for part in reversed(self.parts):
             shape = part.inverse_shape(shape)
         return shape
@@ -284,17 +287,17 @@ class IndependentTransform(Transform):
         _need_dims(y.shape, self.codomain.event_dim)
         return self.base_transform.inv(y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         result = self.base_transform.log_abs_det_jacobian(x, y)
         return sum_rightmost(result, self.reinterpreted_batch_ndims)
 
     def __repr__(self):
         return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         return self.base_transform.forward_shape(shape)
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         return self.base_transform.inverse_shape(shape)
 
 
@@ -335,13 +338,13 @@ class ReshapeTransform(Transform):
     def _inverse(self, y):
         return y.reshape(self.inverse_shape(y.shape))
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         return self._exchanged(shape, self.in_shape, self.out_shape)
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         return self._exchanged(shape, self.out_shape, self.in_shape)
 
     @staticmethod
@@ -365,7 +368,7 @@ class ExpTransform(_Increasing):
 
     _call, _inverse = methodcaller("exp"), methodcaller("log")
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x
 
 
@@ -392,10 +395,10 @@ class PowerTransform(Transform):
     def _inverse(self, y):
         return y.pow(1 / self.exponent)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return (self.exponent * y / x).abs().log()
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         return _broadcast(shape, self.exponent)
 
     inverse_shape = forward_shape
@@ -422,7 +425,7 @@ class SigmoidTransform(_Increasing):
         y = y.clamp(limits.tiny, 1.0 - limits.eps)
         return y.log() - (-y).log1p()
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -softplus(-x) - softplus(x)
 
 
@@ -434,7 +437,7 @@ class SoftplusTransform(_Increasing):
     def _inverse(self, y):
         return (-(-y).expm1()).log() + y
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -softplus(-x)
 
 
@@ -444,7 +447,7 @@ class TanhTransform(_Increasing):
     codomain = constraints.interval(-1.0, 1.0)
     _call, _inverse = methodcaller("tanh"), methodcaller("atanh")
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))  # 1 - tanh^2, where it nears 0
 
 
@@ -476,9 +479,9 @@ class AffineTransform(Transform):
     )
 
     @property
-    def sign(self):
+    def sign(self) -> Any:
         """The scale's."""
-        if isinstance(self.scale, Number):
+        if isinstance(self.scale, (int, float)):
             return (self.scale > 0) - (self.scale < 0)
         return self.scale.sign()
 
@@ -488,14 +491,14 @@ class AffineTransform(Transform):
     def _inverse(self, y):
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x, y):
-        if isinstance(self.scale, Number):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if isinstance(self.scale, (int, float)):
             result = full_like(x, math.log(abs(self.scale)))
         else:
             result = self.scale.abs().log().expand(_broadcast(x.shape, self.scale))
         return sum_rightmost(result, self.event_dim)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         return _broadcast(shape, self.loc, self.scale)
 
     inverse_shape = forward_shape
@@ -528,12 +531,12 @@ class CorrCholeskyTransform(Transform):
         t = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(left, diag=-1).sqrt()
         return (t.log1p() - (-t).log1p()) / 2
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         left = 1 - (y * y).cumsum(-1)
         sticks = 0.5 * tril_matrix_to_vec(left, diag=-2).log().sum(-1)
         return sticks - 2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         _need_dims(shape, 1)
         n = shape[-1]
         d = round((0.25 + 2 * n) ** 0.5 + 0.5)
@@ -541,7 +544,7 @@ class CorrCholeskyTransform(Transform):
             raise ValueError("Input is not a flattened lower-diagonal number")
         return size(shape[:-1], (d, d))
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         _need_dims(shape, 2)
         if shape[-2] != shape[-1]:
             raise ValueError("Input is not square")
@@ -560,7 +563,7 @@ class SoftmaxTransform(Transform):
     def _inverse(self, y):
         return y.log()
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         _need_dims(shape, 1)
         return shape
 
@@ -590,15 +593,15 @@ class StickBreakingTransform(Transform):
         left = (1 - cut.cumsum(-1)).clamp(min=finfo(y).tiny)
         return cut.log() - left.log() + self._centre(y, cut.shape[-1])
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         x = x - self._centre(x, x.shape[-1])
         return (logsigmoid(x) - x + y[..., :-1].log()).sum(-1)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape: Size) -> Size:
         _need_dims(shape, 1)
         return size(shape[:-1], (shape[-1] + 1,))
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape: Size) -> Size:
         _need_dims(shape, 1)
         return size(shape[:-1], (shape[-1] - 1,))
 
@@ -685,7 +688,7 @@ class CatTransform(_Sequence):
     def _joined(self, values):
         return cat(values, self.dim)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         parts = zip(self.transforms, self._jacobians(x, y), strict=True)
         terms = [sum_rightmost(v, self.event_dim - t.event_dim) for t, v in parts]
         dim = (self.dim - x.ndim if self.dim >= 0 else self.dim) + self.event_dim
@@ -721,7 +724,7 @@ class StackTransform(_Sequence):
     def _joined(self, values):
         return stack(values, self.dim)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return stack(self._jacobians(x, y), self.dim)
 
     domain = constraints.dependent_property(
@@ -751,5 +754,5 @@ class CumulativeDistributionTransform(Transform):
     def _inverse(self, y):
         return self.distribution.icdf(y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return self.distribution.log_prob(x)

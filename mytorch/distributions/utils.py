@@ -3,6 +3,7 @@
 import itertools
 import operator
 from numbers import Number
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ euler_constant = 0.57721566490153286060
 __all__ = "broadcast_all clamp_probs lazy_property logits_to_probs probs_to_logits tril_matrix_to_vec vec_to_tril_matrix".split()
 
 
-def broadcast_all(*values):
+def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
     """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor.
 
     Raises:
@@ -34,10 +35,10 @@ def broadcast_all(*values):
         )
     like = next((v for v in values if isinstance(v, (Tensor, Array))), None)
     dtype, device = (dtypes.default_dtype(), None) if like is None else (like.dtype, like.device)
-    tensors = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
+    tensors: list[Any] = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
     tensors = [Tensor(v) if isinstance(v, Array) else v for v in tensors]
     alike = len({shape_of(v) for v in tensors}) == 1
-    return tensors if alike else broadcast_tensors(*tensors)
+    return tuple(tensors) if alike else broadcast_tensors(*tensors)
 
 
 def _standard_normal(shape, dtype, device):
@@ -60,18 +61,18 @@ def sum_rightmost(value, dim):
     return value.sum(tuple(range(-dim, 0))) if dim else value
 
 
-def logits_to_probs(logits, is_binary=False):
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Probabilities of logits: sigmoid if binary, else softmax over the last axis."""
     return sigmoid(logits) if is_binary else softmax(logits, -1)
 
 
-def clamp_probs(probs):
+def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities kept away from 0 and 1 by the dtype's eps."""
     eps = finfo(probs).eps
     return probs.clamp(eps, 1 - eps)
 
 
-def probs_to_logits(probs, is_binary=False):
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """log p, or log(p / (1 - p)) if binary, of clamped probabilities."""
     p = clamp_probs(probs)
     return p.log() - (-p).log1p() if is_binary else p.log()
@@ -95,7 +96,7 @@ def _tril_mask(n, diag):
     return np.tri(n, k=diag, dtype=bool).reshape(-1).nonzero()[0]
 
 
-def tril_matrix_to_vec(mat, diag=0):
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     """The entries on and below a diagonal, row by row: (..., n, n) to (..., entries).
 
     Raises:
@@ -107,7 +108,7 @@ def tril_matrix_to_vec(mat, diag=0):
     return mat.reshape(*mat.shape[:-2], n * n)[..., _tril_mask(n, diag)]
 
 
-def vec_to_tril_matrix(vec, diag=0):
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     """The lower triangular matrices whose entries on and below a diagonal are given.
 
     Raises:
