@@ -172,11 +172,11 @@ class _Frame:
         finally:
             reset_mode(token)
         if len(seen) != self.count:
-            error = CheckpointError(
+            wrong = CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation. "
                 f"Number of tensors saved during forward: {self.count}; during recomputation: {len(seen)}."
             )
-            raise self.explained(error, second)
+            raise self.explained(wrong, second)
 
     def explained(self, error, second):
         """An error with the ops of both runs, if they were noted."""
@@ -255,7 +255,7 @@ def checkpoint(
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
-    context_fn: Contexts = noop_context_fn,
+    context_fn: Contexts | None = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
     early_stop: bool = True,

@@ -219,9 +219,10 @@ def _apply(self, *grads):
     return found[0] if len(found) == 1 else found
 
 
-Node.__call__ = _apply
-for _kind in (Node, Leaf):
-    _kind.register_hook, _kind.register_prehook = _register_hook, _register_prehook
+_hooks = {"register_hook": _register_hook, "register_prehook": _register_prehook}
+for _kind, _methods in ((Leaf, _hooks), (Node, {**_hooks, "__call__": _apply})):
+    for _name, _method in _methods.items():
+        setattr(_kind, _name, _method)
 
 __all__ = (
     "GradientEdge Node allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version "

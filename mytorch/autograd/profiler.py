@@ -16,7 +16,6 @@ from ..backend import memory_owner, ndarray
 from ..graph.engine import Walk, raw
 from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
 from ..graph.node import Leaf, Port
-from ..kernels import registry
 from ..kernels.registry import Kernels
 from .profiler_util import BACKWARD, FORWARD, USER, EventList, FunctionEvent
 
@@ -309,25 +308,13 @@ class _Noted:
     def find(self, device, fused, arrays, options):
         module = _Noted.plain(self, device, fused, arrays, options)
         if _running():
-            kernel = self.of.get(device)
-            why = f"no: {_why_not(kernel, fused, arrays, options)}" if module is None else _short(kernel.path)
+            why = (
+                f"no: {self.why_not(device, fused, arrays, options)}"
+                if module is None
+                else _short(self.of[device].path)
+            )
             _running()[-1].fused[why] += 1
         return module
-
-
-def _why_not(kernel, fused, arrays, options):
-    """Why `Kernels.find` gave None: its questions once more."""
-    policy = registry._policy(fused)
-    if policy is False:
-        return "fused=False"
-    if kernel is None or kernel.problem is not None:
-        return "none for this device" if kernel is None else kernel.problem
-    if policy is None and getattr(arrays[0], "size", kernel.least) < kernel.least:
-        return f"fewer than {kernel.least} elements"
-    if not kernel.module.accepts(*arrays, **options):
-        takes = getattr(kernel.module, "TAKES", None)
-        return f"takes {takes} only" if takes else "not these shapes, dtypes or options"
-    return "does not pay here"
 
 
 def _short(path):

@@ -22,14 +22,16 @@ class device:
     """
 
     __slots__ = ("index", "type")
+    index: int | None
+    type: str
 
     def __init__(self, type: "str | int | device", index: int | None = None) -> None:
         if isinstance(type, device):
-            type, index = type.type, type.index if index is None else index
+            index, type = type.index if index is None else index, type.type
         elif isinstance(type, int) and not isinstance(type, bool):
             if type < 0:
                 raise RuntimeError(f"Device index must not be negative, got {type}")
-            type, index = "cuda", type
+            index, type = type, "cuda"
         elif not isinstance(type, str):
             raise TypeError(f"device: expected a string like 'cpu' or 'cuda:0', got {type!r}.")
         name, colon, number = type.partition(":")

@@ -35,7 +35,9 @@ class MetaArray(ndarray):
 
     @property  # type: ignore[misc]
     def strides(self):
-        """Those of a contiguous array of this shape."""
+        """Those of what it stands for, or of a contiguous array of this shape."""
+        if self.batch is not None:
+            return self.value._data._array.strides[1:]
         return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
 
     def __setitem__(self, index, value):

@@ -21,6 +21,7 @@ arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports n
 import math
 import threading
 from functools import partial
+from typing import Any
 
 from numpy import asarray, generic
 
@@ -79,7 +80,7 @@ class RawArithmetic:
 
 
 raw = RawArithmetic()
-recorded = None  # installed by ops/tensor_ns.py
+recorded: Any = None  # installed by ops/tensor_ns.py
 
 
 def sum_to(g, shape):

@@ -37,6 +37,15 @@ def _policy(fused):
     raise TypeError(f"fused must be True, False or None, got {type(fused).__name__}.")
 
 
+def _no_kernel(device):
+    return f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
+
+
+def _unfit(module):
+    takes = getattr(module, "TAKES", None)
+    return f"the kernel takes {takes} only" if takes else UNFIT
+
+
 class LazyKernel:
     """A kernel module, or an object in one ("module:name"), imported on first use; a failed import is kept with its reason.
 
@@ -94,7 +103,7 @@ class Kernels:
         kernel = self.of.get(device)
         module = None
         if kernel is None:
-            problem = f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
+            problem = _no_kernel(device)
         elif problem is None:
             module = kernel.module or kernel.load()
             problem = kernel.problem
@@ -119,9 +128,19 @@ class Kernels:
         if module.accepts(*arrays, **options):
             return module if policy or kernel.pays is None or kernel.pays(*arrays, **options) else None
         if fused is True:
-            takes = getattr(module, "TAKES", None)
-            self.warn(f"the kernel takes {takes} only" if takes else UNFIT)
+            self.warn(_unfit(module))
         return None
+
+    def why_not(self, device, fused, arrays, options):
+        """Why `find` gave None."""
+        policy, kernel = _policy(fused), self.of.get(device)
+        if policy is False:
+            return "fused=False"
+        if kernel is None or kernel.problem is not None:
+            return kernel.problem if kernel else _no_kernel(device)
+        if policy is None and kernel.least and arrays[0].size < kernel.least:
+            return f"fewer than {kernel.least} elements"
+        return "does not pay here" if kernel.module.accepts(*arrays, **options) else _unfit(kernel.module)
 
     def warn(self, reason):
         """Say, once for each reason, that fused=True runs the reference."""

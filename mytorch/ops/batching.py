@@ -306,6 +306,13 @@ rule(
 rule("flip")(_along("dims"))
 
 
+@rule("as_strided")
+def _as_strided(batch, call):
+    """The samples' offsets are counted from the first one's, so that each looks at its own elements."""
+    value, attrs = call.only(), call.attrs
+    return call.run(value, size=(batch.size, *attrs["size"]), stride=(value.stride(0), *attrs["stride"]))
+
+
 @rule("diagonal")
 def _diagonal(batch, call):
     n, attrs = call.ndims[0], call.attrs

@@ -5,6 +5,8 @@ autograd differentiates it. Results and gradients are equal; it is for teaching 
 elementary one, or one that fills memory in place, such as a convolution) runs as it is.
 """
 
+from typing import Any
+
 from ..graph.mode import ModeSwitch
 from .interpreter import Interpreter
 from .record import names_of
@@ -13,7 +15,7 @@ from .record import names_of
 class Composing(Interpreter):
     """Runs ops as composed of others. `run` is how; tensor_ns.py, which is imported later, puts it here."""
 
-    run = None
+    run: Any = None
 
     def __call__(self, record, inputs, fused, attrs):
         with self.outside():

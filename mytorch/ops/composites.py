@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from .precision import in_precision
 from .random import bernoulli_mask
 from .resample import interpolate
 from .rotary import rotary
+from .sixteen_bits import once_rounded
 
 
 def linear(
@@ -103,7 +105,7 @@ def gelu_mlp(
     return linear(hidden, weight2, bias2, fused=fused)
 
 
-def activation_named(name: str, fused: bool | None = None) -> Callable[[Tensor], Tensor]:
+def activation_named(name: str, fused: bool | None = None) -> Callable[..., Tensor]:
     """The activation function of a name; `fused` goes to those that have a kernel.
 
     Raises:
@@ -388,7 +390,7 @@ def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
-def assert_int_or_pair(arg: object, arg_name: str, message: str) -> None:
+def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
     """Refuse what is neither an int nor two numbers.
 
     Raises:
@@ -427,7 +429,7 @@ def grouped_mm(
         raise RuntimeError(
             f"grouped_mm: Have to {'' if cut else 'not '}provide offsets{' if one of the matrices is 2d' if cut else ' for 3d matrices'}."
         )
-    if not cut:
+    if offs is None:
         out = mat_a @ mat_b
     else:
         ends = [int(e) for e in offs]
@@ -478,7 +480,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
 
 
-@op(name="lerp", dtype="promote")
+@op(name="lerp", dtype="float", elementwise=True)
 def _lerp(xp, input, end, *, weight):
     """From whichever end is nearer, as PyTorch: so the ends are met."""
     near, share = (input, weight) if abs(weight) < 0.5 else (end, weight - 1)
@@ -510,12 +512,10 @@ def lerp(input, end, weight):
     if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
         word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
         raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
-    if dtype.itemsize == 2:  # in float32, rounded once
-        parts = (t.to(dtypes.float32) if hasattr(t, "dtype") else t for t in (input, end, weight))
-        return lerp(*parts).to(input.dtype)
-    if type(weight) is float and dtype.is_floating_point:
-        return _lerp.caller(input, end, weight=weight)
-    if not isinstance(weight, (Tensor, Array)):
-        return input + (end - input) * weight
+    return (_lerp_by_tensor if isinstance(weight, (Tensor, Array)) else _lerp.caller)(input, end, weight)
+
+
+@once_rounded
+def _lerp_by_tensor(input, end, weight):
     near = abs(weight) < 0.5
     return where(near, input, end) + (end - input) * where(near, weight, weight - 1)

@@ -223,7 +223,7 @@ def _logabsdet(xp, input):
 
 
 _logabsdet.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) * _H(xp, xp.call(_inv, input)))
-_Slogdet = namedtuple("slogdet", ("sign", "logabsdet"))
+return_types = {"slogdet": namedtuple("slogdet", ("sign", "logabsdet"))}
 
 
 @public(inplace=False)
@@ -231,7 +231,7 @@ def slogdet(input):
     """(sign, logarithm of the absolute value) of determinants."""
     square(input, "slogdet")
     sign = sgn(_det.caller(input)) if input.dtype.is_complex else _sign_of_det.caller(input)
-    return _Slogdet(sign, _logabsdet.caller(input))
+    return return_types["slogdet"](sign, _logabsdet.caller(input))
 
 
 @op(dtype="float", name="sign_of_det")

@@ -1,6 +1,7 @@
 """The `_foreach_` functions that hand-written optimizers use: one operation over lists of tensors."""
 
 import inspect
+from typing import Any
 
 from .._tensor import Tensor
 from ..base.errors import kind
@@ -9,7 +10,7 @@ from .bind import METHODS
 from .record import RECORDS
 from .reduction import vector_norm
 
-FUNCTIONS = {}
+FUNCTIONS: dict[str, Any] = {}
 
 
 def _lists(name, *lists):
@@ -172,5 +173,4 @@ def _foreach_copy_(self, src, non_blocking=False):
         x.copy_(y)
 
 
-for _function in (_foreach_norm, _foreach_max, _foreach_clone, _foreach_zero_, _foreach_copy_):
-    FUNCTIONS[_function.__name__] = _function
+FUNCTIONS.update((f.__name__, f) for f in (_foreach_norm, _foreach_max, _foreach_clone, _foreach_zero_, _foreach_copy_))

@@ -150,7 +150,7 @@ def multi_head_attention_forward(
     extra = 0
     if (bias_k is None) != (bias_v is None):
         raise AssertionError("bias_k and bias_v are given together or not at all")
-    if bias_k is not None:
+    if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or value.")
         k, v = cat([k, bias_k.expand(1, n, embed_dim)]), cat([v, bias_v.expand(1, n, embed_dim)])

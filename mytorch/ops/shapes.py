@@ -227,8 +227,9 @@ def unfold(self, dimension, size, step):
 
 
 @op(dtype="same", view=True, name="as_strided")
-def _as_strided(xp, input, *, size, stride, offset):
+def _as_strided(xp, input, *, size, stride, offset, memory):
     storage = _storage(input)
+    offset += _memory(input)[0] - memory[0]  # a gradient of input, which this looks at too, has memory of its own
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     if offset < 0 or last >= storage.size + (0 in size):
         raise RuntimeError(
@@ -245,6 +246,18 @@ def _storage(raw):
     return raw.reshape(-1) if odd else whole.view(raw.dtype)
 
 
+def _memory(raw):
+    """Where an array begins in the memory that it is a view of, its strides, and what that memory holds, all in elements.
+
+    Within vmap it is that of the batch, and the beginning the first sample's.
+    """
+    while getattr(raw, "batch", None) is not None:
+        raw = raw_of(raw.value[0])
+    storage = _storage(raw)
+    strides = tuple(s // raw.itemsize for s in raw.strides)
+    return (address(raw) - address(storage)) // raw.itemsize if raw.size else 0, strides, storage.size
+
+
 def _lattice(size, stride, offset):
     """offset + the sum of index times stride, for every index below `size`."""
     places = np.full(size, offset)
@@ -253,15 +266,10 @@ def _lattice(size, stride, offset):
     return places.reshape(-1)
 
 
-def _as_strided_grad(g, input, shape, size, stride, offset, xp):
-    raw, n = raw_of(input), math.prod(shape)
-    storage = _storage(raw)
-    if storage.size == n and raw.flags.c_contiguous:
-        mine = np.arange(n)
-    else:
-        begin = (address(raw) - address(storage)) // raw.itemsize
-        mine = np.full(storage.size, n)  # which element of the input each place holds; n where none
-        mine[_lattice(shape, [s // raw.itemsize for s in raw.strides], begin)] = np.arange(n)
+def _as_strided_grad(g, shape, size, stride, offset, memory, xp):
+    n, (begin, strides, places) = math.prod(shape), memory
+    mine = np.full(places, n)  # which element of the input each place holds; n where none
+    mine[_lattice(shape, strides, begin)] = np.arange(n)
     index = mine[_lattice(size, stride, offset)]
     flat = xp.call(_put_index, xp.reshape(g, (math.prod(size),)), index=(index,), shape=(n + 1,))
     return xp.reshape(flat[slice(0, n)], shape)
@@ -284,8 +292,9 @@ def as_strided(input, size, stride, storage_offset=None):
     """
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
-    offset = input.storage_offset() if storage_offset is None else storage_offset
-    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=int(offset))
+    memory = _memory(raw_of(input))
+    offset = memory[0] if storage_offset is None else int(storage_offset)
+    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=offset, memory=memory)
 
 
 @public(inplace=False)

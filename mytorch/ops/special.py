@@ -111,12 +111,12 @@ def _polygamma_method(self, n):
     return polygamma(n, self)
 
 
+i1 = _op("i1", numeric.i1, "The modified Bessel function of order one.", bind=False)
+i1e = _op("i1e", numeric.i1e, "exp(-|input|) i1(input).", bind=False)
 i0 = _op("i0", numeric.i0, "The modified Bessel function of order zero.")
 i0.grad(input=lambda g, input, xp: g * xp.call(i1, input))
 i0e = _op("i0e", numeric.i0e, "exp(-|input|) i0(input).", bind=False)
 i0e.grad(input=lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out))
-i1 = _op("i1", numeric.i1, "The modified Bessel function of order one.", bind=False)
-i1e = _op("i1e", numeric.i1e, "exp(-|input|) i1(input).", bind=False)
 i1.grad(input=lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(i0, input) - _over(xp, out, input)))
 i1e.grad(
     input=lambda g, input, out, xp: (
@@ -264,7 +264,7 @@ def ldexp(input, other):
     return input * (cast(other, dtypes.default_dtype()) if other.dtype.category < dtypes.FLOAT else other).exp2()
 
 
-_Frexp = namedtuple("frexp", "mantissa exponent")
+return_types = {"frexp": namedtuple("frexp", ("mantissa", "exponent"))}
 
 
 @public(inplace=False)
@@ -288,7 +288,7 @@ def frexp(input, *, out=None):
     half = exponent // 2  # in two steps: the power that a denormal number is divided by may overflow
     scales = (xp.asarray(xp.ldexp(xp.ones(raw.shape), -e)).astype(raw.dtype) for e in (half, exponent - half))
     mantissa = input * Tensor._wrap(next(scales)) * Tensor._wrap(next(scales))
-    return _Frexp(mantissa, Tensor._wrap(exponent.astype(np.int32)))
+    return return_types["frexp"](mantissa, Tensor._wrap(exponent.astype(np.int32)))
 
 
 @public()

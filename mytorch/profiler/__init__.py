@@ -102,6 +102,10 @@ def tensorboard_trace_handler(
     return write
 
 
+def _name_of_step(optimizer):
+    return f"Optimizer.step#{type(optimizer).__name__}.step"
+
+
 class profile(_profile):
     """Measure the ops, the nodes of backward, the optimizers' steps and the `record_function` ranges within the block.
 
@@ -230,10 +234,10 @@ class profile(_profile):
 
     def _before_step(self, optimizer, args, kwargs):
         if self.active:
-            self.begin(f"Optimizer.step#{type(optimizer).__name__}.step")
+            self.begin(_name_of_step(optimizer))
 
     def _after_step(self, optimizer, args, kwargs):
-        name = f"Optimizer.step#{type(optimizer).__name__}.step"
+        name = _name_of_step(optimizer)
         event = next((e for e in reversed(self._found) if e.name == name and not e.end), None)
         if event is None:
             return

@@ -40,6 +40,37 @@ def test_as_strided_of_as_strided(torch):
             x.as_strided((3,), (-1,))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_as_strided_under_vmap_looks_at_each_samples_own_elements(torch, dim):
+    views = {
+        "own": lambda L, t: t.as_strided((2, 3), (1, 2)),
+        "offset": lambda L, t: t.as_strided((2, 3), (1, 2), 1),
+        "made": lambda L, t: (t * t)[2:].as_strided((2, 2), (1, 2)) * t[:2],
+        "strides": lambda L, t: t[::3].as_strided((2,), t[::3].stride()),
+        "overlapping": lambda L, t: (t * t.as_strided((3, 12), (0, 1), 0)).sum(0),
+    }
+
+    def run(L):
+        x = L.arange(24.0).reshape((2, 12) if dim == 0 else (12, 2))
+        for view in views.values():
+            yield L.func.vmap(lambda t, view=view: view(L, t), in_dims=dim)(x).tolist()
+            if dim == 0:
+                yield L.func.vmap(L.func.grad(lambda t, view=view: (view(L, t) ** 2).sum()))(x).tolist()
+
+    assert list(run(mytorch)) == list(run(torch))
+
+
+def test_what_is_written_through_as_strided_has_a_gradient(torch):
+    def run(L):
+        x = L.arange(10.0).requires_grad_()
+        y = (x * 2)[3:]
+        y.as_strided((2, 2), (1, 2)).mul_(x[:4].reshape(2, 2))
+        (y * L.arange(7.0)).sum().backward()
+        return x.grad.tolist()
+
+    assert run(mytorch) == run(torch)
+
+
 @pytest.mark.parametrize("word", ["Float", "Double", "Half", "Long", "Int", "Bool"])
 def test_type_by_name(torch, word):
     for library in (torch, mytorch):
