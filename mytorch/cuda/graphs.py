@@ -51,9 +51,11 @@ class CUDAGraph:
     """
 
     def __init__(self, keep_graph: bool = False):
-        self._graph = self._capture = self._pool = None
-        self._device = None
-        self._end = None
+        self._graph: Any = None  # CuPy's, the pool that its arrays come from, and their GPU
+        self._pool: Any = None
+        self._device: Any = None
+        self._capture: Any = None
+        self._end: Callable[[], Any] | None = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
         """Note from here on what the current stream is given, instead of running it.

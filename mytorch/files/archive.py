@@ -21,7 +21,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,7 @@ class Pickler(pickle._Pickler):
         self.write(f"c{x.module}\n{x.name}\n".encode())
         self.memoize(x)
 
-    dispatch = {**pickle._Pickler.dispatch, _Global: save_global_name}
+    dispatch: ClassVar[dict[Any, Any]] = {**pickle._Pickler.dispatch, _Global: save_global_name}
 
     def persistent_id(self, x):
         """What a storage is known by."""
@@ -577,7 +577,7 @@ class _Unpickler(pickle._Unpickler):
 
         return opcode[0], load
 
-    dispatch = {
+    dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
         pickle.BUILD[0]: load_build, pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_appends,
         pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.ADDITEMS[0]: load_additems,
