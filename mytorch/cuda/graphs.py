@@ -10,6 +10,7 @@ GPU, and its inputs are copied into the arrays it was captured with. Its memory 
 nobody else allocates from.
 """
 
+import contextlib
 import functools
 import gc
 import warnings
@@ -122,10 +123,10 @@ class CUDAGraph:
         """End a capture that failed."""
         if self._end is not None:
             end, self._end = self._end, None
-            try:
+            with contextlib.suppress(
+                Exception
+            ):  # the capture is invalid already; the error that made it so is on its way
                 end()
-            except Exception:  # the capture is invalid already; the error that made it so is on its way
-                return
 
     def replay(self) -> None:
         """Run what was captured, on the current stream, without waiting.

@@ -40,6 +40,7 @@ class Work:
         self.explain = explain
         self.outputs: list = []
         self.error: Exception | None = None
+        self.source = -1  # of a receive, when it has ended: who has sent
         self._on_done = []
         self._done = False
         self._future: Future | None = None
@@ -47,11 +48,6 @@ class Work:
     def poll(self) -> bool:
         """Whether the transfer has ended."""
         return True
-
-    @property
-    def source(self) -> int:
-        """Who a received message is from."""
-        raise ValueError(f"{self.label} receives nothing.")
 
     def finish(self, action: Callable[[], Any]) -> Work:
         """Call `action()` at the end, before anyone is told of it."""
