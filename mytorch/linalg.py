@@ -3,6 +3,7 @@
 Matrices are the last two axes of a tensor, everything before them is a batch.
 """
 
+import functools
 import math
 from collections import namedtuple
 
@@ -83,11 +84,8 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
         )
     x = x if dtype is None else x.to(dtype)
-    if (
-        (ord < 0 or ord == math.inf)
-        and not x.numel()
-        and (dim is None or 0 in [x.shape[d] for d in np.atleast_1d(dim)])
-    ):
+    empty = not x.numel() and (dim is None or 0 in [x.shape[d] for d in np.atleast_1d(dim)])
+    if empty and (ord < 0 or ord == math.inf):
         raise RuntimeError(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
         )
@@ -259,15 +257,10 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
         atol: absolute cut.
         rtol: cut by the largest singular value; max(M, N) * eps by default.
     """
-    rtol = rcond if rtol is None else rtol
-
     if hermitian:
         square(A, "pinv")
-
-    def cut(largest):
-        return _cut(largest, A.shape, atol, rtol, _real_dtype(A))
-
-    return _d._pinv(A, cut=cut, hermitian=hermitian)
+    options = {"atol": atol, "rtol": rcond if rtol is None else rtol, "kind": _real_dtype(A)}
+    return _d._pinv(A, cut=functools.partial(_cut, shape=A.shape, **options), hermitian=hermitian)
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
@@ -314,12 +307,10 @@ def lstsq(A, B, rcond=None, *, driver=None):
         raise RuntimeError(
             f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), but got {driver}"
         )
-    if A.ndim < 2 or B.ndim < 1:
-        raise RuntimeError(
-            "torch.linalg.lstsq: input must have at least 2 dimensions."
-            if A.ndim < 2
-            else "torch.linalg.lstsq: other must have at least 1 dimension."
-        )
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if B.ndim < 1:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
     vector = A.ndim - 1 == B.ndim
     if A.shape[-2] != B.shape[-1 if vector else -2] or not 0 <= A.ndim - B.ndim <= 1:
         raise RuntimeError(f"torch.linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2})")

@@ -2,17 +2,9 @@
 
 from contextlib import contextmanager
 
-from .ops.random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    positions,
-    seed,
-    set_positions,
-    set_rng_state,
-)
+from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from .ops.random import positions as _positions
+from .ops.random import set_positions as _set_positions
 
 
 @contextmanager
@@ -25,20 +17,13 @@ def fork_rng(devices=None, enabled=True, device_type="cuda"):
     if not enabled:
         yield
         return
-    before = positions(devices)
+    before = _positions(devices)
     try:
         yield
     finally:
-        set_positions(before)
+        _set_positions(before)
 
 
 __all__ = [
-    "Generator",
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "seed",
-    "set_rng_state",
-]
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+]  # fmt: skip

@@ -33,7 +33,8 @@ from .files.limits import set_load_limit
 from .files.writing import atomic_file, atomic_write
 
 PathOrFile = str | os.PathLike | BinaryIO
-MapLocation = MAP_LOCATION = DeviceLike | dict[str, str] | Callable | None
+MapLocation = DeviceLike | dict[str, str] | Callable | None
+MAP_LOCATION = MapLocation
 FORMAT = "mytorch"
 _MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -125,7 +126,7 @@ def save_safetensors(
         TypeError: a value is no tensor, or of a dtype that the format has no code for.
     """
     arrays = {name: _cpu_array(value, name) for name, value in tensors.items()}
-    header = {} if metadata is None else {"__metadata__": {str(k): str(v) for k, v in metadata.items()}}
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": {str(k): str(v) for k, v in metadata.items()}}
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # so that all are aligned
     end = 0
     for name in order:

@@ -125,7 +125,7 @@ class Accelerator:
         self.project_dir = project_dir
         self.total_limit = total_limit
         self.step_counter = 0  # backward passes so far
-        self.grad_norm = None
+        self.grad_norm: Tensor | None = None
         self._models, self._optimizers, self._schedulers, self._loaders, self._custom = [], [], [], [], []
         self._unscaled, self._stepped = set(), set()
         self._trackers = []
@@ -399,7 +399,9 @@ class Accelerator:
     def _parameters(self):
         return [p for model in self._models for p in model.parameters()]
 
-    def clip_grad_norm_(self, parameters: Any = None, max_norm: float | None = None, norm_type: float = 2.0) -> Tensor:
+    def clip_grad_norm_(
+        self, parameters: Any = None, max_norm: float | None = None, norm_type: float = 2.0
+    ) -> Tensor | None:
         """Scale the gradients to a joint norm of at most max_norm; nothing while gradients accumulate.
 
         `clip_grad_norm_(max_norm)` takes the parameters of all prepared models, and
@@ -441,9 +443,8 @@ class Accelerator:
             gathered = [item for part in parts for item in part] if isinstance(input_data, list) else parts
             return gathered[: self._real(len(gathered))]
         if isinstance(input_data, (float, int)) or (isinstance(input_data, (Tensor, Array)) and input_data.ndim == 0):
-            number = Array._wrap(np.array(float(input_data), np.float64))
-            if self.num_processes > 1 and self.device.type == "cuda":
-                number = Array(number, device=self.device)
+            where = self.device if self.num_processes > 1 and self.device.type == "cuda" else "cpu"
+            number = Array(np.array(float(input_data), np.float64), device=where)
             return float(self.state.all_reduce(number, "mean").item())
         gathered = self.gather(input_data)
         return (

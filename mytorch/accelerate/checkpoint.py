@@ -74,10 +74,8 @@ def read_manifest(directory: str | Path) -> dict:
     try:
         meta = json.loads(path.read_bytes())
         version = meta.get("version", VERSION)
-        numbers = [meta.get(k, 0) for k in ("time", "micro_steps", "processes", "sequence")] + [
-            meta.get("accumulation") or 0,
-            version,
-        ]
+        numbers = [meta.get(k, 0) for k in ("time", "micro_steps", "processes", "sequence")]
+        numbers += [meta.get("accumulation") or 0, version]
         if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in numbers):
             raise ValueError("a number is none")
         if not isinstance(meta.get("files", {}), (list, dict)):
@@ -406,9 +404,10 @@ def _apply(changes):
     try:
         for thing, state in changes:
             if not hasattr(thing, "named_parameters"):  # a model's weights were checked, and a copy would be as large
-                undo.append(
-                    (thing, copy.copy(thing.state_dict()) if _replaces(thing) else copy.deepcopy(thing.state_dict()))
-                )
+                duplicate = (
+                    copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
+                )  # an optimizer takes new tensors
+                undo.append((thing, duplicate(thing.state_dict())))
             thing.load_state_dict(state)
     except BaseException as error:
         for thing, state in reversed(undo):
@@ -420,11 +419,6 @@ def _apply(changes):
                 f"load_state: the state saved for a {kind} is not one ({type(error).__name__}: {error})."
             ) from error
         raise
-
-
-def _replaces(thing):
-    """Whether loading a state puts new tensors in the place of the old ones, as optimizers do."""
-    return hasattr(thing, "param_groups")
 
 
 def _align(accelerator, done, accumulation):

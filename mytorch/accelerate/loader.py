@@ -314,8 +314,7 @@ class AcceleratedLoader:
         """Tell the samplers, or the stream, which epoch it is."""
         inner = getattr(self.whole.batch_sampler, "sampler", None)
         for x in (self.loader.sampler, self.loader.dataset, self.whole.sampler, inner):
-            if hasattr(x, "set_epoch"):
-                x.set_epoch(epoch)
+            getattr(x, "set_epoch", lambda epoch: None)(epoch)
 
     def __getattr__(self, name):
         if name == "loader":

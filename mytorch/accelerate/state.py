@@ -119,7 +119,7 @@ class ProcessState:
         if not self.together:
             return array
         whole = (1, *array.shape) if array.ndim == 0 else tuple(array.shape)
-        out = Array._wrap(_empty((self.num_processes * whole[0], *whole[1:]), array._array))
+        out = Array(_empty((self.num_processes * whole[0], *whole[1:]), array._array))
         self.together.all_gather_into_tensor(Tensor._of(out), Tensor._of(array))
         return out
 

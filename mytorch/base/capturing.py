@@ -13,11 +13,13 @@ from step to step must lie in the device's memory, and be brought up to date bef
 be there is made, and is then captured.
 """
 
+from typing import Any
+
 import numpy as np
 
 from .errors import CaptureError
 
-current = None
+current: Any = None  # a Capture
 
 
 class Stale(Exception):

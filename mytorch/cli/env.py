@@ -4,12 +4,12 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 from ..backend import cuda_available, cupy_ns, device_count, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
+from ..utils.collect_env import version_of
 from ..version import __version__
 from .arguments import ArgumentParser
 from .configuration import Configuration, default_path
@@ -20,13 +20,6 @@ PACKAGES = (
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 VARIABLES = ("MYTORCH", "CUDA_VISIBLE_DEVICES", "NCCL_", "TRITON_", "WANDB_MODE", *THREADS)
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
-
-
-def _version(package):
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _memory():
@@ -70,7 +63,7 @@ def report():
     yield "Memory", _memory()
     yield "mytorch", f"{__version__} ({Path(__file__).parents[1]})"
     for package in PACKAGES:
-        version = _version(package)
+        version = version_of(package)
         if version is not None:
             yield package, version
     yield "MPI", _mpi()

@@ -30,6 +30,10 @@ def _layer(layer, *shape):
     return layer(x), layer.eval()(x)
 
 
+def _activation(function):
+    return function(_numbers(128, 128))
+
+
 def _convolutions():
     """With as many channels as each tile takes."""
     return [F.conv2d(_numbers(2, n, 9, 9), _numbers(n, n, 3, 3)) for n in (1, 4, 8)]
@@ -49,15 +53,8 @@ def _choices():
 
 def _sums():
     x = _numbers(128, 128)
-    scans = [f(dim) for f in (x.cumsum, x.cumprod, x.cummax) for dim in (0, 1)]
-    return (
-        x.sum(),
-        x.sum(1),
-        x.var(1),
-        x.prod(1),
-        x.topk(3)[0],
-        *(s if isinstance(s, mytorch.Tensor) else s[0] for s in scans),
-    )
+    scans = [f(dim) for f in (x.cumsum, x.cumprod, lambda dim: x.cummax(dim).values) for dim in (0, 1)]
+    return x.sum(), x.sum(1), x.var(1), x.prod(1), x.topk(3)[0], *scans
 
 
 def _halves():
@@ -129,12 +126,8 @@ TASKS = {
     ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
-    "sigmoid": lambda: mytorch.sigmoid(_numbers(128, 128)),
-    "silu": lambda: F.silu(_numbers(128, 128)),
-    "relu": lambda: F.relu(_numbers(128, 128)),
-    "hardswish": lambda: F.hardswish(_numbers(128, 128)),
+    **{f.__name__: functools.partial(_activation, f) for f in (F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu)},
     "sign": lambda: _numbers(128, 128).sign(),
-    "leaky_relu": lambda: F.leaky_relu(_numbers(128, 128)),
     "where": _choices,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),

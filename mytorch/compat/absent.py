@@ -7,65 +7,40 @@ part, in an annotation or an `isinstance`, goes on; one that uses it is told so 
 import importlib
 from types import ModuleType
 
-# The modules, with what they are for; all that lies below them is absent likewise.
-MODULES = {
-    "_C": "PyTorch's C++ core",
-    "_dynamo": "compiling",
-    "_functorch": "compiling",
-    "_higher_order_ops": "compiling",
-    "_inductor": "compiling",
-    "_logging": "compiling",
-    "_ops": "compiling",
-    "_prims_common": "compiling",
-    "_subclasses": "tracing",
-    "ao": "quantisation",
-    "distributed._composable": "sharding",
-    "distributed._functional_collectives": "sharding",
-    "distributed._shard": "sharding",
-    "distributed._tensor": "sharding",
-    "distributed.algorithms._checkpoint": "sharding",
-    "distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks": "overlapped optimizers",
-    "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": "local SGD",
-    "distributed.algorithms.join": "uneven inputs",
-    "distributed.algorithms.model_averaging": "local SGD",
-    "distributed.checkpoint": "sharding",
-    "distributed.constants": "time limits",
-    "distributed.device_mesh": "sharding",
-    "distributed.elastic": "elastic launching",
-    "distributed.fsdp": "sharding",
-    "distributed.pipelining": "pipelines",
-    "distributed.rpc": "remote procedure calls",
-    "distributed.tensor": "sharding",
-    "export": "exporting",
-    "futures": "remote procedure calls",
-    "fx": "tracing",
-    "mps": "Apple's GPUs",
-    "nn.attention.flex_attention": "compiled attention",
-    "onnx": "exporting",
-    "package": "packaging",
-    "quantization": "quantisation",
-    "sparse": "sparse tensors",
-    "utils._python_dispatch": "dispatching",
-    "utils._triton": "compiling",
-    "utils.mobile_optimizer": "exporting",
-    "classes": "scripted classes",
-    "masked": "masked tensors",
-    "mtia": "other devices",
-    "nested": "nested tensors",
-    "overrides": "dispatching",
-    "distributed.nn": "collectives with gradients",
-    "distributed.launcher": "elastic launching",
-    "distributed._tools": "sharding",
-    "distributed.utils": "sharding",
-    "utils.cpp_extension": "C++ extensions",
-    "utils._sympy": "tracing",
-    "utils._mode_utils": "dispatching",
-    "utils.data.datapipes": "data pipes",
-    "utils.data.graph_settings": "data pipes",
-    "return_types": "C++ results",
-    "nn.attention.varlen": "attention of packed rows",
-    "xpu": "Intel's GPUs",
+# What the modules are for, and which they are; all that lies below them is absent likewise.
+_PURPOSES = {
+    "PyTorch's C++ core": "_C",
+    "compiling": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
+    "tracing": "_subclasses fx utils._sympy",
+    "quantisation": "ao quantization",
+    "sharding": "distributed._composable distributed._functional_collectives distributed._shard distributed._tensor "
+    "distributed.algorithms._checkpoint distributed.checkpoint distributed.device_mesh distributed.fsdp "
+    "distributed.tensor distributed._tools distributed.utils",
+    "overlapped optimizers": "distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks",
+    "local SGD": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook distributed.algorithms.model_averaging",
+    "uneven inputs": "distributed.algorithms.join",
+    "time limits": "distributed.constants",
+    "elastic launching": "distributed.elastic distributed.launcher",
+    "pipelines": "distributed.pipelining",
+    "remote procedure calls": "distributed.rpc futures",
+    "exporting": "export onnx utils.mobile_optimizer",
+    "Apple's GPUs": "mps",
+    "compiled attention": "nn.attention.flex_attention",
+    "packaging": "package",
+    "sparse tensors": "sparse",
+    "dispatching": "utils._python_dispatch overrides utils._mode_utils",
+    "scripted classes": "classes",
+    "masked tensors": "masked",
+    "other devices": "mtia",
+    "nested tensors": "nested",
+    "collectives with gradients": "distributed.nn",
+    "C++ extensions": "utils.cpp_extension",
+    "data pipes": "utils.data.datapipes utils.data.graph_settings",
+    "C++ results": "return_types",
+    "attention of packed rows": "nn.attention.varlen",
+    "Intel's GPUs": "xpu",
 }
+MODULES = {path: purpose for purpose, paths in _PURPOSES.items() for path in paths.split()}
 HERE = ("_C._nn",)  # paths below them that are not absent
 # Names of the core's classes at the top of `torch`, and of parts of modules that are here otherwise.
 NAMES = {
@@ -86,29 +61,14 @@ NAMES = {
 }
 # Names in them that leave their argument as it is, or answer that nothing of the kind is there.
 _UNCHANGED = {"wrap", "disable", "allow_in_graph", "register_dataclass", "compile_ignored", "assume_constant_result"}
-_FALSE = {
-    "is_available",
-    "is_fx_tracing",
-    "is_tracing",
-    "is_initialized",
-    "is_compiling",
-    "has_triton",
-    "has_triton_package",
-    "is_rpc_available",
-    "_are_functorch_transforms_active",
-}
-_NOTHING = {
-    "mark_dynamic",
-    "maybe_mark_dynamic",
-    "mark_static",
-    "mark_static_address",
-    "reset",
-    "register_pytree_node",
-    "is_exporting",
-    "current_device",
-    "_get_tracing_state",
-    "_log_api_usage_once",
-}
+_FALSE = (
+    "is_available is_fx_tracing is_tracing is_initialized is_compiling has_triton has_triton_package is_rpc_available "
+    "_are_functorch_transforms_active"
+).split()
+_NOTHING = (
+    "mark_dynamic maybe_mark_dynamic mark_static mark_static_address reset register_pytree_node is_exporting "
+    "current_device _get_tracing_state _log_api_usage_once"
+).split()
 
 
 def home_of(path):

@@ -22,15 +22,5 @@ def _parse_to(*args, **kwargs):
     return None if where is None else as_device(where), dtype, non_blocking, kwargs.get("memory_format")
 
 
-gelu, silu, softplus, linear, scaled_dot_product_attention = (
-    F.gelu, F.silu, F.softplus, F.linear, F.scaled_dot_product_attention
-)  # fmt: skip
-elu_, hardtanh, leaky_relu, log_sigmoid, avg_pool2d, pad = (
-    F.elu_,
-    F.hardtanh,
-    F.leaky_relu,
-    F.logsigmoid,
-    F.avg_pool2d,
-    F.pad,
-)
-one_hot, mish, hardswish, relu6 = F.one_hot, F.mish, F.hardswish, F.relu6
+_SAME = "gelu silu softplus linear scaled_dot_product_attention elu_ hardtanh leaky_relu avg_pool2d pad one_hot mish hardswish relu6"
+globals().update({name: getattr(F, name) for name in _SAME.split()}, log_sigmoid=F.logsigmoid)

@@ -12,6 +12,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import warn
+from ..linalg import lu_unpack
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.bind import PUBLIC
@@ -21,8 +22,7 @@ from ..ops.movement import stack
 from ..ops.random import normal
 from ..ops.raw import on_device_of, raw_of, to_cpu
 
-_Geqrf = namedtuple("geqrf", "a tau")
-_Histogram = namedtuple("histogramdd", "hist bin_edges")
+_Geqrf, _Histogram = namedtuple("geqrf", "a tau"), namedtuple("histogramdd", "hist bin_edges")
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
 
 
@@ -434,7 +434,7 @@ METHODS = {
 }  # fmt: skip
 FUNCTIONS = {
     **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
-    "histogramdd": histogramdd, "batch_norm_update_stats": batch_norm_update_stats, "segment_reduce": segment_reduce, "lu_unpack": linalg.lu_unpack,
+    "histogramdd": histogramdd, "batch_norm_update_stats": batch_norm_update_stats, "segment_reduce": segment_reduce, "lu_unpack": lu_unpack,
 }  # fmt: skip
 
 _ELSEWHERE = frozenset(

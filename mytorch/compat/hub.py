@@ -4,10 +4,9 @@ import importlib.util
 import os
 import re
 import tempfile
-import urllib.parse
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlparse  # noqa: F401 (PyTorch's module has it)
+from urllib.parse import urlparse
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # the sum in a file's name
 _chosen = []
@@ -73,7 +72,7 @@ def load_state_dict_from_url(
 
     folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (file_name or os.path.basename(urllib.parse.urlparse(url).path))
+    path = folder / (file_name or os.path.basename(urlparse(url).path))
     if not path.exists():
         prefix = path.stem.rpartition("-")[2] if check_hash and "-" in path.stem else None
         download_url_to_file(url, path, prefix, progress)

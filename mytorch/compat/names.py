@@ -449,28 +449,16 @@ _FROM_FUNCTIONAL = (
 
 def install(namespace):
     """Put the names of this module, and aliases of ops and functions, into `namespace`."""
-    names = {
-        k: v
-        for k, v in globals().items()
-        if not k.startswith("_")
-        and getattr(v, "__module__", __name__) == __name__
-        and (callable(v) or isinstance(v, str))
-    }
-    del names["install"]
+    own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
+    names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_") and k != "install"}
     words = "memory_format contiguous_format preserve_format channels_last channels_last_3d layout strided"
     for word in words.split():
         names[word] = getattr(formats, word)
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
-    names.update(
-        storage.CLASSES,
-        Storage=storage.CLASSES["FloatStorage"],
-        UntypedStorage=storage.UntypedStorage,
-        TypedStorage=storage.TypedStorage,
-    )
-    names.update({d.name: d for d in dtypes.FLOAT8})
-    names.update(_storage_classes=storage._storage_classes)
+    names.update({d.name: d for d in dtypes.FLOAT8}, **storage.CLASSES, Storage=storage.CLASSES["FloatStorage"])
+    names.update({k: getattr(storage, k) for k in ("UntypedStorage", "TypedStorage", "_storage_classes")})
     vars(cuda).update(storage.CUDA_CLASSES)
     for k, v in {**functional.METHODS, **storage.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
         setattr(Tensor, k, v)
@@ -491,6 +479,6 @@ def install(namespace):
     for k in PUBLIC:  # torch.exp_(x) and the like
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
-    names.update(complex32=dtypes.complex32, chalf=dtypes.complex32)
-    names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
+    names.update(complex32=dtypes.complex32, chalf=dtypes.complex32, newaxis=None)
+    names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e)
     namespace.update({k: v for k, v in names.items() if k not in namespace})

@@ -18,6 +18,9 @@ _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
 
 
+_COMPAT = "accelerator backends compiler cpu functional hub jit library multiprocessing storage testing types".split()
+
+
 def _lazy(names):
     return " ".join(f"Lazy{name}" for name in names.split())
 
@@ -25,32 +28,24 @@ def _lazy(names):
 # PyTorch's path -> our module, if it is the very same; else "our module: names; another module: its_name=our_name *",
 # where * stands for all of its layers. All are below `mytorch`.
 PATHS = {
+    **{name: f"compat.{name}" for name in _COMPAT},
+    **{f"nn.modules.{name}": f"nn.{name}" for name in ("adaptive", "lazy", "module", "rnn", "transformer")},
     "_C._nn": "compat.core_nn",
     "__config__": "compat.build",
-    "accelerator": "compat.accelerator",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
-    "backends": "compat.backends",
-    "compiler": "compat.compiler",
-    "cpu": "compat.cpu",
     "cpu.amp": "compat.cpu: GradScaler autocast",
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
     "distributed.distributed_c10d": "distributed",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
-    "functional": "compat.functional",
-    "hub": "compat.hub",
-    "jit": "compat.jit",
     "jit.annotations": "compat.jit",
-    "library": "compat.library",
     "lr_scheduler": "optim.lr_scheduler",
-    "multiprocessing": "compat.multiprocessing",
     "nn.attention.bias": "compat.attention_bias",
     "nn.functional.grad": "nn.grad",
     "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
-    "nn.modules.adaptive": "nn.adaptive",
     "nn.modules.batchnorm": f"{_NORMALIZATION} {_BATCH}; nn.lazy: {_lazy(_BATCH)} _LazyNormBase=_LazyNorm",
     "nn.modules.channelshuffle": "nn.vision: ChannelShuffle",
     "nn.modules.container": "nn.containers",
@@ -60,27 +55,20 @@ PATHS = {
     "nn.modules.flatten": "nn.linear: Flatten Unflatten",
     "nn.modules.fold": "nn.vision: Fold Unfold",
     "nn.modules.instancenorm": f"nn.normalization: _InstanceNorm {_INSTANCE}; nn.lazy: {_lazy(_INSTANCE)}",
-    "nn.modules.lazy": "nn.lazy",
     "nn.modules.linear": "nn.linear: *; nn.lazy: LazyLinear",
     "nn.modules.linear_cross_entropy": "nn.linear_cross_entropy",
     "nn.modules.linear_cross_entropy_options": "nn.linear_cross_entropy",
     "nn.modules.loss": "nn.loss: *",
-    "nn.modules.module": "nn.module",
     "nn.modules.normalization": "nn.normalization: LocalResponseNorm CrossMapLRN2d LayerNorm GroupNorm RMSNorm",
     "nn.modules.padding": "nn.padding: * _ConstantPadNd=_ConstantPad",
     "nn.modules.pixelshuffle": "nn.vision: PixelShuffle PixelUnshuffle",
     "nn.modules.pooling": "nn.pool: * _MaxPoolNd=_MaxPool _AvgPoolNd=_AvgPool _LPPoolNd=_LPPool _AdaptiveMaxPoolNd=_AdaptiveMax "
     "_MaxUnpoolNd=_MaxUnpool",
-    "nn.modules.rnn": "nn.rnn",
     "nn.modules.sparse": "nn.embedding",
-    "nn.modules.transformer": "nn.transformer",
     "nn.modules.upsampling": "nn.vision: Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
     "optim.adamw": "optim.adam",
-    "storage": "compat.storage",
-    "testing": "compat.testing",
-    "types": "compat.types",
     "_utils": "compat.torch_only: _element_size",
     "amp.autocast_mode": "amp: autocast custom_fwd custom_bwd",
     "amp.grad_scaler": "amp: GradScaler",

@@ -384,11 +384,8 @@ def _cast(kind):
 
 
 for _name, _word in dtypes.TYPE_WORDS.items():
-    setattr(
-        TypedStorage,
-        {"Complex": "complex"}.get(_word, _word.lower().replace("complex", "complex_")),
-        _cast(dtypes.as_dtype(_name)),
-    )
+    _method = {"Complex": "complex"}.get(_word, _word.lower().replace("complex", "complex_"))
+    setattr(TypedStorage, _method, _cast(dtypes.as_dtype(_name)))
 
 
 def _check_arguments(name, args, wrap_storage):
@@ -468,20 +465,20 @@ CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)
 _storage_classes = {UntypedStorage, TypedStorage, *CLASSES.values(), *CUDA_CLASSES.values()}
 
 
-def _untyped(self):
+def untyped_storage(self):
     """The memory that this tensor is a view of."""
     return UntypedStorage._under(raw_of(self))
 
 
-def _typed(self):
+def _typed_storage(self):
     """The memory that this tensor is a view of, as elements of its dtype."""
-    return TypedStorage(wrap_storage=_untyped(self), dtype=self.dtype)
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
 
 
-def _storage(self):
+def storage(self):
     """`_typed_storage`, with PyTorch's warning that it is deprecated."""
     _warn_typed_storage_removal()
-    return _typed(self)
+    return _typed_storage(self)
 
 
 _warned = [False]
@@ -510,19 +507,9 @@ def _set_always_warn_typed_storage_removal(always_warn):
     _always_warn_typed_storage_removal = always_warn
 
 
-def _storage_type(self):
+def storage_type(self):
     """The class of its storage, such as `FloatStorage`."""
     return (CUDA_CLASSES if self.is_cuda else CLASSES)[_dtype_to_storage_type_map()[self.dtype]]
 
 
-def _method(name, function):
-    function.__name__ = function.__qualname__ = name
-    return function
-
-
-METHODS = {
-    name: _method(name, function)
-    for name, function in {
-        "untyped_storage": _untyped, "_typed_storage": _typed, "storage": _storage, "storage_type": _storage_type,
-    }.items()
-}  # fmt: skip
+METHODS = {method.__name__: method for method in (untyped_storage, _typed_storage, storage, storage_type)}

@@ -1,6 +1,7 @@
 """Names at the top of `torch` that belong to its compiler, dispatcher or other devices, and what an eager library has for them."""
 
 import builtins
+import functools
 import math
 from types import SimpleNamespace
 
@@ -21,20 +22,9 @@ def _check_with(error_type, cond, message=None):
         raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
 
 
-def _check_index(cond, message=None):
-    _check_with(IndexError, cond, message)
-
-
-def _check_value(cond, message=None):
-    _check_with(ValueError, cond, message)
-
-
-def _check_type(cond, message=None):
-    _check_with(TypeError, cond, message)
-
-
-def _check_not_implemented(cond, message=None):
-    _check_with(NotImplementedError, cond, message)
+_check_index, _check_value, _check_type, _check_not_implemented = (
+    functools.partial(_check_with, error) for error in (IndexError, ValueError, TypeError, NotImplementedError)
+)
 
 
 def _check_is_size(i, message=None, *, max=None):
@@ -127,6 +117,6 @@ cpu = SimpleNamespace(
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "amp", "cuda", "dtypes", "raw_of", "jit", "SimpleNamespace", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "SimpleNamespace", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

@@ -10,6 +10,7 @@ GPU, and its inputs are copied into the arrays it was captured with. Its memory 
 nobody else allocates from.
 """
 
+import contextlib
 import functools
 import gc
 import warnings
@@ -51,9 +52,11 @@ class CUDAGraph:
     """
 
     def __init__(self, keep_graph: bool = False):
-        self._graph = self._capture = self._pool = None
-        self._device = None
-        self._end = None
+        self._graph: Any = None  # CuPy's, the pool that its arrays come from, and their GPU
+        self._pool: Any = None
+        self._device: Any = None
+        self._capture: Any = None
+        self._end: Callable[[], Any] | None = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
         """Note from here on what the current stream is given, instead of running it.
@@ -120,10 +123,10 @@ class CUDAGraph:
         """End a capture that failed."""
         if self._end is not None:
             end, self._end = self._end, None
-            try:
+            with contextlib.suppress(
+                Exception
+            ):  # the capture is invalid already; the error that made it so is on its way
                 end()
-            except Exception:  # the capture is invalid already; the error that made it so is on its way
-                return
 
     def replay(self) -> None:
         """Run what was captured, on the current stream, without waiting.

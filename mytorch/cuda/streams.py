@@ -30,7 +30,7 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
-        self._event = None  # made on the GPU of the stream that it is first recorded in
+        self._event: Any = None  # made on the GPU of the stream that it is first recorded in
         self._timed = enable_timing
 
     def record(self, stream: Stream | None = None) -> None:

@@ -17,7 +17,7 @@ from ..base.arguments import describe
 from ..base.dtypes import as_dtype
 from .engine import ReduceOp
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
-from .process_group import Group, resolve
+from .process_group import Group, member_of, resolve
 from .work import Work
 
 F = TypeVar("F", bound=Callable)
@@ -499,7 +499,7 @@ def recv(
     if work is None:
         return -1
     work.wait()
-    return resolve(group).ranks[work.source]
+    return member_of(group).ranks[work.source]
 
 
 class P2POp:
@@ -569,12 +569,12 @@ def gather_object(
         object_gather_list: where to write, on `dst` only.
     """
     root = _root(group, dst, group_dst, "gather_object", default=0)
-    if group.rank() == root and object_gather_list is None:
+    here = group.rank() == root
+    if here and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
-    content = encode(obj)
-    label = group.enter("gather_object")
-    for i, one in enumerate(all_gather_bytes(group.engine, content, label)):
-        if group.rank() == root:
+    everyone = all_gather_bytes(group.engine, encode(obj), group.enter("gather_object"))
+    if here and object_gather_list is not None:
+        for i, one in enumerate(everyone):
             object_gather_list[i] = decode(one)
 
 
@@ -614,10 +614,14 @@ def scatter_object_list(
         scatter_object_input_list: an object for each process, on `src` only.
     """
     root = _root(group, src, group_src, "scatter_object_list", default=0)
-    items = list(scatter_object_input_list) if group.rank() == root else [None] * group.size()
-    if len(items) != group.size():
-        raise ValueError(f"scatter_object_list: got {len(items)} objects for {group.size()} processes.")
-    content = encode(items) if group.rank() == root else b""
+    content = b""
+    if group.rank() == root:
+        if scatter_object_input_list is None:
+            raise ValueError("source rank must provide non-None scatter_object_input_list")
+        items = list(scatter_object_input_list)
+        if len(items) != group.size():
+            raise ValueError(f"scatter_object_list: got {len(items)} objects for {group.size()} processes.")
+        content = encode(items)
     label = group.enter("scatter_object_list")
     scatter_object_output_list[0] = decode(broadcast_bytes(group.engine, content, root, label))[group.rank()]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..base import dtypes
 from .collectives import ReduceOp, all_reduce
-from .process_group import Group, resolve
+from .process_group import Group, member_of
 from .reducer import GradBucket
 from .work import Future
 
@@ -14,15 +14,18 @@ Hook = Callable[[Any, GradBucket], Future]
 
 def allreduce_hook(process_group: Group, bucket: GradBucket) -> Future:
     """The average of the buckets; what happens without a hook."""
-    work = all_reduce(bucket.buffer(), ReduceOp.AVG, process_group, async_op=True)
+    return _reduced(process_group, bucket.buffer(), ReduceOp.AVG)
+
+
+def _reduced(process_group, buffer, op):
+    work = all_reduce(buffer, op, member_of(process_group), async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
 
 def _compressed(process_group, bucket, dtype):
     buffer = bucket.buffer()
-    small = buffer.to(dtype) / resolve(process_group).size()  # divided before, so that the sum stays in range
-    work = all_reduce(small, group=process_group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0].to(buffer.dtype))
+    small = buffer.to(dtype) / member_of(process_group).size()  # divided before, so that the sum stays in range
+    return _reduced(process_group, small, ReduceOp.SUM).then(lambda future: future.value().to(buffer.dtype))
 
 
 def fp16_compress_hook(process_group: Group, bucket: GradBucket) -> Future:

@@ -75,7 +75,7 @@ class Engine:
     """
 
     name = "alone"
-    device_type = None
+    device_type: str | None = None
     averages = False
 
     def __init__(self, rank=0, size=1, timeout=None, explain=None):

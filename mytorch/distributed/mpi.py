@@ -159,11 +159,6 @@ class MPIWork(Work):
 
     poll = progress
 
-    @property
-    def source(self):
-        """Who a received message is from."""
-        return self.status.Get_source()
-
 
 class MPIEngine(Engine):
     """Collectives over an MPI communicator.
@@ -252,6 +247,7 @@ class MPIEngine(Engine):
         work.status = self.MPI.Status()
 
         def check():
+            work.source = work.status.Get_source()
             if not np.array_equal(note, _note(x)):
                 sent = note.tobytes().rstrip(b"\0").decode("ascii", "replace")
                 work.error = DistBackendError(

@@ -340,6 +340,18 @@ def resolve(group: Group) -> ProcessGroup | None:
     return None if group is NON_MEMBER else group
 
 
+def member_of(group: Group) -> ProcessGroup:
+    """As `resolve`, where the process has to be in it.
+
+    Raises:
+        ValueError: it is not.
+    """
+    found = resolve(group)
+    if found is None:
+        raise ValueError("Invalid process group specified")
+    return found
+
+
 def get_rank(group: Group = None) -> int:
     """This process's number in the group; -1 if it is not in it."""
     found = resolve(group)
@@ -354,10 +366,7 @@ def get_world_size(group: Group = None) -> int:
 
 def get_backend(group: Group = None) -> str:
     """The name of the group's backend."""
-    found = resolve(group)
-    if found is None:
-        raise ValueError("Invalid process group specified")
-    return found.backend
+    return member_of(group).backend
 
 
 def get_process_group_ranks(group: Group = None) -> list[int]:
@@ -368,12 +377,12 @@ def get_process_group_ranks(group: Group = None) -> list[int]:
 
 def get_global_rank(group: Group, group_rank: int) -> int:
     """The number in the default group of the process that `group` calls `group_rank`."""
-    return resolve(group).ranks[group_rank]
+    return member_of(group).ranks[group_rank]
 
 
 def get_group_rank(group: Group, global_rank: int) -> int:
     """The number in `group` of a process of the default group."""
-    return resolve(group).number_of(global_rank)
+    return member_of(group).number_of(global_rank)
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -421,7 +430,7 @@ def new_group(
     if world.log.shared:
         mine = CollectiveLog.create(len(ranks)).encode() if world.rank() == ranks[0] else b""
         path = all_gather_bytes(world.engine, mine)[ranks[0]]
-    result = NON_MEMBER
+    result: ProcessGroup | NonMember = NON_MEMBER
     if engine is not None:
         seconds = world.timeout if timeout is None else environment.seconds(timeout, None)
         engine.timeout = seconds

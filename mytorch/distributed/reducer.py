@@ -18,9 +18,9 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import device_of, on, to_device, xp_of
-from ..base.dtypes import as_dtype
 from ..graph.mode import get_mode
 from ..graph.node import Leaf
+from ..ops.raw import raw_of
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode
@@ -89,22 +89,23 @@ def make_buckets(params, cap_bytes, first_bytes=FIRST_BUCKET):
 
     A parameter larger than that gets a bucket of its own.
     """
-    buckets, open_, sizes = [], {}, {}
-    limits = {}
-    for p in reversed(params):
-        raw = p._data._array
-        key = (raw.dtype, str(device_of(raw)))
-        limit = limits.get(key, min(first_bytes, cap_bytes))
-        group = open_.setdefault(key, [])
-        if group and sizes[key] + raw.nbytes > limit:
-            buckets.append(open_.pop(key))
-            group = open_[key] = []
-            sizes[key] = 0
-            limits[key] = cap_bytes
-        group.append(p)
-        sizes[key] = sizes.get(key, 0) + raw.nbytes
-    buckets.extend(open_.values())
-    return [_Bucket(b) for b in buckets]
+    return [_Bucket(group) for group in _groups(reversed(params), cap_bytes, min(first_bytes, cap_bytes))]
+
+
+def _groups(tensors, cap_bytes, first_bytes):
+    """Lists of tensors of one dtype and device, of about `cap_bytes`, the first of a kind of `first_bytes`; as they become full."""
+    groups, sizes, limits = {}, {}, {}
+    for t in tensors:
+        raw = t._data._array
+        kind = (raw.dtype, str(device_of(raw)))
+        group = groups.setdefault(kind, [])
+        if group and sizes[kind] + raw.nbytes > limits.get(kind, first_bytes):
+            yield groups.pop(kind)
+            group = groups[kind] = []
+            sizes[kind], limits[kind] = 0, cap_bytes
+        group.append(t)
+        sizes[kind] = sizes.get(kind, 0) + raw.nbytes
+    yield from groups.values()
 
 
 class Reducer:
@@ -197,13 +198,12 @@ class Reducer:
             bucket, i = self.where[id(p)]
             view = bucket.views[i]
             if p.grad is not view:
-                view._array[...] = _raw(p.grad)
+                view._array[...] = raw_of(p.grad)
                 view._bump()
                 p._edge.grad = view
             return
         if self.find_unused and not self.ready and self.reachable is not None:
-            unused = [q for b in self.buckets for q in b.params if id(q) not in self.reachable]
-            for q in unused:
+            for q in [q for b in self.buckets for q in b.params if id(q) not in self.reachable]:
                 self._mark(q)
         self._mark(p)
         if self.next == len(self.buckets):
@@ -223,10 +223,10 @@ class Reducer:
         if p.grad is None:
             view._array[...] = 0
         elif self.hook is None and self.op is ReduceOp.SUM and self.group.size() > 1:  # so that the sum is the average
-            g = _raw(p.grad)
+            g = raw_of(p.grad)
             xp_of(g).multiply(g, g.dtype.type(1 / self.group.size()), out=view._array)
         elif p.grad is not view:
-            view._array[...] = _raw(p.grad)
+            view._array[...] = raw_of(p.grad)
         if p.grad is not None:
             view._bump()
             p._edge.grad = view
@@ -273,10 +273,6 @@ class Reducer:
         """Take the hooks away."""
         for handle in self.handles:
             handle.remove()
-
-
-def _raw(grad):
-    return (grad._data if isinstance(grad, Tensor) else grad)._array
 
 
 def _tensors(x):
@@ -351,7 +347,7 @@ def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None
     group = resolve(group)
     if group.size() == 1:
         return
-    for chunk in _chunks(tensors):
+    for chunk in _groups(tensors, BROADCAST_CHUNK, BROADCAST_CHUNK):
         raws = [t._data._array for t in chunk]
         xp, there = on(device_of(raws[0]))
         with there:
@@ -362,19 +358,3 @@ def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None
             r[...] = flat[start : start + r.size].reshape(r.shape)
             t._data._bump()
             start += r.size
-
-
-def _chunks(tensors):
-    """Lists of tensors of one dtype and device, of about BROADCAST_CHUNK bytes."""
-    by_kind = {}
-    for t in tensors:
-        by_kind.setdefault((as_dtype(t.dtype).name, str(t.device)), []).append(t)
-    for kind in sorted(by_kind):
-        chunk, size = [], 0
-        for t in by_kind[kind]:
-            if chunk and size + t.nbytes > BROADCAST_CHUNK:
-                yield chunk
-                chunk, size = [], 0
-            chunk.append(t)
-            size += t.nbytes
-        yield chunk

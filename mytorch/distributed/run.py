@@ -33,12 +33,8 @@ def parser(prog="mytorchrun launch", script=True, kind=argparse.ArgumentParser):
     add("master_addr", help=f"address of the first machine (default {DEFAULT_ADDRESS})")
     add("master_port", type=int, help=f"a port there (default {DEFAULT_PORT}, or a free one if that is taken)")
     add("standalone", action="store_true", help="this machine alone, at any free port")
-    add(
-        "timeout",
-        type=float,
-        metavar="SECONDS",
-        help="how long a rank may wait in a collective before the program fails",
-    )
+    late = "how long a rank may wait in a collective before the program fails"
+    add("timeout", type=float, metavar="SECONDS", help=late)
     shown = "show what all ranks print, each line with its rank (default), or rank 0's alone"
     add("output", choices=["all", "main"], help=shown)
     if not script:
@@ -123,24 +119,16 @@ def job(args, env=None):
     port = args.master_port
     if port is None:
         port = free_port(address if nodes == 1 else "", 0 if args.standalone else DEFAULT_PORT)
-    env = {
-        **(env or {}),
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(port),
-        "NODE_RANK": str(node),
-        "GROUP_RANK": str(node),
-        "PYTHONUNBUFFERED": "1",
-    }
+    env = {**(env or {}), "MASTER_ADDR": address, "MASTER_PORT": str(port), "PYTHONUNBUFFERED": "1"}
+    env |= {"NODE_RANK": str(node), "GROUP_RANK": str(node)}
     if n > 1 and "OMP_NUM_THREADS" not in os.environ:
         env["OMP_NUM_THREADS"] = str(max((os.cpu_count() or 1) // n, 1))  # or the ranks take each other's cores
     if args.timeout is not None:
         env["MYTORCHRUN_TIMEOUT"] = str(args.timeout)
     if cpu:
         env["MYTORCHRUN_CPU"] = "1"
-    if args.no_python:
-        command = [args.script, *args.args]
-    else:
-        command = [sys.executable, *(["-m"] if args.module else []), args.script, *args.args]
+    interpreter = [] if args.no_python else [sys.executable, *["-m"] * args.module]
+    command = [*interpreter, args.script, *args.args]
     if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
         print(
             f"mytorchrun: whoever reaches {address}:{port} can take part in this program; give all machines the same secret in "

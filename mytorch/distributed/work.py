@@ -38,11 +38,12 @@ class Work:
         self.label = label
         self.timeout = timeout
         self.explain = explain
-        self.outputs = []
-        self.error = None
+        self.outputs: list = []
+        self.error: Exception | None = None
+        self.source = -1  # of a receive, when it has ended: who has sent
         self._on_done = []
         self._done = False
-        self._future = None
+        self._future: Future | None = None
 
     def poll(self) -> bool:
         """Whether the transfer has ended."""
@@ -86,7 +87,9 @@ class Work:
         """
         if self.is_completed():
             return True
-        limit = self.timeout if timeout is None else getattr(timeout, "total_seconds", lambda: timeout)()
+        limit = (
+            timeout.total_seconds() if isinstance(timeout, timedelta) else self.timeout if timeout is None else timeout
+        )
         start = time.monotonic()
         pause = 2e-5
         while not self.is_completed():

@@ -21,7 +21,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,7 @@ class Pickler(pickle._Pickler):
         self.write(f"c{x.module}\n{x.name}\n".encode())
         self.memoize(x)
 
-    dispatch = {**pickle._Pickler.dispatch, _Global: save_global_name}
+    dispatch: ClassVar[dict[Any, Any]] = {**pickle._Pickler.dispatch, _Global: save_global_name}
 
     def persistent_id(self, x):
         """What a storage is known by."""
@@ -232,22 +232,21 @@ class Pickler(pickle._Pickler):
         """What stands for a storage object."""
         untyped = isinstance(x, STORAGE_CLASSES["untyped"])
         cls = _global("torch.storage", "UntypedStorage") if untyped else _global("torch", x.pickle_storage_type())
-        location = "cpu" if device_of(x._raw) is CPU else str(device_of(x._raw))
-        return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), location, x._raw.size)
+        return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), str(device_of(x._raw)), x._raw.size)
 
     def _strided(self, raw, requires_grad=False):
         """The function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks), and
         the dtype where the storage has none."""
         dtype = dtypes.from_numpy(raw.dtype)
         memory, offset, strides = _memory_of(raw)
-        location = "cpu" if device_of(raw) is CPU else str(device_of(raw))
-        key = self._key_of(memory, raw.dtype)
         if dtype in _STORAGE_NAMES:
-            storage = _Storage("storage", _global("torch", _STORAGE_NAMES[dtype]), key, location, memory.size)
-            return _REBUILD, (storage, offset, tuple(raw.shape), strides, requires_grad, OrderedDict())
-        untyped = _global("torch.storage", "UntypedStorage")
-        storage = _Storage("storage", untyped, key, location, memory.size * raw.itemsize)
-        return _REBUILD_UNTYPED, (storage, offset, tuple(raw.shape), strides, requires_grad, OrderedDict(), dtype)
+            rebuild, extra = _REBUILD, ()
+            cls, size = _global("torch", _STORAGE_NAMES[dtype]), memory.size
+        else:
+            rebuild, extra = _REBUILD_UNTYPED, (dtype,)
+            cls, size = _global("torch.storage", "UntypedStorage"), memory.size * raw.itemsize
+        storage = _Storage("storage", cls, self._key_of(memory, raw.dtype), str(device_of(raw)), size)
+        return rebuild, (storage, offset, tuple(raw.shape), strides, requires_grad, OrderedDict(), *extra)
 
     def _key_of(self, memory, dtype):
         place = (address(memory), memory.size, dtype) if memory.size else object()
@@ -311,12 +310,8 @@ def _memory_of(raw):
     while getattr(owner, "base", None) is not None and xp_of(owner.base) is xp and hasattr(owner.base, "dtype"):
         owner = owner.base
     if owner.dtype == raw.dtype and owner.size and all(s % size == 0 and s >= 0 for s in raw.strides):
-        flat = None
-        if owner.flags.c_contiguous:
-            flat = owner.reshape(-1)
-        elif owner.flags.f_contiguous:
-            flat = owner.T.reshape(-1)
-        if flat is not None:
+        if owner.flags.c_contiguous or owner.flags.f_contiguous:
+            flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1)
             return flat, (address(raw) - address(flat)) // size, tuple(s // size for s in raw.strides)
     own = xp.ascontiguousarray(raw).reshape(-1)
     strides, step = [], 1
@@ -461,21 +456,17 @@ class _Unpickler(pickle._Unpickler):
         def rebuild(*args, **options):
             return _rebuild(*args, **options, budget=self.budget)
 
+        def parameter(data, requires_grad, hooks, state=None):
+            made = TENSOR_CLASSES["parameter"](data, requires_grad)
+            return made if state is None else _with_state(made, state)
+
         return {
             ("torch._utils", "_rebuild_tensor"): lambda *args: rebuild(*args),
             ("torch._utils", "_rebuild_tensor_v2"): lambda *args: rebuild(*args[:5], metadata=args[6:]),
             ("torch._utils", "_rebuild_tensor_v3"): lambda *args: rebuild(*args[:5], dtype=args[6], metadata=args[7:]),
-            ("torch._utils", "_rebuild_parameter"): lambda data, requires_grad, hooks: TENSOR_CLASSES["parameter"](
-                data, requires_grad
-            ),
-            ("torch._utils", "_rebuild_parameter_with_state"): (
-                lambda data, requires_grad, hooks, state: _with_state(
-                    TENSOR_CLASSES["parameter"](data, requires_grad), state
-                )
-            ),
-            ("torch._tensor", "_rebuild_from_type_v2"): lambda function, kind, args, state: _with_state(
-                function(*args), state
-            ),
+            ("torch._utils", "_rebuild_parameter"): parameter,
+            ("torch._utils", "_rebuild_parameter_with_state"): parameter,
+            ("torch._tensor", "_rebuild_from_type_v2"): lambda made, _, args, state: _with_state(made(*args), state),
             ("torch", "Size"): container(Size),
             ("torch", "device"): named_device,
             ("collections", "OrderedDict"): container(OrderedDict, lambda items: [key for key, _ in items]),
@@ -577,7 +568,7 @@ class _Unpickler(pickle._Unpickler):
 
         return opcode[0], load
 
-    dispatch = {
+    dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
         pickle.BUILD[0]: load_build, pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_appends,
         pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.ADDITEMS[0]: load_additems,

@@ -11,6 +11,14 @@ _PACKAGES = "numpy ml_dtypes numba triton cupy-cuda12x cupy-cuda13x safetensors 
 SystemEnv = namedtuple("SystemEnv", "mytorch_version python_version os cpu threads blas packages cuda gpus")
 
 
+def version_of(package: str) -> str | None:
+    """The version of an installed package, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def get_env_info() -> SystemEnv:
     """A SystemEnv: versions and machine, as strings."""
     import numpy
@@ -19,12 +27,6 @@ def get_env_info() -> SystemEnv:
     from ..kernels import threads
     from ..version import __version__
 
-    installed = []
-    for name in _PACKAGES:
-        try:
-            installed.append(f"{name}=={importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
     blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     has_gpu = is_available()
     gpus = [get_device_name(i) for i in range(device_count())] if has_gpu else []
@@ -35,7 +37,7 @@ def get_env_info() -> SystemEnv:
         cpu=f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         threads=str(threads.get_num_threads()),
         blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
-        packages=", ".join(installed),
+        packages=", ".join(f"{name}=={version_of(name)}" for name in _PACKAGES if version_of(name)),
         cuda="yes" if has_gpu else "no",
         gpus=", ".join(gpus) or "none",
     )

@@ -242,12 +242,10 @@ def _fill(drawing, nodes, cut, names, groups, depth, show_shapes, more):
     for key, inside in members.items():
         if type(key) is str:
             drawing.boxes[key] = ("module", _module_text(key, inside, show_shapes))
-        elif type(key) is Leaf:
-            text = [names.get(key, "leaf")]
-            drawing.boxes[key] = ("leaf", text + (_facts(key) if show_shapes else []))
         else:
-            text = [key.label.removesuffix("Backward")]
-            drawing.boxes[key] = ("op", text + (_facts(key) if show_shapes else []))
+            leaf = type(key) is Leaf
+            name = names.get(key, "leaf") if leaf else key.label.removesuffix("Backward")
+            drawing.boxes[key] = ("leaf" if leaf else "op", [name, *(_facts(key) if show_shapes else ())])
         if more:
             drawing.more[key] = _more(inside, names)
     drawn = set()

@@ -32,13 +32,9 @@ class Summary:
         first, second, third = (max(len(row[i]) for row in cells) for i in range(3))
         lines = [f"{a:<{first}}  {b:<{second}}  {c:>{third}}" for a, b, c in cells]
         rule = "-" * len(lines[0])
-        return "\n".join(
-            [lines[0], rule, *lines[1:], rule]
-            + [
-                f"{self.parameters:,} parameters, {self.trainable:,} of them trainable: {self.parameter_bytes / 2**20:.2f} MiB"
-            ]
-            + [f"outputs of one forward: {self.output_bytes / 2**20:.2f} MiB"]
-        )
+        parameters = f"{self.parameters:,} parameters, {self.trainable:,} of them trainable"
+        sizes = f"{parameters}: {self.parameter_bytes / 2**20:.2f} MiB\noutputs of one forward: {self.output_bytes / 2**20:.2f} MiB"
+        return "\n".join([lines[0], rule, *lines[1:], rule, sizes])
 
     __repr__ = __str__
 

@@ -53,13 +53,12 @@ class CharTokenizer:
         Raises:
             ValueError: a character that the vocabulary does not have, and no RARE to stand for it.
         """
-        if self._rare is None:
-            unknown = sorted(set(text) - set(self._index))
-            if unknown:
-                raise ValueError(
-                    f"the tokenizer's {self.vocab_size} characters don't include {''.join(unknown[:10])!r}."
-                )
-        return [self._index.get(c, self._rare) for c in text]
+        if self._rare is not None:
+            return [self._index.get(c, self._rare) for c in text]
+        unknown = sorted(set(text) - set(self._index))
+        if unknown:
+            raise ValueError(f"the tokenizer's {self.vocab_size} characters don't include {''.join(unknown[:10])!r}.")
+        return [self._index[c] for c in text]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens."""

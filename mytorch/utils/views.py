@@ -33,9 +33,8 @@ def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "")
     if tensor.ndim not in (1, 2):
         raise ValueError(f"views.draw: expected a vector or a matrix, got shape {tuple(tensor.shape)}.")
     offset, strides = tensor.storage_offset(), tensor.stride()
-    whole = np.asarray(
-        tensor.detach().cpu().as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0)
-    )
+    count = tensor.untyped_storage().nbytes() // tensor.itemsize
+    whole = np.asarray(tensor.detach().cpu().as_strided((count,), (1,), 0))
     matrix = tensor.reshape(1, -1) if tensor.ndim == 1 else tensor
     rows, columns = matrix.shape
     steps = (0, *strides) if tensor.ndim == 1 else strides
@@ -64,11 +63,8 @@ def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "")
 def _cell(x, y, number, colour, place=None, used=True):
     """One number in its box; below it, where it is in memory, its place."""
     ink = "#000" if used else "#bbb"
-    note = (
-        ""
-        if place is None
-        else f'<text x="{x + CELL / 2}" y="{y + CELL + 14}" font-size="10" fill="#888">{place}</text>'
-    )
+    below = f'<text x="{x + CELL / 2}" y="{y + CELL + 14}" font-size="10" fill="#888">{place}</text>'
+    note = "" if place is None else below
     return (
         f'<g text-anchor="middle"><rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{colour}" stroke="#777"/>'
         f'<text x="{x + CELL / 2}" y="{y + CELL / 2 + 5}" fill="{ink}">{number:g}</text>{note}</g>'

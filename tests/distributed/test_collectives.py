@@ -83,6 +83,21 @@ def test_one_process_alone_needs_no_mpi(alone):
         dist.send(x, 0)
 
 
+def test_questions_about_a_group_from_outside_of_it_are_refused(alone):
+    outside = dist.GroupMember.NON_GROUP_MEMBER
+    for question in (dist.get_backend, lambda g: dist.get_global_rank(g, 0), lambda g: dist.get_group_rank(g, 0)):
+        with pytest.raises(ValueError, match="Invalid process group"):
+            question(outside)
+    assert dist.all_reduce(mytorch.ones(1), group=outside, async_op=True) is None
+
+
+def test_the_source_of_objects_has_to_give_them(alone):
+    with pytest.raises(ValueError, match="non-None scatter_object_input_list"):
+        dist.scatter_object_list([None])
+    with pytest.raises(ValueError, match="object_gather_list"):
+        dist.gather_object("me")
+
+
 def test_a_second_beginning_is_refused(alone):
     with pytest.raises(RuntimeError, match="twice"):
         dist.init_process_group("mpi")

@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -11,37 +9,21 @@ import pytest
 
 import mytorch
 from mytorch.kernels import cublas
+from tests.own_process import run_checks
 
 HERE = Path(__file__).parent
 
 
-def run(*files, **environment):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "ignore",
-        "-p",
-        "no:cacheprovider",
-        *(str(HERE / f) for f in files),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
 @pytest.mark.cpu_only
 def test_over_the_stand_ins():
-    run("check_products.py", "check_plans.py", TRITON_INTERPRET="1")
+    run_checks(HERE / "check_products.py", HERE / "check_plans.py", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu
 def test_on_the_gpu():
     if not mytorch.cuda.is_available():
         pytest.skip("there is no GPU")
-    run("check_products.py", MYTORCH_KERNELS_ON="cuda")
+    run_checks(HERE / "check_products.py", MYTORCH_KERNELS_ON="cuda")
 
 
 def _libraries():

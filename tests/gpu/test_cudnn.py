@@ -8,20 +8,22 @@ from pathlib import Path
 import pytest
 
 import mytorch
-from tests.gpu.test_cublas import run
+from tests.own_process import run_checks
+
+HERE = Path(__file__).parent
 
 
 @pytest.mark.cpu_only
 def test_over_the_stand_ins():
     pytest.importorskip("triton")
-    run("check_cudnn.py", "check_cudnn_plans.py", TRITON_INTERPRET="1")
+    run_checks(HERE / "check_cudnn.py", HERE / "check_cudnn_plans.py", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu
 def test_on_the_gpu():
     if not mytorch.cuda.is_available():
         pytest.skip("there is no GPU")
-    run("check_cudnn.py", MYTORCH_KERNELS_ON="cuda")
+    run_checks(HERE / "check_cudnn.py", MYTORCH_KERNELS_ON="cuda")
 
 
 @pytest.mark.cpu_only
@@ -33,7 +35,7 @@ def test_the_package_has_the_arguments_of_the_stand_in(monkeypatch):
 
     package = cudnn._import_without_torch()
     real = getattr(getattr(package, "_pybind_module", package), "backend_graph", package.pygraph)
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
     import fake_cudnn
 
     for name in ("sdpa", "sdpa_backward", "__init__"):

@@ -5,12 +5,11 @@ These are parts of them, for the time's sake. All of them run so, which takes a 
     python -m pytest tests --device cuda --stand-in --ignore tests/gpu --ignore tests/kernels
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.own_process import run_checks, run_pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -36,9 +35,7 @@ RUNS = [
 
 
 def run_over_the_stand_in(device, *part, **environment):
-    command = [sys.executable, "-m", "pytest", "-q", "--device", device, "--stand-in", "--tb=short", *part]
-    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    run_pytest("--device", device, "--stand-in", *(TESTS / name for name in part), **environment)
 
 
 @pytest.mark.cpu_only
@@ -55,18 +52,5 @@ def test_graphs_over_the_stand_in():
 
 @pytest.mark.gpu
 def test_graphs_on_a_gpu():
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "ignore",
-        "--device",
-        "cuda",
-        "--tb=short",
-        str(TESTS / "gpu" / "test_graphs.py"),
-    ]
-    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, timeout=580)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    out = run_checks("--device", "cuda", TESTS / "gpu" / "test_graphs.py")
+    assert " passed" in out

@@ -8,7 +8,6 @@ program on a GPU would run them (through_*.py); with `MYTORCH_COMPILE_ONLY=1` ev
 assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
 """
 
-import os
 import subprocess
 import sys
 from importlib import metadata
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import mytorch
+from tests.own_process import ROOT, run_checks
 
 HERE = Path(__file__).parent
 pytest.importorskip("triton")
@@ -26,40 +26,18 @@ def version(package):
     return tuple(int(part) for part in metadata.version(package).split(".")[:2])
 
 
-def run(files, *options, **environment):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "ignore",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        *options,
-    ]
-    files = [str(HERE / f) for f in files]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run(
-        [*command, *files], capture_output=True, text=True, env=environment, cwd=HERE.parents[1], timeout=580
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
 def test_in_the_interpreter(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
-    run([name], TRITON_INTERPRET="1")
+    run_checks(HERE / name, TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("through_*.py")))
 def test_through_the_stand_in_for_cupy(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
-    run([name], "--device", "cuda", "--stand-in", TRITON_INTERPRET="1")
+    run_checks(HERE / name, "--device", "cuda", "--stand-in", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu
@@ -67,7 +45,7 @@ def test_through_the_stand_in_for_cupy(name):
 def test_on_the_gpu(name):
     if not mytorch.cuda.is_available():
         pytest.skip("there is no GPU")
-    run([name], MYTORCH_KERNELS_ON="cuda")
+    run_checks(HERE / name, MYTORCH_KERNELS_ON="cuda")
 
 
 @pytest.mark.gpu
@@ -75,7 +53,7 @@ def test_on_the_gpu(name):
 def test_programs_on_the_gpu(name):
     if not mytorch.cuda.is_available():
         pytest.skip("there is no GPU")
-    run([name], "--device", "cuda")
+    run_checks(HERE / name, "--device", "cuda")
 
 
 @pytest.mark.slow
@@ -87,7 +65,7 @@ def test_programs_on_the_gpu(name):
     ],
 )
 def test_compiles_for_an_h200(name):
-    run([name], MYTORCH_COMPILE_ONLY="1")
+    run_checks(HERE / name, MYTORCH_COMPILE_ONLY="1")
 
 
 @pytest.mark.slow
@@ -105,7 +83,5 @@ def test_attention_compiles_for_an_h200():
         "shared = max(memory for _, _, _, memory, _ in compile_only.resources())\n"
         "assert shared <= 227 * 1024, shared\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE.parents[1], timeout=580
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=580)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -17,8 +17,8 @@ import socket
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar, cast
 
 from ...backend import cuda_available
 from ...ops.random import Generator
@@ -131,7 +131,8 @@ class DataLoader(Generic[T_co]):
         if sampler is None and self._is_stream:
             sampler = _InfiniteConstantSampler()
         elif sampler is None:
-            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            sized = cast(Sized, dataset)
+            sampler = RandomSampler(sized, generator=generator) if shuffle else SequentialSampler(sized)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -143,10 +144,10 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._IterableDataset_len_called = None
-        self._iterator = None  # the one whose workers persist
+        self._IterableDataset_len_called: int | None = None
+        self._iterator: Any = None  # the one whose workers persist
         self._progress = None  # of the iteration that last handed out a batch
-        self._resume = None
+        self._resume: dict | None = None
         self._initialized = True
         self.check_worker_number_rationality()
 
@@ -224,7 +225,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         if not self._is_stream:
             return len(self._index_sampler)
-        length = self._IterableDataset_len_called = len(self.dataset)
+        length = self._IterableDataset_len_called = len(cast(Sized, self.dataset))
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)

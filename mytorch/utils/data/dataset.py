@@ -6,8 +6,8 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from itertools import accumulate, islice
+from typing import Any, Generic, TypeVar, cast
 
 from ..._tensor import Tensor
 from ...ops.random import Generator, randperm
@@ -56,7 +56,7 @@ class IterableDataset(Dataset[T_co], Iterable):
         [[3, 2], [1]]
     """
 
-    def __add__(self, other: Dataset) -> ChainDataset:
+    def __add__(self, other: Dataset) -> Any:
         return ChainDataset([self, other])
 
 
@@ -164,7 +164,7 @@ class ConcatDataset(Dataset[T_co]):
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     @staticmethod
-    def cumsum(sequence: Iterable[Sized]) -> list[int]:
+    def cumsum(sequence: Iterable) -> list[int]:
         """The lengths of the first, of the first two, and so on."""
         return list(accumulate(len(d) for d in sequence))
 
@@ -189,7 +189,7 @@ class ChainDataset(IterableDataset):
         AssertionError: one of them is no IterableDataset; noticed when it is read or counted.
     """
 
-    def __init__(self, datasets: Iterable[IterableDataset]):
+    def __init__(self, datasets: Iterable[Dataset]):
         super().__init__()
         self.datasets = datasets
 
@@ -268,14 +268,14 @@ def random_split(
         >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
         (8, 2, True)
     """
-    size = len(dataset)
+    size = len(cast(Sized, dataset))
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _shares(size, lengths)
     if sum(lengths) != size:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = randperm(size, generator=generator, device=drawn_on(generator)).tolist()
-    ends = list(accumulate(lengths))
-    return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+    rest = iter(order)
+    return [Subset(dataset, list(islice(rest, cast(int, n)))) for n in lengths]
 
 
 def _shares(size, fractions):

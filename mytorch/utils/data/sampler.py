@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from ..._tensor import Tensor
 from ...base import dtypes
@@ -146,10 +146,11 @@ class WeightedRandomSampler(Sampler):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        weights = as_tensor(weights, dtype=dtypes.float64, device=drawn_on(generator))
-        if weights.ndim != 1:
-            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
-        self.weights = weights
+        self.weights = as_tensor(weights, dtype=dtypes.float64, device=drawn_on(generator))
+        if self.weights.ndim != 1:
+            raise ValueError(
+                f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
+            )
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
@@ -187,5 +188,5 @@ class BatchSampler(Sampler):
             yield batch
 
     def __len__(self) -> int:
-        n = len(self.sampler)
+        n = len(cast(Sized, self.sampler))
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)

@@ -152,7 +152,7 @@ class TokenBlocks:
 
     def state_dict(self) -> dict:
         """Where the draws are; plain data."""
-        return self._random.bit_generator.state
+        return dict(self._random.bit_generator.state)
 
     def load_state_dict(self, state: dict) -> None:
         """Continue from a state."""

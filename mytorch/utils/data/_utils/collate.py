@@ -132,7 +132,7 @@ def collate_str_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Se
     return batch
 
 
-default_collate_fn_map = {
+default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
     Tensor: collate_tensor_fn,
     Array: _collate_array_fn,
     np.ndarray: collate_numpy_array_fn,

@@ -1,6 +1,7 @@
 """Items of a dataset for a list of indices, made into a batch; in any process."""
 
 import contextlib
+import itertools
 
 from ...._tensor import Tensor
 from .collate import collate_tensor_fn, default_collate, default_collate_fn_map
@@ -65,13 +66,8 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
             except StopIteration:
                 self.ended = True
                 raise
-        items = []
-        for _ in index:
-            try:
-                items.append(next(self.dataset_iter))
-            except StopIteration:
-                self.ended = True
-                break
+        items = list(itertools.islice(self.dataset_iter, len(index)))
+        self.ended = len(items) < len(index)
         if not items or (self.drop_last and len(items) < len(index)):
             raise StopIteration
         return items

@@ -34,12 +34,9 @@ class Progress:
         self.sources, self.epochs = _sources(loader)
         self.is_stream = loader._is_stream
         self.base_seed = base_seed
-        self.begun = False
         self.start = self._now()
-        self.drawn = 0  # indices drawn from the sampler
-        self.open = set()  # the numbers of those that were not handed out
         self.handed = [0] * max(loader.num_workers, 1)  # batches of each worker
-        self.turn = 0  # the worker that a stream's next batch comes from
+        self.finish()
 
     def sent(self, number):
         """Task `number` is under way."""
@@ -55,10 +52,10 @@ class Progress:
     def finish(self):
         """The iteration is over; the next one begins where the generators are now."""
         self.begun = False
-        self.drawn = 0
-        self.open = set()
+        self.drawn = 0  # indices drawn from the sampler
+        self.open = set()  # the numbers of those that were not handed out
         self.handed = [0] * len(self.handed)
-        self.turn = 0
+        self.turn = 0  # the worker that a stream's next batch comes from
 
     def state_dict(self):
         """All of it as plain data: dicts, lists, numbers and strings."""
