@@ -9,11 +9,13 @@ rule, or which looks at numbers, is called for each index instead.
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ._tensor import Tensor
+from .base.pytree import tree_flatten, tree_map, tree_unflatten
 from .graph.backward import grad as _autograd_grad
 from .graph.mode import enable_grad, get_mode, is_grad_enabled
 from .graph.node import Leaf
@@ -37,28 +39,8 @@ __all__ = [
 
 def _flatten(tree):
     """(leaves, rebuild): the leaves of nested tuples, lists and dicts, and the function that puts others in place."""
-    if isinstance(tree, dict):
-        keys, parts = list(tree), [_flatten(v) for v in tree.values()]
-    elif isinstance(tree, (tuple, list)):
-        keys, parts = None, [_flatten(v) for v in tree]
-    else:
-        return [tree], lambda leaves: leaves[0]
-
-    def rebuild(leaves):
-        values, start = [], 0
-        for part, build in parts:
-            values.append(build(leaves[start : start + len(part)]))
-            start += len(part)
-        if keys is not None:
-            return type(tree)(zip(keys, values, strict=True))
-        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
-
-    return [leaf for part, _ in parts for leaf in part], rebuild
-
-
-def _map(function, tree):
-    leaves, rebuild = _flatten(tree)
-    return rebuild([function(leaf) for leaf in leaves])
+    leaves, spec = tree_flatten(tree)
+    return leaves, partial(tree_unflatten, treespec=spec)
 
 
 def _tensors(tree, what):
@@ -128,7 +110,7 @@ class _Level:
         self.aux = None
         if has_aux:
             out, aux = _with_aux(out, name)
-            self.aux = _map(self.closed, aux)
+            self.aux = tree_map(self.closed, aux)
         self.out = out
         self.outputs, self.rebuild_out = _tensors(out, name)
         self.outer = self.record and any(_depends_on_others(o, self.inputs) for o in self.outputs)
@@ -274,7 +256,7 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
             out = func(*rebuild(duals))
         if has_aux:
             out, aux = _with_aux(out, "jvp")
-            aux = _map(lambda x: level.primal(x) if isinstance(x, Tensor) else x, aux)
+            aux = tree_map(lambda x: level.primal(x) if isinstance(x, Tensor) else x, aux)
         outputs, rebuild_out = _tensors(out, "jvp")
         found = [level.tangent(o) for o in outputs]
         if strict and any(t is None for t in found):
@@ -288,18 +270,14 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     """(func(*primals), jvp_fn): jvp_fn(*tangents) is the Jacobian at primals times the tangents."""
-    out, _ = jvp(func, primals, tuple(_map(zeros_like, p) for p in primals))
+    out, _ = jvp(func, primals, tuple(tree_map(zeros_like, p) for p in primals))
     return out, lambda *tangents: jvp(func, primals, tangents)[1]
 
 
 def jacrev(
-    func: Callable,
-    argnums: int | tuple[int, ...] = 0,
-    *,
-    has_aux: bool = False,
-    chunk_size: int | None = None,
+    func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., Any]:  # fmt: skip
     """A function that returns the Jacobian of func by its argument: a tensor of shape output.shape + argument.shape.
 
     Args:
@@ -565,14 +543,9 @@ def _stacked(results, out_dims):
 
 
 def functional_call(
-    module: Module,
-    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
-    *,
-    tie_weights: bool = True,
-    strict: bool = False,
-) -> Any:
+    module: Module, parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]], args: Any = None,
+    kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
     """module(*args, **kwargs) with other tensors in the place of its parameters and buffers.
 
     Args:

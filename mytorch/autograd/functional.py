@@ -174,13 +174,9 @@ def jvp(
 
 
 def jacobian(
-    func: Func,
-    inputs: Tensors,
-    create_graph: bool = False,
-    strict: bool = False,
-    vectorize: bool = False,
+    func: Func, inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
-) -> Tensors | tuple[Tensors, ...]:
+) -> Tensors | tuple[Tensors, ...]:  # fmt: skip
     """The derivative of every element of the output by every element of the inputs.
 
     Args:
@@ -215,13 +211,9 @@ def jacobian(
 
 
 def hessian(
-    func: Func,
-    inputs: Tensors,
-    create_graph: bool = False,
-    strict: bool = False,
-    vectorize: bool = False,
+    func: Func, inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
-) -> Tensors | tuple[Tensors, ...]:
+) -> Tensors | tuple[Tensors, ...]:  # fmt: skip
     """The second derivatives of a function with one number as output.
 
     Args:

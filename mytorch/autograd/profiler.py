@@ -41,14 +41,9 @@ class profile(ModeSwitch):
     """
 
     def __init__(
-        self,
-        enabled: bool = True,
-        *,
-        record_shapes: bool = False,
-        profile_memory: bool = False,
-        with_stack: bool = False,
-        **options: Any,
-    ):
+        self, enabled: bool = True, *, record_shapes: bool = False, profile_memory: bool = False,
+        with_stack: bool = False, **options: Any,
+    ):  # fmt: skip
         super().__init__()
         asked = [name for name, value in options.items() if value and name not in ("use_cpu", "use_kineto")]
         if asked:
@@ -192,13 +187,9 @@ class profile(ModeSwitch):
         return self._found.self_cpu_time_total
 
     def key_averages(
-        self,
-        group_by_input_shape: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        *,
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False, *,
         group_by_module: bool = False,
-    ) -> EventList:
+    ) -> EventList:  # fmt: skip
         """The events' averages; see EventList.key_averages for the arguments."""
         return self._found.key_averages(
             group_by_input_shape, group_by_stack_n, group_by_overload_name, group_by_module=group_by_module

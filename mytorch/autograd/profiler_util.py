@@ -138,13 +138,9 @@ class EventList(list):
         return total
 
     def key_averages(
-        self,
-        group_by_input_shapes: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        *,
-        group_by_module: bool = False,
-    ) -> "EventList":
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False,
+        *, group_by_module: bool = False,
+    ) -> "EventList":  # fmt: skip
         """The averages of all events of one name.
 
         Args:
@@ -166,16 +162,10 @@ class EventList(list):
         return EventList(found.values())
 
     def table(
-        self,
-        sort_by: str | None = None,
-        row_limit: int = 100,
-        max_src_column_width: int = 75,
-        max_name_column_width: int = 55,
-        max_shapes_column_width: int = 80,
-        header: str | None = None,
-        top_level_events_only: bool = False,
-        time_unit: str | None = None,
-    ) -> str:
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
+        max_name_column_width: int = 55, max_shapes_column_width: int = 80, header: str | None = None,
+        top_level_events_only: bool = False, time_unit: str | None = None,
+    ) -> str:  # fmt: skip
         """The events as text, one a line; columns in which nothing would stand are left out.
 
         Args:

@@ -29,16 +29,9 @@ class Mode:
     )  # fmt: skip
 
     def __init__(
-        self,
-        grad=True,
-        inference=False,
-        autocast=None,
-        anomaly=False,
-        saved_hooks=None,
-        hooks_refused=None,
-        profile=None,
-        interpreter=None,
-    ):
+        self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None,
+        profile=None, interpreter=None,
+    ):  # fmt: skip
         self.grad = grad
         self.inference = inference
         self.autocast = autocast

@@ -15,13 +15,9 @@ from .raw import shape_of
 
 
 @op(
-    name="scaled_dot_product_attention",
-    grad_name="SDPA",
-    residuals=("probabilities",),
-    autocast="half",
-    promoted=("query", "key", "value"),
-    autocast_cpu="half",
-)
+    name="scaled_dot_product_attention", grad_name="SDPA", residuals=("probabilities",), autocast="half",
+    promoted=("query", "key", "value"), autocast_cpu="half",
+)  # fmt: skip
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a DropoutSeed, or None."""
     if not key.shape[-3:-2] == query.shape[-3:-2] == value.shape[-3:-2]:
@@ -174,18 +170,9 @@ def scaled_dot_product_attention(
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
     return _attention.caller(
-        query,
-        key,
-        value,
-        attn_mask,
-        keep=keep,
-        causal=bool(is_causal),
-        window=window,
-        scale=scale,
-        softcap=softcap,
-        fused=fused,
-        auto=auto,
-    )
+        query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, softcap=softcap,
+        fused=fused, auto=auto,
+    )  # fmt: skip
 
 
 def _share_heads(x, groups):

@@ -165,14 +165,9 @@ def _drop(input, shape, p, training, inplace, name, fused=None, auto=False):
 
 @spelled(dropout_p="p")
 def dropout(
-    input: Tensor,
-    p: float = 0.5,
-    training: bool = True,
-    inplace: bool = False,
-    *,
-    fused: bool | None = None,
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, fused: bool | None = None,
     auto: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
 
     Args:

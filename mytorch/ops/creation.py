@@ -255,17 +255,9 @@ empty, empty_like = _constant("empty", "not initialised", ".shape", "mytorch.Siz
 
 @public(method=False)
 def full(
-    size,
-    fill_value,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
+    size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
     names=None,
-):
+):  # fmt: skip
     """A tensor of the given size filled with one value, whose kind gives the dtype.
 
     Args:
@@ -288,16 +280,9 @@ def full(
 
 @public(method=False)
 def full_like(
-    input,
-    fill_value,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    memory_format=None,
+    input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None,
     pin_memory=False,
-):
+):  # fmt: skip
     """A tensor of input's size, dtype and device filled with one value.
 
     Args:

@@ -67,17 +67,9 @@ _embedding.fuse(cuda="mytorch.kernels.triton.embedding")
 
 
 def embedding(
-    input,
-    weight,
-    padding_idx=None,
-    max_norm=None,
-    norm_type=2.0,
-    scale_grad_by_freq=False,
-    sparse=False,
-    *,
-    fused=None,
-    auto=False,
-):
+    input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, *,
+    fused=None, auto=False,
+):  # fmt: skip
     """The rows of `weight` (V, C) at the integer indices `input` (…): a tensor (…, C).
 
     Args:

@@ -223,13 +223,9 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
             for x in (input, target)
         ]
         out = _cross_entropy_soft(
-            *rows,
-            weight=raw_of(weight),
-            label_smoothing=float(label_smoothing),
-            reduction=reduction,
-            fused=fused,
+            *rows, weight=raw_of(weight), label_smoothing=float(label_smoothing), reduction=reduction, fused=fused,
             auto=auto,
-        )
+        )  # fmt: skip
         return out.reshape(input.shape[:1] + input.shape[2:] if input.ndim > 1 else ()) if reduction == "none" else out
     axis = 1 if input.ndim > 1 else 0
     classes = input.shape[axis]

@@ -368,18 +368,9 @@ def _batch_statistics(xp, raw, kernel):
 
 @on_input_device
 def batch_norm(
-    input,
-    running_mean,
-    running_var,
-    weight=None,
-    bias=None,
-    training=False,
-    momentum=0.1,
-    eps=1e-5,
-    *,
-    fused=None,
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *, fused=None,
     auto=False,
-):
+):  # fmt: skip
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
 
     Args:

@@ -178,17 +178,9 @@ def _max_pooling(d):
         {4**d - 1}.0
     """)  # fmt: skip
     def max_pool(
-        input,
-        kernel_size,
-        stride=None,
-        padding=0,
-        dilation=1,
-        ceil_mode=False,
-        return_indices=False,
-        *,
-        fused=None,
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, fused=None,
         auto=False,
-    ):
+    ):  # fmt: skip
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
         check_window(name, dilation=dilation)
@@ -273,17 +265,9 @@ def _avg_pooling(d):
         {(4**d - 1) / 2}
     """)  # fmt: skip
     def avg_pool(
-        input,
-        kernel_size,
-        stride=None,
-        padding=0,
-        ceil_mode=False,
-        count_include_pad=True,
-        divisor_override=None,
-        *,
-        fused=None,
-        auto=False,
-    ):
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
+        *, fused=None, auto=False,
+    ):  # fmt: skip
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")

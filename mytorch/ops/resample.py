@@ -117,14 +117,9 @@ _WRONG_COUNT = (
 
 
 def interpolate(
-    input,
-    size=None,
-    scale_factor=None,
-    mode="nearest",
-    align_corners=None,
-    recompute_scale_factor=None,
+    input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
     antialias=False,
-):
+):  # fmt: skip
     """input (N, C, …) with its spatial axes resized to `size`, or by `scale_factor`.
 
     Args:

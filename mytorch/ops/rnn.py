@@ -34,13 +34,9 @@ def _rest(xp, x, rows):
 
 
 @op(
-    name="lstm",
-    outputs=("out", "h_n", "c_n"),
-    differentiable=3,
-    residuals=("gates", "cells", "hiddens"),
-    autocast="half",
-    autocast_cpu="float32",
-)
+    name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"),
+    autocast="half", autocast_cpu="float32",
+)  # fmt: skip
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """One direction of one LSTM layer.
 
@@ -97,13 +93,9 @@ lstm_layer.fuse(cpu="mytorch.kernels.rnn:LSTM")
 
 
 @op(
-    name="gru",
-    outputs=("out", "h_n"),
-    differentiable=2,
-    residuals=("gates", "hiddens"),
-    autocast="half",
+    name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="half",
     autocast_cpu="float32",
-)
+)  # fmt: skip
 def gru_layer(xp, x, h, weight, bias, *, sizes, reverse=False):
     """One direction of one GRU layer: x (T, N, 3H) from the input, h (N, H), weight (3H, H), bias (3H,).
 
@@ -152,13 +144,9 @@ gru_layer.fuse(cpu="mytorch.kernels.rnn:GRU")
 
 
 @op(
-    name="rnn",
-    outputs=("out", "h_n"),
-    differentiable=2,
-    residuals=("outs", "hiddens"),
-    autocast="half",
+    name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="half",
     autocast_cpu="float32",
-)
+)  # fmt: skip
 def rnn_layer(xp, x, h, weight, *, sizes, reverse=False, relu=False):
     """One direction of one plain recurrent layer: h = tanh(x[t] + h weightᵀ), or relu."""
     outs, hiddens = {}, {}

@@ -231,59 +231,14 @@ def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, places, phases, read
                     at = group * (len(w) // groups) + o * out_step
                     for i in range(0, end - begin, wide):
                         if rows == _WIDE:
-                            _wide_sums(
-                                buffer,
-                                begin + i,
-                                w,
-                                at,
-                                out_step,
-                                exist,
-                                offsets,
-                                places,
-                                k,
-                                terms,
-                                bias,
-                                channel,
-                                scratch,
-                                i,
-                                span,
-                            )
+                            _wide_sums(buffer, begin + i, w, at, out_step, exist, offsets, places, k, terms, bias, channel,
+                                       scratch, i, span)  # fmt: skip
                         elif rows == _MIDDLE:
-                            _middle_sums(
-                                buffer,
-                                begin + i,
-                                w,
-                                at,
-                                out_step,
-                                exist,
-                                offsets,
-                                places,
-                                k,
-                                terms,
-                                bias,
-                                channel,
-                                scratch,
-                                i,
-                                span,
-                            )
+                            _middle_sums(buffer, begin + i, w, at, out_step, exist, offsets, places, k, terms, bias, channel,
+                                         scratch, i, span)  # fmt: skip
                         else:
-                            _narrow_sums(
-                                buffer,
-                                begin + i,
-                                w,
-                                at,
-                                out_step,
-                                exist,
-                                offsets,
-                                places,
-                                k,
-                                terms,
-                                bias,
-                                channel,
-                                scratch,
-                                i,
-                                span,
-                            )
+                            _narrow_sums(buffer, begin + i, w, at, out_step, exist, offsets, places, k, terms, bias, channel,
+                                         scratch, i, span)  # fmt: skip
                     _store(y, first * image_step + channel * out_size, image_step, images, out_size, exist, writes, phase, image, step,
                            scratch, span, begin, end)  # fmt: skip
 
@@ -307,17 +262,9 @@ def _dots(jobs, buffers, lines, numbers, totals, x, g, offsets, reads, writes, s
         most = max(most, images)
         image_step = groups * outs * out_size
         _fill(
-            line,
-            row,
-            image,
-            writes,
-            g,
-            first * image_step + group * outs * out_size,
-            image_step,
-            images,
-            outs,
+            line, row, image, writes, g, first * image_step + group * outs * out_size, image_step, images, outs,
             out_width,
-        )
+        )  # fmt: skip
         length = (images - 1) * image + writes[len(writes) - 1, 0] + out_width
         for begin in range(0, length, _DOTS_CACHE):
             vectors = (min(length - begin, _DOTS_CACHE) + LANES - 1) // LANES

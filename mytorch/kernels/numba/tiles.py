@@ -151,19 +151,8 @@ def shifted_sums(rows, vectors):
     ):
         weights = (_floats, _count, _count, _count)
         arguments = (
-            _floats,
-            _count,
-            *weights,
-            _longs,
-            _longs,
-            _count,
-            _count,
-            _floats,
-            _count,
-            _floats,
-            _count,
-            _count,
-        )
+            _floats, _count, *weights, _longs, _longs, _count, _count, _floats, _count, _floats, _count, _count,
+        )  # fmt: skip
         return types.void(*arguments), generate
 
     return block

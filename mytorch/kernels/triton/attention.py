@@ -522,15 +522,8 @@ class _Setting:
         kernel, side = _KERNELS[name]
         strides = [step for x in strided for step in strides_of(x)[:3]]
         shared = (
-            self.heads,
-            self.group,
-            *self.sizes,
-            *strides,
-            *self.mask_strides,
-            *self.window,
-            *scales,
-            *self.dropout,
-        )
+            self.heads, self.group, *self.sizes, *strides, *self.mask_strides, *self.window, *scales, *self.dropout,
+        )  # fmt: skip
 
         def attempt(blocks):
             count = cdiv(rows, blocks[side])

@@ -179,17 +179,9 @@ def _affined(xp, x, centre, rstd, scale, shift):
     given = {"NORM": rstd is not None, "SCALE": scale is not None, "SHIFT": shift is not None}
     arrays = [contiguous(xp, a) for a in (centre, rstd, scale, shift)]
     launch(
-        _affine,
-        (cdiv(x.size, BLOCK),),
-        x,
-        out,
-        *arrays,
-        x.size,
-        *_sizes(x.shape)[1:],
-        BLOCK=BLOCK,
-        num_warps=4,
+        _affine, (cdiv(x.size, BLOCK),), x, out, *arrays, x.size, *_sizes(x.shape)[1:], BLOCK=BLOCK, num_warps=4,
         **given,
-    )
+    )  # fmt: skip
     return out
 
 
@@ -220,15 +212,9 @@ def _vjp(g, input, weight, bias, shapes, mean, rstd, needs, xp):
     if needs[0]:
         arrays = g, x, gx, mean, rstd, contiguous(xp, weight), g_sums, gx_sums
         launch(
-            _slope,
-            (cdiv(x.size, BLOCK),),
-            *arrays,
-            x.size,
-            *_sizes(x.shape),
-            WEIGHT=weight is not None,
-            BLOCK=BLOCK,
-            num_warps=4,
-        )
+            _slope, (cdiv(x.size, BLOCK),), *arrays, x.size, *_sizes(x.shape), WEIGHT=weight is not None,
+            BLOCK=BLOCK, num_warps=4,
+        )  # fmt: skip
     gw = shaped((gx_sums * rstd).astype(weight.dtype), shapes, 1) if needs[1] else None
     return gx, gw, shaped(g_sums.astype(bias.dtype), shapes, 2) if needs[2] else None
 
