@@ -483,9 +483,7 @@ def _restore(cls, array, requires_grad, extra):
     return tensor
 
 
-RESHAPED = (
-    "a view is used after its base was given another shape in place (by transpose_, squeeze_, …); take the view again."
-)
+RESHAPED = "a view is used after its base was given another shape in place (by transpose_, …); take the view again."
 
 
 def refresh(tensor):

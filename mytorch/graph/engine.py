@@ -83,12 +83,17 @@ raw = RawArithmetic()
 recorded: Any = None  # installed by ops/tensor_ns.py
 
 
+def repeated_axes(shape, own):
+    """The axes of a `shape` along which what has the shape `own` was repeated to fill it."""
+    lead = len(shape) - len(own)
+    return (*range(lead), *[i + lead for i, n in enumerate(own) if n == 1 and shape[i + lead] != 1])
+
+
 def sum_to(g, shape):
     """Undo broadcasting: sum a raw gradient over the axes along which its value was repeated."""
-    lead = g.ndim - len(shape)
-    if lead < 0:
+    if g.ndim < len(shape):
         return g.reshape(shape)  # a () gradient for a (1,) tensor
-    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
+    axes = repeated_axes(g.shape, shape)
     if axes:
         g = g.sum(axis=axes, keepdims=True)
     if g.size != math.prod(shape):  # of a tensor that was given another shape behind the graph's back

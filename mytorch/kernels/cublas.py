@@ -98,11 +98,7 @@ def _find(major):
     def by_pathfinder():
         importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")  # CuPy's own way since 14
 
-    for preload in (
-        by_pathfinder,
-        lambda: None,
-        lambda: cupy_ns().cuda.get_cublas_handle(),
-    ):  # whose library needs this one
+    for preload in (by_pathfinder, lambda: None, lambda: cupy_ns().cuda.get_cublas_handle()):  # the last one needs it
         try:
             preload()
             return ctypes.CDLL(soname)
@@ -307,9 +303,8 @@ class _Plan:
     @staticmethod
     def pointers(epilogue):
         """The attributes of an epilogue that are addresses."""
-        return [DESC_BIAS_POINTER] * bool(epilogue & (4 | AND_BIAS | BIAS_GRADIENT)) + [DESC_AUX_POINTER] * bool(
-            epilogue & 128
-        )
+        bias, aux = epilogue & (4 | AND_BIAS | BIAS_GRADIENT), epilogue & 128
+        return [DESC_BIAS_POINTER] * bool(bias) + [DESC_AUX_POINTER] * bool(aux)
 
     def _make(self, what, *arguments):
         """A descriptor, destroyed with the plan."""

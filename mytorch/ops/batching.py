@@ -257,11 +257,8 @@ def rule(*names):
 
 rule(
     "to_dtype", "clone", "conj", "_alias", "_to_device", "_triangle", "view_as_real", "view_as_complex", "std",
-    "_clone_ordered",
+    "_clone_ordered", "inverse", "cholesky", "eigh", "svd", "qr", "linalg_det", "logabsdet", "sign_of_det", "adjugate", "pinv",
 )(_as_it_is)  # fmt: skip
-rule("inverse", "cholesky", "eigh", "svd", "qr", "linalg_det", "logabsdet", "sign_of_det", "adjugate", "pinv")(
-    _as_it_is
-)
 
 
 # -- axes, counted from 1 --------------------------------------------------------------------------------------------

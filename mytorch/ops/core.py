@@ -227,11 +227,9 @@ def _annotate(node, mode):
         pack_node(node, mode.saved_hooks, wrap_tensor)
 
 
-def _was_float32(edge):
+def _was_float32(e):
     """Whether an edge is that of a cast to half precision from float32."""
-    return (
-        type(edge) is Node and edge.op is to_dtype and edge.dtype.itemsize == 2 and edge.parents[0].dtype == "float32"
-    )
+    return type(e) is Node and e.op is to_dtype and e.dtype.itemsize == 2 and e.parents[0].dtype == "float32"
 
 
 def name_node(out, name):

@@ -273,9 +273,7 @@ def full(
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
     shape = as_shape((size,))
-    return _filled(
-        lambda xp, shape, d: xp.full(shape, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory
-    )
+    return _filled(lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
 @public(method=False)
@@ -293,11 +291,8 @@ def full_like(
         >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
         [3.0, 3.0]
     """
-    return (
-        empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
-        .fill_(fill_value)
-        .requires_grad_(requires_grad)
-    )
+    out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
+    return out.fill_(fill_value).requires_grad_(requires_grad)
 
 
 def _number(x):

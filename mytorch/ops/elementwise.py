@@ -437,9 +437,8 @@ minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. 
 def _clamp(xp, input, min=None, max=None):
     if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
         low, high = input.dtype.type(min), input.dtype.type(max)
-        return (
-            xp.clip(input, low, high) if math.prod(input.shape) >= LARGE else xp.minimum(xp.maximum(input, low), high)
-        )
+        large = math.prod(input.shape) >= LARGE
+        return xp.clip(input, low, high) if large else xp.minimum(xp.maximum(input, low), high)
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)
@@ -563,11 +562,9 @@ ge = _compare("ge", "greater_equal", ">=", "False, True, True", "greater_equal")
 bitwise_and = _bitwise("bitwise_and", "and", "Bits set in both", "[6, 3]; 2 -> [2, 2]")
 bitwise_or = _bitwise("bitwise_or", "or", "Bits set in either", "[6, 1]; 2 -> [6, 3]")
 bitwise_xor = _bitwise("bitwise_xor", "xor", "Bits set in exactly one", "[6, 1]; 2 -> [4, 3]")
-bitwise_left_shift = _bitwise(
-    "bitwise_left_shift", "lshift", "input shifted left by other bits", "[1, 3]; 2 -> [4, 12]"
-)
+bitwise_left_shift = _bitwise("bitwise_left_shift", "lshift", "Bits moved to the left by other", "[1, 3]; 2 -> [4, 12]")
 bitwise_right_shift = _bitwise(
-    "bitwise_right_shift", "rshift", "input shifted right by other bits", "[4, 12]; 2 -> [1, 3]"
+    "bitwise_right_shift", "rshift", "Bits moved to the right by other", "[4, 12]; 2 -> [1, 3]"
 )
 bitwise_not = unary(
     "bitwise_not", "Every bit flipped; bools negated.", "[0, 5] -> [-1, -6]",

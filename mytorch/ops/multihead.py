@@ -176,9 +176,8 @@ def multi_head_attention_forward(
         weights = weights if batched else weights.squeeze(0)
     else:
         out = scaled_dot_product_attention(q, k, v, mask, p, fused=fused)
-    out = linear(
-        out.permute(2, 0, 1, 3).reshape(length, n, embed_dim), out_proj_weight, out_proj_bias, fused=linear_fused
-    )
+    out = out.permute(2, 0, 1, 3).reshape(length, n, embed_dim)
+    out = linear(out, out_proj_weight, out_proj_bias, fused=linear_fused)
     return (out if batched else out.squeeze(1)), weights
 
 

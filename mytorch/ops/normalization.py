@@ -541,9 +541,8 @@ def instance_norm(
             input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused, auto=auto
         )
     rows = input.flatten(2)
-    return _affine(
-        _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape), weight, bias
-    )
+    out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto)
+    return _affine(out.reshape(input.shape), weight, bias)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False):
@@ -557,10 +556,8 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
     if not input.numel():
         return input * 1
     squares = (input * input).movedim(1, -1)
-    flat = squares.reshape(-1, 1, squares.shape[-1])
-    means = (
-        avg_pool1d(pad(flat, (size // 2, (size - 1) // 2)), size, 1, auto=auto).reshape(squares.shape).movedim(-1, 1)
-    )
+    flat = pad(squares.reshape(-1, 1, squares.shape[-1]), (size // 2, (size - 1) // 2))
+    means = avg_pool1d(flat, size, 1, auto=auto).reshape(squares.shape).movedim(-1, 1)
     return input / (means * alpha + k) ** beta
 
 

@@ -55,9 +55,7 @@ def pad(input, pad, mode="constant", value=None):
         )
     if mode not in ("constant", *_MODES):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + [
-        (widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)
-    ]
+    pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2], strict=True))
     if mode == "replicate":  # crops and copies at once: places beyond the ends are the ends
         for axis, (a, b) in enumerate(pairs):
             if a or b:

@@ -12,7 +12,6 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
-from ..base import dtypes
 from ..graph.node import Port
 from .conv import check_window, several, tap_slices, taps
 from .core import op
@@ -301,9 +300,8 @@ def _lp_pooling(d, average, highest):
         if p == 0:
             raise ZeroDivisionError(f"{name}: norm_type 0, of which 1 / norm_type is no number")
         if math.isinf(p):
-            return highest(input.abs() * math.copysign(1, p), kernel_size, stride, 0, 1, ceil_mode) * math.copysign(
-                1, p
-            )
+            sign = math.copysign(1, p)
+            return highest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
         means = average(input**p, kernel_size, stride, 0, ceil_mode)
         return (means.detach().sign() * means.abs().relu() * k) ** (1.0 / p)
 
@@ -431,9 +429,6 @@ def _uneven_max(input, sizes, d):
     """Maxima of windows of unequal sizes, one window at a time, with their flat positions."""
     spatial = tuple(input.shape[-d:])
     lead = tuple(input.shape[:-d])
-    if 0 in sizes:
-        shape = (*lead, *sizes)
-        return input[..., :0].sum() + input.new_zeros(shape), input.new_zeros(shape, dtype=dtypes.int64)
     numbers = np.arange(math.prod(spatial)).reshape(spatial)
     values, places = [], []
     for cell in np.ndindex(*sizes):

@@ -250,9 +250,7 @@ def _gamma_density(sign):
 
 igamma = _op("igamma", numeric.igamma, "The regularised lower incomplete gamma function P(input, other).", binary=True)
 igamma.grad(other=_gamma_density(1.0))
-igammac = _op(
-    "igammac", numeric.igammac, "The regularised upper incomplete gamma function Q(input, other).", binary=True
-)
+igammac = _op("igammac", numeric.igammac, "The upper one, Q(input, other) = 1 - P(input, other).", binary=True)
 igammac.grad(other=_gamma_density(-1.0))
 _zeta = _op("zeta", numeric.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
 _zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))

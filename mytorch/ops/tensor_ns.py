@@ -228,10 +228,7 @@ class RecordedArithmetic:
     def fit(g, edge):
         shape = tuple(g.shape)
         if shape != edge.shape:
-            lead = len(shape) - len(edge.shape)
-            axes = tuple(range(lead)) + tuple(
-                i + lead for i, n in enumerate(edge.shape) if n == 1 and shape[i + lead] != 1
-            )
+            axes = engine.repeated_axes(shape, edge.shape)
             g = (reduction.sum(g, axes, True) if axes else g).reshape(edge.shape)
         return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
 
