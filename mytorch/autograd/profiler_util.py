@@ -231,30 +231,16 @@ class EventList(list):
         place = {"pid": os.getpid()}
         found = [e for event in self for e in _traced(event, {**place, "tid": event.thread})]
         for time, change, total in memory:
+            what = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": time}
             facts = {"Bytes": change, "Total Allocated": total}
-            where = {**place, "tid": self[0].thread if self else 0}
-            found.append(
-                {
-                    "ph": "i",
-                    "cat": "cpu_instant_event",
-                    "s": "t",
-                    "name": "[memory]",
-                    "ts": time,
-                    "args": facts,
-                    **where,
-                }
-            )
+            found.append({**what, "args": facts, **place, "tid": self[0].thread if self else 0})
         for event in self:
             if event.scope == BACKWARD and event.forward is not None:
                 flow = {"id": event.sequence_nr, "cat": "fwdbwd", "name": "fwdbwd", **place}
                 found.append({"ph": "s", "ts": event.forward.start, "tid": event.forward.thread, **flow})
                 found.append({"ph": "f", "bp": "e", "ts": event.start, "tid": event.thread, **flow})
-        whole = {
-            "schemaVersion": 1,
-            "displayTimeUnit": "ms",
-            **(metadata or {}),
-            "traceEvents": sorted(found, key=lambda e: e["ts"]),
-        }
+        whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {})}
+        whole["traceEvents"] = sorted(found, key=lambda e: e["ts"])
         with (gzip.open if str(path).endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
             json.dump(whole, file)
 
@@ -272,15 +258,8 @@ def _traced(event, place):
         facts["Module Hierarchy"] = event.module
     if event.fused:
         facts["Kernel"] = ", ".join(event.fused)
-    yield {
-        "ph": "X",
-        "cat": _CATEGORIES[event.scope],
-        "name": event.name,
-        "ts": event.start,
-        "dur": event.cpu_time_total,
-        "args": facts,
-        **place,
-    }
+    when = {"ts": event.start, "dur": event.cpu_time_total}
+    yield {"ph": "X", "cat": _CATEGORIES[event.scope], "name": event.name, **when, "args": facts, **place}
 
 
 def _columns(whole, source, name, shapes, unit):

@@ -361,14 +361,10 @@ def _xlogy(xp, input, other):
 
 
 xlogy = binary(
-    "xlogy",
-    "input * log(other), and 0 where input is 0.",
-    _xlogy,
-    "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
+    "xlogy", "input * log(other), and 0 where input is 0.", _xlogy, "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]", dtype="float",
     input=lambda g, input, other, xp: g * xp.where((input == 0) & (other <= 0), 0.0, xp.log(other)),
     other=lambda g, input, other: g * (input / other),
-    dtype="float",
-).caller
+).caller  # fmt: skip
 
 
 # -- choice ----------------------------------------------------------------------------------------------

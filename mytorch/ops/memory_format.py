@@ -1,7 +1,5 @@
 """PyTorch's memory formats: the order in which a tensor's axes lie in memory."""
 
-import numpy as np
-
 
 class memory_format:
     """PyTorch's names for orders of strides; there is one object of each."""
@@ -69,7 +67,7 @@ def channel_axes(ndim, format):
 
 def inverse(axes):
     """The permutation that takes `axes` back."""
-    return tuple(int(axis) for axis in np.argsort(axes))
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def in_order(make, axes):

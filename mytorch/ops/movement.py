@@ -59,17 +59,9 @@ def infer_shape(input, shape, name):
         return shape
     if known < 0 and min(shape) == -1 and shape.count(-1) == 1 and not n % known:
         return tuple([n // -known if size == -1 else size for size in shape])
-    unknown = [i for i, size in enumerate(shape) if size == -1]
-    known = math.prod(size for size in shape if size != -1)
-    if len(unknown) > 1:
+    if shape.count(-1) > 1:
         raise RuntimeError(f"{name}: only one dimension can be inferred, the shape given is {list(shape)}")
-    if unknown:
-        if known == 0 or n % known:
-            raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {n}")
-        return tuple(n // known if size == -1 else size for size in shape)
-    if known != n or any(size < 0 for size in shape):
-        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {n}")
-    return shape
+    raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {n}")
 
 
 @public(inplace=False)
@@ -132,14 +124,7 @@ def _permute(xp, input, *, dims):
     return xp.transpose(input, dims)
 
 
-def _inverse(dims):
-    inverse = [0] * len(dims)
-    for place, d in enumerate(dims):
-        inverse[d] = place
-    return tuple(inverse)
-
-
-_permute.grad(input=lambda g, dims, xp: xp.transpose(g, _inverse(dims)) if dims else g)
+_permute.grad(input=lambda g, dims, xp: xp.transpose(g, inverse(dims)) if dims else g)
 _transpose = _permute.named("Transpose")
 
 
@@ -303,10 +288,8 @@ def squeeze(input, dim=None):
         (mytorch.Size([2]), mytorch.Size([2, 1]))
     """
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
-    own = shape_of(input)
-    return _squeeze.caller(
-        input, tuple([n for i, n in enumerate(own) if n != 1 or (dims is not None and i not in dims)])
-    )
+    own = enumerate(shape_of(input))
+    return _squeeze.caller(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
 
 
 @public()
@@ -418,6 +401,9 @@ def _clone(xp, input):
     return input.copy("K")
 
 
+_clone.grad(input=lambda g: g)
+
+
 @op(dtype="same", grad_name="Clone")
 def _clone_ordered(xp, input, *, axes):
     if axes is None:
@@ -426,9 +412,6 @@ def _clone_ordered(xp, input, *, axes):
 
 
 _clone_ordered.grad(input=lambda g: g)
-
-
-_clone.grad(input=lambda g: g)
 
 
 @public(inplace=False)

@@ -409,14 +409,6 @@ def batch_norm(
     n = math.prod(input.shape) // input.shape[1]
     if n == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
-    for name, given in (
-        ("running_mean", running_mean),
-        ("running_var", running_var),
-        ("weight", weight),
-        ("bias", bias),
-    ):
-        if given is not None and given.shape[0] != input.shape[1]:
-            raise RuntimeError(f"{name} should contain {input.shape[1]} elements not {given.shape[0]}")
     raw = input._data._array
     parameters = [None if p is None else p._data._array for p in (weight, bias)]
     kernel = _batch_norm.kernels.find(device_type(raw), fused, (raw, *parameters), {"eps": eps})

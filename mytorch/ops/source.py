@@ -123,12 +123,8 @@ def source_of(op):
     """The text of a record's caller."""
     further = ("fused", "auto") if op.fused_on else ()
     own = [*(f"{n}=None" for n in op.inputs[op.required :]), *(f"{n}=default_{n}" for n in op.attrs)]
-    unusual = [
-        "args",
-        "kwargs",
-        "not mode.plain",
-        *(["fused is not None and fused is not False or auto"] if further else []),
-    ]
+    unusual = ["args", "kwargs", "not mode.plain"]
+    unusual += ["fused is not None and fused is not False or auto"] if further else []
     unusual += [f"{n} is missing" for n, value in op.defaults.items() if value is Parameter.empty]
     fields = {
         "name": op.name,
@@ -136,15 +132,11 @@ def source_of(op):
         "parameters": ", ".join([*op.inputs[: op.required], *own, "*args", *(f"{n}=default_{n}" for n in further)]),
         "unusual": " or ".join(unusual),
         "general": f"general(({', '.join(op.inputs)},), {_options((*op.attrs, *further))}, args, kwargs)",
-        "raws": _each(op, "x{}, "),
-        "edges": _each(op, "edge{}, "),
-        "arrays": _each(op, "array{}, "),
-        "wanting": _wanting(op),
-        "small": SMALL,
-        "options": _options(op.attrs),
         "named": ", ".join(f"{n}={n}" for n in op.attrs),
         "results": ", ".join(("out", *op.residuals)),
     }
+    fields |= {"raws": _each(op, "x{}, "), "edges": _each(op, "edge{}, "), "arrays": _each(op, "array{}, ")}
+    fields |= {"wanting": _wanting(op), "small": SMALL, "options": _options(op.attrs)}
     if op.variadic:
         return _source_of_variadic(op, fields)
     text = _BEGIN.format(**fields)
