@@ -22,6 +22,7 @@ class Mode:
         profile: None, or what measures each op (profiler.py).
         interpreter: None, or what runs each op in its own way (ops/interpreter.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
+        plain: there is nothing but `grad` to look at.
     """
 
     __slots__ = (
@@ -40,9 +41,7 @@ class Mode:
         self.hooks_refused = hooks_refused
         self.profile = profile
         self.interpreter = interpreter
-        self.plain = (
-            autocast is saved_hooks is profile is interpreter is None and not anomaly
-        )  # nothing but `grad` to look at
+        self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
 
     def replace(self, **changes):
         fields = {
@@ -155,13 +154,8 @@ class enable_grad(_Bare):
         return {"grad": True, "inference": False}
 
 
-class inference_mode(ModeSwitch):
-    """As `no_grad`; `inference_mode(False)` changes nothing but leaves an outer inference mode."""
-
-    def __new__(cls, mode=True):
-        if callable(mode):
-            return cls()(mode)
-        return super().__new__(cls)
+class _Choice(ModeSwitch):
+    """A switch to `mode`."""
 
     def __init__(self, mode=True):
         super().__init__()
@@ -170,20 +164,25 @@ class inference_mode(ModeSwitch):
     def clone(self):
         return type(self)(self.mode)
 
+
+class inference_mode(_Choice):
+    """As `no_grad`; `inference_mode(False)` changes nothing but leaves an outer inference mode."""
+
+    def __new__(cls, mode=True):
+        if callable(mode):
+            return cls()(mode)
+        return super().__new__(cls)
+
     def _changes(self):
         return {"grad": not self.mode, "inference": self.mode}
 
 
-class set_grad_enabled(ModeSwitch):
+class set_grad_enabled(_Choice):
     """Switch recording on or off: at once when called, and back at the end when used in `with`."""
 
     def __init__(self, mode):
-        super().__init__()
-        self.mode = bool(mode)
+        super().__init__(bool(mode))
         self._before = _mode.set(get_mode().replace(grad=self.mode))
-
-    def clone(self):
-        return type(self)(self.mode)
 
     def _changes(self):
         return {"grad": self.mode}
@@ -197,15 +196,8 @@ class set_grad_enabled(ModeSwitch):
         return super().__call__(function)
 
 
-class set_anomaly(ModeSwitch):
+class set_anomaly(_Choice):
     """Whether backward names the forward op that a failing gradient came from; see `detect_anomaly`."""
-
-    def __init__(self, mode=True):
-        super().__init__()
-        self.mode = mode
-
-    def clone(self):
-        return type(self)(self.mode)
 
     def _changes(self):
         return {"anomaly": self.mode}

@@ -99,11 +99,8 @@ def tensor_split(input, indices_or_sections, dim=0):
     if isinstance(indices_or_sections, (Tensor, Array)):
         given = indices_or_sections
         if given.dtype is not dtypes.int64 or given.ndim > 1:
-            wanted = (
-                "have dtype of long"
-                if given.dtype is not dtypes.int64
-                else "be a zero-dimensional or one-dimensional tensor"
-            )
+            long = given.dtype is dtypes.int64
+            wanted = "be a zero-dimensional or one-dimensional tensor" if long else "have dtype of long"
             raise RuntimeError(
                 f"tensor_split expected tensor_indices_or_sections to {wanted}, but got {given.dtype.name} with {given.ndim} dims"
             )
