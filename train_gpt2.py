@@ -752,8 +752,7 @@ def main(argv=None):
     model = make_model(args, saved, data)
     training = {name: value for name, value in vars(args).items() if name not in OWN}
     meta = {"format": 1, "architecture": args.architecture, "model": model.config.to_dict(), "training": training}
-    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    accelerator.print(f"Total Trainable Parameters: {trainable:,}")
+    accelerator.print(f"Total Trainable Parameters: {model.num_parameters(only_trainable=True):,}")
     if args.use_chinchilla:
         args.train_iterations = math.ceil(
             20 * model.num_parameters() / (args.batch_size * args.context_length * processes)

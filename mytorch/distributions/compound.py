@@ -100,7 +100,7 @@ class TransformedDistribution(Distribution):
     """
 
     arg_constraints = {}
-    _batched = ()
+    _batched: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -326,7 +326,7 @@ class Dirichlet(Family, ExponentialFamily):
         if concentration.ndim < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+        Distribution.__init__(self, concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 

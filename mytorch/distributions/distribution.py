@@ -81,7 +81,7 @@ class Distribution:
         new = self._get_checked_instance(owner, _instance)
         old, batch_shape = len(self._batch_shape), Size(batch_shape)
         for name, value in self.__dict__.items():
-            if name in self._batched:
+            if name in owner.__dict__["_batched"]:
                 lead = value.batch_shape if isinstance(value, Distribution) else value.shape
                 value = value.expand(size(batch_shape, lead[old:]))
             new.__dict__.setdefault(name, value)
@@ -252,12 +252,15 @@ class Family(Distribution):
     already, `_draw(shape)`, and where need be its own `_accept(given, validate_args)`.
     """
 
+    _parameters: dict[str, constraints.Constraint | None]
     _defaults: dict[str, Any] = {}
 
     if TYPE_CHECKING:  # constructors and parameters come from the declarations
 
         def __init__(self, *parameters: Tensor | float, validate_args: bool | None = None, **named: Any) -> None: ...
         def __getattr__(self, name: str) -> Tensor: ...
+        def _draw(self, shape: Size) -> Tensor: ...
+        def _log_prob(self, value: Tensor) -> Tensor: ...
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

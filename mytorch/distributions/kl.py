@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from .._tensor import Tensor
 from ..linalg import solve_triangular
@@ -20,7 +21,7 @@ from .utils import euler_constant, joint_shape, size, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-Rule = Callable[[Distribution, Distribution], Tensor]
+Rule = Callable[[Any, Any], Tensor]  # of two distributions of the pair's classes
 _RULES: dict[tuple[type, type], Rule] = {}
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -369,7 +370,7 @@ _INFINITE = {
     Poisson: (Bernoulli, Binomial),
     **dict.fromkeys((Gumbel, Laplace, Normal), _ON_REALS),
 }
-_RULES |= {
+_OF_ONE_EXPRESSION: dict[tuple[type, type], Rule] = {
     **{(p, q): _infinite for p, others in _INFINITE.items() for q in others},
     **{
         (p, Normal): _of_moments_normal
@@ -398,3 +399,4 @@ _RULES |= {
     ),
     (Gamma, Gumbel): lambda p, q: _gumbel_of(p, q, p.mean, (1 + (p.rate * q.scale).reciprocal()) ** -p.concentration),
 }
+_RULES |= _OF_ONE_EXPRESSION

@@ -84,7 +84,8 @@ class Transform:
             return self
         if not self._own and type(self).__init__ is not Transform.__init__:
             raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
-        return type(self)(*(getattr(self, name) for name in self._own), cache_size=cache_size)
+        kind: Any = type(self)
+        return kind(*(getattr(self, name) for name in self._own), cache_size=cache_size)
 
     def __eq__(self, other):
         if self is other:
@@ -359,7 +360,8 @@ class ReshapeTransform(Transform):
 class _Increasing(Transform):
     """Increasing functions of one real number."""
 
-    domain, codomain = constraints.real, constraints.positive
+    domain = constraints.real
+    codomain: constraints.Constraint = constraints.positive
     bijective, sign = True, 1
 
 

@@ -88,7 +88,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: GPT2Config):
         super().__init__()
-        C, options = config.embed_dim, {"bias": config.use_bias, "fused": config.fused}
+        C = config.embed_dim
+        options: dict[str, Any] = {"bias": config.use_bias, "fused": config.fused}
         self.num_heads, self.dropout_p, self.fused = config.num_heads, config.dropout_p, config.fused
         self.c_attn = nn.Linear(C, 3 * C, **options)
         self.c_proj = nn.Linear(C, C, **options)
@@ -224,9 +225,10 @@ class GPT2(LanguageModel):
         x, h = body.ln_f(x, branch)
         return self._head(h, targets, last_only)
 
-    def num_parameters(self, embeddings: bool = True) -> int:
-        """How many numbers are learnt; without the position table if `embeddings` is False, as nanoGPT counts."""
-        count = super().num_parameters()
+    def num_parameters(self, embeddings: bool = True, *, only_trainable: bool = False) -> int:
+        """How many numbers the parameters are; without the position table if `embeddings` is False, as nanoGPT counts;
+        those that are not frozen if `only_trainable`."""
+        count = super().num_parameters(only_trainable=only_trainable)
         return count if embeddings else count - self.transformer.wpe.weight.numel()
 
     def matrix_parameters(self) -> int:

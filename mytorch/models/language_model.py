@@ -53,9 +53,9 @@ class LanguageModel(nn.Module):
         """Where the parameters lie."""
         return self.lm_head.weight.device
 
-    def num_parameters(self) -> int:
-        """How many numbers are learnt."""
-        return sum(p.numel() for p in self.parameters())
+    def num_parameters(self, *, only_trainable: bool = False) -> int:
+        """How many numbers the parameters are; those that are not frozen if `only_trainable`."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
 
     def matrix_parameters(self) -> int:
         """How many numbers a token is multiplied with: all but the tables in which it is looked up."""

@@ -71,7 +71,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Reinitialise all weights."""
         self.head.reset_parameters()
-        for layer in (layer for cluster in self.tail for layer in cluster):
+        for layer in (layer for cluster in self.tail for layer in cluster.children()):
             layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:

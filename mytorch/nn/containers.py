@@ -39,11 +39,18 @@ def _position(index, size):
 class _Sequence(Module):
     """What Sequential and ModuleList share: submodules whose names are their positions."""
 
+    _modules: dict[str, Module]
+
     def _key(self, index):
         return list(self._modules)[_position(index, len(self))]
 
     def _renumber(self, modules):
         self._modules = {str(i): m for i, m in enumerate(modules)}
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self._part(list(self._modules.items())[index])
+        return self._modules[self._key(index)]
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
@@ -90,14 +97,12 @@ class Sequential(_Sequence):
 
     def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
         super().__init__()
-        named = len(args) == 1 and isinstance(args[0], OrderedDict)
-        for name, module in args[0].items() if named else enumerate(args):
-            self.add_module(name if named else str(name), module)
+        named: Any = args[0].items() if len(args) == 1 and isinstance(args[0], OrderedDict) else enumerate(args)
+        for name, module in named:
+            self.add_module(str(name), module)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(OrderedDict(list(self._modules.items())[index]))
-        return self._modules[self._key(index)]
+    def _part(self, items):
+        return type(self)(OrderedDict(items))
 
     def __add__(self, other: "Sequential") -> "Sequential":
         if not isinstance(other, Sequential):
@@ -154,10 +159,8 @@ class ModuleList(_Sequence):
     def _key(self, index):
         return str(_position(index, len(self)))
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(list(self._modules.values())[index])
-        return self._modules[self._key(index)]
+    def _part(self, items):
+        return type(self)(module for _, module in items)
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList(chain(self, other))
@@ -205,6 +208,8 @@ class ModuleDict(Module):
         >>> [name for name, _ in heads.named_parameters()]
         ['a.weight', 'a.bias', 'b.weight', 'b.bias']
     """
+
+    _modules: dict[str, Module]
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
@@ -416,7 +421,7 @@ class ParameterDict(Module):
         """The values."""
         return (self[k] for k in self._keys)
 
-    def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    def update(self, parameters: "ParameterDict | Mapping[str, Any] | Iterable[tuple[str, Any]]") -> None:
         """Add values from a mapping or from pairs; those of a plain dict in the order of their keys.
 
         Raises:

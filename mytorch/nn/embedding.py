@@ -163,8 +163,11 @@ class EmbeddingBag(_Table):
         """
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx)
-        bag = cls(*embeddings.shape, *options)
+        rows, features = embeddings.shape
+        bag = cls(
+            rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,
+            padding_idx,
+        )  # fmt: skip
         bag.weight.requires_grad = not freeze
         return bag
 

@@ -2,7 +2,6 @@
 
 from .. import ops
 from ..base.arguments import described
-from ..ops.composites import activation_named  # noqa: F401 - for layers with an `act_func`
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
 

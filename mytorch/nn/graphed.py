@@ -43,16 +43,15 @@ def make_graphed_callables(
     Source: torch.cuda.make_graphed_callables.
     """
     single = not isinstance(callables, tuple)
-    if single:
-        callables, sample_args = (callables,), (sample_args,)
+    functions, samples = (callables, sample_args) if isinstance(callables, tuple) else ((callables,), (sample_args,))
     shared = graph_pool_handle() if pool is None else pool
-    for c in callables:
+    for c in functions:
         if isinstance(c, Module):
             if c._backward_hooks or c._forward_hooks or c._forward_pre_hooks:
                 raise ValueError("make_graphed_callables: modules must have no hooks; register them afterwards.")
             if any(b.requires_grad for b in c.buffers()):
                 raise ValueError("make_graphed_callables: modules must have no buffers that require grad.")
-    parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(callables, sample_args, strict=True)]
+    parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(functions, samples, strict=True)]
     with backend.device_guard(raw_of(parts[0].inputs[0])):
         for _ in range(num_warmup_iters):
             for part in parts:
@@ -159,4 +158,5 @@ class _Replay(Function):
         return (None, *(None if g is None else g.detach() for g in (*on_inputs, *found)))
 
 
-cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = make_graphed_callables  # PyTorch's paths
+for _module in (cuda, cuda.graphs):  # PyTorch's paths
+    vars(_module)["make_graphed_callables"] = make_graphed_callables

@@ -12,10 +12,10 @@ _FURTHER = {"auto": False, "fused": None}  # options that a layer has if its fun
 
 
 class _DeclaredSignature:
-    """`__signature__` of a class whose constructor is Layer's; computed when `inspect.signature` asks for it."""
+    """`__signature__` of a class whose constructor is Declared's; computed when `inspect.signature` asks for it."""
 
     def __get__(self, layer, cls):
-        if layer is not None or cls.__init__ is not Layer.__init__:
+        if layer is not None or cls.__init__ is not Declared.__init__:
             raise AttributeError("__signature__")
         kinds = dict.fromkeys(cls._ordered, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         required, named = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
@@ -23,18 +23,17 @@ class _DeclaredSignature:
         return inspect.Signature([inspect.Parameter(n, k, default=d) for n, k, d in parameters])
 
 
-class Layer(Module):
-    """A module that calls a function with options that were given to its constructor.
+class Declared(Module):
+    """A module whose options are declared by its class statement, and a function to which it can pass them.
 
         class ELU(Layer, function=F.elu, alpha=1.0, inplace=False):
             ...
 
     The class statement gives each option's default, or `...` where it is required. The options become attributes, then
-    `__post_init__` runs. `forward` passes all of them by name; a class may define its own. Where the function takes `auto` and
-    `fused`, they are options too.
+    `__post_init__` runs. `_compute` passes all of them by name. Where the function takes `auto` and `fused`, they are options too.
 
     Args:
-        function: what `forward` calls.
+        function: what `_compute` calls.
         named: options that are taken by name only, separated by blanks.
         shown: `extra_repr` as a format string; by default every option but those taken by name, and inplace if it is True.
     """
@@ -90,10 +89,14 @@ class Layer(Module):
                 options[n] = getattr(self, n)
         return self._function(*inputs, **options)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._compute(input)
-
     def extra_repr(self) -> str:
         text = self._shown.format_map(vars(self))
         in_place = "inplace" in self._options and "{inplace" not in self._shown and self.inplace
         return ", ".join([*([text] if text else []), *(["inplace=True"] if in_place else [])])
+
+
+class Layer(Declared):
+    """A module that calls its function with one input and the options that were given to its constructor."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._compute(input)

@@ -9,6 +9,7 @@ from ..ops.creation import zeros
 from .common_types import Device, DType, _size_any_t
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
+from .module import Module
 from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
@@ -19,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LazyModuleMixin:
+class LazyModuleMixin(Module):
     """What makes a module lazy; it stands before the module's class among the bases.
 
     The subclass makes its parameters UninitializedParameter, and defines `initialize_parameters(*inputs)`, which
@@ -79,11 +80,25 @@ class _LazyLayer(LazyModuleMixin):
     def reset_parameters(self) -> None:
         """As the layer's, once the size is known."""
         if not self.has_uninitialized_params() and getattr(self, self._size) != 0:
-            super().reset_parameters()
+            layer: Any = super()
+            layer.reset_parameters()
 
-    def _make_lazy(self, names, device, dtype):
-        for name in names:
+    def _make_lazy(self, bias, device, dtype):
+        for name in ("weight", "bias") if bias else ("weight",):
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
+
+    def _learn_size(self, size):
+        """Take the size of the first input; whether parameters have to be made."""
+        if getattr(self, self._size) == 0:
+            setattr(self, self._size, size)
+        return self.has_uninitialized_params()
+
+    def _materialize(self, weight, bias):
+        """Make weight and bias of these shapes."""
+        self.weight.materialize(weight)
+        if self.bias is not None:
+            self.bias.materialize(bias)
+        self.reset_parameters()
 
 
 class LazyLinear(_LazyLayer, Linear, becomes=Linear):
@@ -101,18 +116,12 @@ class LazyLinear(_LazyLayer, Linear, becomes=Linear):
     def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType = None) -> None:
         super().__init__(0, 0, False)
         self.out_features = out_features
-        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
+        self._make_lazy(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take in_features from the input."""
-        fresh = self.has_uninitialized_params()
-        if self.in_features == 0:
-            self.in_features = input.shape[-1]
-        if fresh:
-            self.weight.materialize((self.out_features, self.in_features))
-            if self.bias is not None:
-                self.bias.materialize((self.out_features,))
-            self.reset_parameters()
+        if self._learn_size(input.shape[-1]):
+            self._materialize((self.out_features, self.in_features), (self.out_features,))
 
 
 class _LazyConv(_LazyLayer):
@@ -122,20 +131,14 @@ class _LazyConv(_LazyLayer):
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Take in_channels from the input."""
-        fresh = self.has_uninitialized_params()
-        if self.in_channels == 0:
-            self.in_channels = self._channels_of(input)
-        if not fresh:
+        if not self._learn_size(self._channels_of(input)):
             return
         if self.in_channels % self.groups:
             raise ValueError("in_channels must be divisible by groups")
         first, second = self.out_channels, self.in_channels
         if self.transposed:
             first, second = second, first
-        self.weight.materialize((first, second // self.groups, *self.kernel_size))
-        if self.bias is not None:
-            self.bias.materialize((self.out_channels,))
-        self.reset_parameters()
+        self._materialize((first, second // self.groups, *self.kernel_size), (self.out_channels,))
 
     def _channels_of(self, input):
         d = self.dims
@@ -155,7 +158,7 @@ class _LazyOrdinaryConv(_LazyConv):
     ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
         self.out_channels = out_channels
-        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
+        self._make_lazy(bias, device, dtype)
 
 
 class _LazyTransposedConv(_LazyConv):
@@ -166,13 +169,14 @@ class _LazyTransposedConv(_LazyConv):
     ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
         self.out_channels = out_channels
-        self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
+        self._make_lazy(bias, device, dtype)
 
 
 class _LazyNorm(_LazyLayer):
     """A batch or instance norm whose num_features are those of its first input."""
 
     _size = "num_features"
+    num_features: int
 
     def __init__(
         self, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
@@ -182,7 +186,7 @@ class _LazyNorm(_LazyLayer):
         self.affine = affine
         self.track_running_stats = track_running_stats
         if affine:
-            self._make_lazy(["weight", "bias"] if bias else ["weight"], device, dtype)
+            self._make_lazy(bias, device, dtype)
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from .._tensor import Tensor
+from ..ops.composites import activation_named
 from ..ops.creation import empty
 from . import functional as F
 from . import init
@@ -48,7 +49,7 @@ class Linear(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if act_func is not None:
-            F.activation_named(act_func)
+            activation_named(act_func)
         self.in_features = in_features
         self.out_features = out_features
         self.act_func = act_func

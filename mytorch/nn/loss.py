@@ -8,7 +8,7 @@ from ..kernels.registry import Kernels
 from ..ops.loss import _legacy
 from . import functional as F
 from .common_types import Device, DType
-from .layer import Layer
+from .layer import Declared
 from .linear import Linear
 from .linear_cross_entropy import LinearCrossEntropyOptions
 from .module import Module
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Loss(Layer, shown="", size_average=None, reduce=None, reduction="mean"):
+class _Loss(Declared, shown="", size_average=None, reduce=None, reduction="mean"):
     """What losses share: the reduction, which PyTorch's older size_average and reduce may name too."""
 
     _tensors = ("weight", "pos_weight")
@@ -38,11 +38,15 @@ class _Loss(Layer, shown="", size_average=None, reduce=None, reduction="mean"):
         if "fused" not in self._options and self.__dict__.pop("fused", None) is True:
             Kernels(self._function.__name__).warn("there is no kernel for it")
 
+
+class _TargetLoss(_Loss):
+    """A loss of an input and a target."""
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return self._compute(input, target)
 
 
-class _WeightedLoss(_Loss, weight=None, size_average=None, reduce=None, reduction="mean"):
+class _WeightedLoss(_TargetLoss, weight=None, size_average=None, reduce=None, reduction="mean"):
     """A loss with a weight for each class, which is a buffer."""
 
 
@@ -100,7 +104,7 @@ class NLLLoss2d(NLLLoss):
         warnings.warn(text, FutureWarning, stacklevel=3)
 
 
-class MSELoss(_Loss, function=F.mse_loss):
+class MSELoss(_TargetLoss, function=F.mse_loss):
     """The mean of (input - target)².
 
     Args:
@@ -112,7 +116,7 @@ class MSELoss(_Loss, function=F.mse_loss):
     """
 
 
-class L1Loss(_Loss, function=F.l1_loss):
+class L1Loss(_TargetLoss, function=F.l1_loss):
     """The mean of |input - target|.
 
     Args:
@@ -145,7 +149,7 @@ class BCEWithLogitsLoss(
     """
 
 
-class SmoothL1Loss(_Loss, function=F.smooth_l1_loss, size_average=None, reduce=None, reduction="mean", beta=1.0):
+class SmoothL1Loss(_TargetLoss, function=F.smooth_l1_loss, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """The mean of d² / (2 beta) where d = |input - target| is below beta, of d - beta / 2 elsewhere.
 
     Args:
@@ -154,11 +158,11 @@ class SmoothL1Loss(_Loss, function=F.smooth_l1_loss, size_average=None, reduce=N
     """
 
 
-class HuberLoss(_Loss, function=F.huber_loss, reduction="mean", delta=1.0):
+class HuberLoss(_TargetLoss, function=F.huber_loss, reduction="mean", delta=1.0):
     """The mean of d² / 2 where d = |input - target| is below delta, of delta (d - delta / 2) elsewhere."""
 
 
-class KLDivLoss(_Loss, function=F.kl_div, size_average=None, reduce=None, reduction="mean", log_target=False):
+class KLDivLoss(_TargetLoss, function=F.kl_div, size_average=None, reduce=None, reduction="mean", log_target=False):
     """The mean of target (log(target) - input), for log-probabilities input.
 
     Args:
@@ -168,7 +172,7 @@ class KLDivLoss(_Loss, function=F.kl_div, size_average=None, reduce=None, reduct
 
 
 class PoissonNLLLoss(
-    _Loss, function=F.poisson_nll_loss, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
+    _TargetLoss, function=F.poisson_nll_loss, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
     reduction="mean",
 ):  # fmt: skip
     """The negative log-likelihood of counts under Poisson distributions of (log) rates `log_input`."""
@@ -187,12 +191,12 @@ class GaussianNLLLoss(
 
 
 class HingeEmbeddingLoss(
-    _Loss, function=F.hinge_embedding_loss, margin=1.0, size_average=None, reduce=None, reduction="mean"
+    _TargetLoss, function=F.hinge_embedding_loss, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ):
     """The mean of input where target is 1, of max(margin - input, 0) where it is -1."""
 
 
-class SoftMarginLoss(_Loss, function=F.soft_margin_loss):
+class SoftMarginLoss(_TargetLoss, function=F.soft_margin_loss):
     """The mean of log(1 + exp(-target * input))."""
 
 
@@ -244,7 +248,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss, function=F.multilabel_soft_margin_
     """BCEWithLogitsLoss, averaged over the classes of each sample."""
 
 
-class MultiLabelMarginLoss(_Loss, function=F.multilabel_margin_loss):
+class MultiLabelMarginLoss(_TargetLoss, function=F.multilabel_margin_loss):
     """The mean over pairs of a target class and another of max(1 - (input[target] - input[other]), 0)."""
 
 
@@ -255,7 +259,7 @@ class CTCLoss(_Loss, function=F.ctc_loss, blank=0, reduction="mean", zero_infini
         return self._compute(log_probs, targets, input_lengths, target_lengths)
 
 
-class CosineSimilarity(Layer, shown="", dim=1, eps=1e-8):
+class CosineSimilarity(Declared, shown="", dim=1, eps=1e-8):
     """The cosine of the angle between two tensors along `dim`."""
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ class Module:
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, "Module | None"]
+    _modules: dict[str, Any]  # Module or None
 
     dump_patches = False
     _version = 1
@@ -771,10 +771,11 @@ class Module:
             keep_vars: give the parameters themselves, not detached tensors.
         """
         if args:
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            options: list[Any] = [destination, prefix, keep_vars]
+            destination, prefix, keep_vars = *args, *options[len(args) :]
         if destination is None:
             destination = OrderedDict()
-            destination._metadata = OrderedDict()
+            vars(destination)["_metadata"] = OrderedDict()
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata

@@ -29,8 +29,8 @@ class _Affine(Module):
     def reset_parameters(self) -> None:
         """Weight 1, bias 0."""
         for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
-            if self._parameters.get(name) is not None:
-                fill(self._parameters[name])
+            if (parameter := self._parameters.get(name)) is not None:
+                fill(parameter)
 
 
 def _sizes(normalized_shape):
@@ -196,6 +196,14 @@ class _NormBase(_Affine):
             state_dict[key] = zeros((), dtype=int64) if own is None else own
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
+    def _next_momentum(self):
+        """How much of this batch the running statistics take; a batch in training is counted."""
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                return 1.0 / self.num_batches_tracked.item()
+        return 0.0 if self.momentum is None else self.momentum
+
     def _check_input_dim(self, input):
         if input.ndim not in self.dims:
             words = " or ".join(f"{d}D" for d in self.dims)
@@ -216,16 +224,13 @@ class _BatchNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked.item()
+        momentum = self._next_momentum()
         own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
-        running = (self.running_mean, self.running_var) if keep else (None, None)
+        mean: Any = self.running_mean if keep else None
+        var: Any = self.running_var if keep else None
         return F.batch_norm(
-            input, *running, self.weight, self.bias, own, momentum, self.eps, auto=self.auto, fused=self.fused
+            input, mean, var, self.weight, self.bias, own, momentum, self.eps, auto=self.auto, fused=self.fused
         )
 
 

@@ -1,5 +1,7 @@
 """Padding layers; see `F.pad`."""
 
+from typing import Any
+
 from .._tensor import Tensor
 from . import functional as F
 from .layer import Layer
@@ -14,13 +16,14 @@ __all__ = [
 class _Pad(Layer, shown="{padding}", padding=...):
     """`padding`: one width for every side, or (left, right, top, bottom, …), the last axis first."""
 
+    padding: tuple[int, ...]
     dims = 2
     mode = "constant"
     value: float | None = None
 
     def __post_init__(self) -> None:
-        one = isinstance(self.padding, int)
-        self.padding = (self.padding,) * (2 * self.dims) if one else tuple(self.padding)
+        widths: Any = self.padding
+        self.padding = (widths,) * (2 * self.dims) if isinstance(widths, int) else tuple(widths)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self.mode, self.value)

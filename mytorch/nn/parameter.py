@@ -55,10 +55,11 @@ class Buffer(Tensor):
         self.persistent = persistent
 
 
-class _Uninitialized:
+class _Uninitialized(Tensor):
     """What the lazy parameters share: no shape until `materialize`."""
 
     __slots__ = ()
+    _becomes: Any
 
     def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
         """Give it memory of the given shape, and turn it into the ordinary kind."""

@@ -1,11 +1,12 @@
 """Pooling layers; each calls the function of its name."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from .._tensor import Tensor
 from ..ops.conv import several
 from . import functional as F
-from .layer import Layer
+from .layer import Declared, Layer
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
@@ -15,15 +16,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Pool(Layer):
+class _Pool(Declared):
     """Windows, which by default follow one another without overlap."""
 
     def __post_init__(self) -> None:
-        self.stride = self.kernel_size if self.stride is None else self.stride
+        self.stride: Any = self.kernel_size if self.stride is None else self.stride
 
 
 class _MaxPool(
-    _Pool, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}",
+    _Pool, Layer,
+    shown="kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}",
     kernel_size=..., stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False,
 ):  # fmt: skip
     """The maximum of each window; see `F.max_pool2d`."""
@@ -60,7 +62,7 @@ class MaxPool3d(_MaxPool, function=F.max_pool3d):
 
 
 class _AvgPool(
-    _Pool, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}", kernel_size=..., stride=None, padding=0,
+    _Pool, Layer, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}", kernel_size=..., stride=None, padding=0,
     ceil_mode=False, count_include_pad=True, divisor_override=None,
 ):  # fmt: skip
     """The mean of each window; see `F.avg_pool2d`."""

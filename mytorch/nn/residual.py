@@ -21,7 +21,9 @@ class AddLayerNorm(LayerNorm):
         ([[3.0, 0.0]], [[1.0, -1.0]])
     """
 
-    def forward(self, x: Tensor, branch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(  # type: ignore[override]
+        self, x: Tensor, branch: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The sum and its norm; (x, its norm) where there is nothing to add."""
         policy = get_mode().autocast
         casts = policy is not None and x.device.type == policy.device_type == "cuda" and x.dtype.itemsize <= 4

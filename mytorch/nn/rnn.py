@@ -69,7 +69,7 @@ class RNNBase(Module):
         rows, out = self.gates * hidden_size, proj_size or hidden_size
         for layer, suffix in self._suffixes():
             columns = input_size if layer == 0 else out * (2 if bidirectional else 1)
-            shapes = {"weight_ih": (rows, columns), "weight_hh": (rows, out)}
+            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, out)}
             shapes.update({"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {})
             shapes.update({"weight_hr": (proj_size, hidden_size)} if proj_size else {})
             for name, shape in shapes.items():
@@ -105,7 +105,7 @@ class RNNBase(Module):
         if hx is None:
             sizes = [self.proj_size or self.hidden_size, *([self.hidden_size] if self.mode == "LSTM" else [])]
             return tuple(zeros(batch, n, dtype=like.dtype, device=like.device) for n in sizes)
-        return tuple(h[index] for h in (hx if isinstance(hx, tuple) else (hx,)))
+        return tuple(h[index] for h in _as_tuple(hx))
 
     def _run(self, x, state, suffix, sizes, reverse):
         """One direction of one layer: (outputs, final states)."""
@@ -129,30 +129,34 @@ class RNNBase(Module):
         Raises:
             RuntimeError: an input or state of another size than the layer was made for.
         """
-        packed = input if isinstance(input, PackedSequence) else None
-        if packed is not None:
-            x = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))[0]
-            sizes = tuple(packed.batch_sizes.tolist())
-            hx = _reorder(hx, packed.sorted_indices)
-            single = False
+        output: Any
+        if isinstance(input, PackedSequence):
+            x, _ = pad_packed_sequence(PackedSequence(input.data, input.batch_sizes))
+            x, states = self._run_layers(x, _reorder(hx, input.sorted_indices), tuple(input.batch_sizes.tolist()))
+            output, states = repack(x, input), _reorder(states, input.unsorted_indices)
+        elif input.ndim == 2:
+            x, hx = input.unsqueeze(1), None if hx is None else tuple(h.unsqueeze(1) for h in _as_tuple(hx))
+            x, states = self._run_layers(x, hx, (1,) * x.shape[0])
+            output, states = x.squeeze(1), tuple(s.squeeze(1) for s in states)
+        elif input.ndim == 3:
+            x = input.transpose(0, 1) if self.batch_first else input
+            x, states = self._run_layers(x, hx, (x.shape[1],) * x.shape[0])
+            output = x.transpose(0, 1) if self.batch_first else x
         else:
-            single = input.ndim == 2
-            if input.ndim not in (2, 3):
-                raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D instead")
-            x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
-            if single and hx is not None:
-                hx = tuple(h.unsqueeze(1) for h in hx) if isinstance(hx, tuple) else hx.unsqueeze(1)
-            sizes = (x.shape[1],) * x.shape[0]
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D instead")
+        return output, states if self.mode == "LSTM" else states[0]
+
+    def _run_layers(self, x, hx, sizes):
+        """All layers over x (T, N, C) of `sizes` sequences at each step: (outputs of the last, final states)."""
         if x.shape[-1] != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
             )
         directions = 2 if self.bidirectional else 1
-        for h in () if hx is None else hx if isinstance(hx, tuple) else (hx,):
-            if h.shape[0] != self.num_layers * directions or h.shape[1] != x.shape[1]:
-                raise RuntimeError(
-                    f"Expected hidden size ({self.num_layers * directions}, {x.shape[1]}, …), got {list(h.shape)}"
-                )
+        states = self.num_layers * directions
+        for h in () if hx is None else _as_tuple(hx):
+            if h.shape[0] != states or h.shape[1] != x.shape[1]:
+                raise RuntimeError(f"Expected hidden size ({states}, {x.shape[1]}, …), got {list(h.shape)}")
         finals = []
         for layer in range(self.num_layers):
             outs = []
@@ -165,15 +169,7 @@ class RNNBase(Module):
             x = outs[0] if directions == 1 else cat(outs, 2)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        states = tuple(stack([f[i] for f in finals], 0) for i in range(len(finals[0])))
-        if packed is not None:
-            states = tuple(_reorder(s, packed.unsorted_indices) for s in states)
-            output = repack(x, packed)
-        elif single:
-            output, states = x.squeeze(1), tuple(s.squeeze(1) for s in states)
-        else:
-            output = x.transpose(0, 1) if self.batch_first else x
-        return output, states if self.mode == "LSTM" else states[0]
+        return x, tuple(stack(each, 0) for each in zip(*finals, strict=True))
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -184,11 +180,11 @@ class RNNBase(Module):
 
 
 def _reorder(hx, order):
-    if hx is None or order is None:
-        return hx
-    if isinstance(hx, tuple):
-        return tuple(h.index_select(1, order) for h in hx)
-    return hx.index_select(1, order)
+    return hx if hx is None or order is None else tuple(h.index_select(1, order) for h in _as_tuple(hx))
+
+
+def _as_tuple(hx):
+    return hx if isinstance(hx, tuple) else (hx,)
 
 
 class RNN(RNNBase):

@@ -102,27 +102,17 @@ class SyncBatchNorm(_BatchNorm):
         if not self.training or not is_initialized() or get_world_size(self.process_group) == 1:
             return super().forward(input)
         self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked.item()
-        return SyncBatchNormFunction.apply(
-            input, self.weight, self.bias, self.running_mean, self.running_var, momentum, self.eps, self.process_group
-        )
+        running = self.running_mean, self.running_var, self._next_momentum()
+        return SyncBatchNormFunction.apply(input, self.weight, self.bias, *running, self.eps, self.process_group)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
         """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             out = cls(
-                module.num_features,
-                module.eps,
-                module.momentum,
-                module.affine,
-                module.track_running_stats,
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
                 process_group,
-            )
+            )  # fmt: skip
             out._parameters, out._buffers, out.training = module._parameters, module._buffers, module.training
             return out
         for name, child in module.named_children():

@@ -14,7 +14,7 @@ from . import init
 from .common_types import Device, DType
 from .containers import ModuleList
 from .dropout import Dropout
-from .layer import Layer
+from .layer import Declared
 from .linear import Linear, NonDynamicallyQuantizableLinear
 from .module import Module
 from .normalization import LayerNorm
@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class SlidingWindowAttention(Layer, named="scale", window=..., causal=True, dropout_p=0.0, scale=None, fused=None):
+class SlidingWindowAttention(Declared, named="scale", window=..., causal=True, dropout_p=0.0, scale=None, fused=None):
     """Scaled dot-product attention in which a query sees only near keys; see `F.scaled_dot_product_attention`.
 
     Args:

@@ -1,5 +1,7 @@
 """Layers that change resolution or rearrange pixels; each calls the function of its name."""
 
+from typing import Any
+
 from . import functional as F
 from .layer import Layer
 
@@ -23,7 +25,7 @@ class Upsample(
     def __post_init__(self) -> None:
         self.name = type(self).__name__
         factor = self.scale_factor
-        self.scale_factor = (
+        self.scale_factor: Any = (
             tuple(map(float, factor)) if isinstance(factor, tuple) else float(factor) if factor else None
         )
 

@@ -681,7 +681,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether it waits after a reduction."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Tell it the metric of this step."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

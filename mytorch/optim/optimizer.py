@@ -30,6 +30,7 @@ class _Required:
 
 
 required = _Required()
+Hooks = dict[int, Callable[..., Any]]
 UPDATES = Kernels("an optimizer's step", cpu="mytorch.kernels.numba.optimizers")
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
@@ -45,13 +46,6 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     return RemovableHandle(_global_post_hooks, hook)
 
 
-_HOOKS = (
-    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
-    "_optimizer_load_state_dict_post_hooks",
-)  # fmt: skip
-
-
 class Optimizer:
     """Updates parameters from their gradients.
 
@@ -65,6 +59,12 @@ class Optimizer:
     launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
     with_launch: set[str] = set()  # the names of the rules that have one
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
+    _optimizer_step_pre_hooks: Hooks
+    _optimizer_step_post_hooks: Hooks
+    _optimizer_state_dict_pre_hooks: Hooks
+    _optimizer_state_dict_post_hooks: Hooks
+    _optimizer_load_state_dict_pre_hooks: Hooks
+    _optimizer_load_state_dict_post_hooks: Hooks
     _found_inf = None  # a GradScaler's found_inf, float32 (1,) in device memory: not 0 if gradients overflowed
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Optimizer:
         self.state = defaultdict(dict)
         self.param_groups = []
         self._make_hooks()
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
@@ -98,7 +98,7 @@ class Optimizer:
     def _make_hooks(self):
         self._device_states = {}  # numbers of a step that stay in device memory, see fused.py
         self._opt_called = False  # whether there was a step: a scheduler warns whose own comes first
-        for name in _HOOKS:
+        for name in (name for name in Optimizer.__annotations__ if name.endswith("_hooks")):
             self.__dict__.setdefault(name, OrderedDict())
 
     def __init_subclass__(cls, **kwargs):
@@ -216,8 +216,7 @@ class Optimizer:
         if group.get("differentiable"):
             update_recorded(self.update, group["params"], self.state, group)
             return
-        fused = None if self.launch is None else FusedGroup.of(self, group)
-        if fused is not None:
+        if self.launch is not None and (fused := FusedGroup.of(self, group)) is not None:
             self.launch(fused)
             fused.finish()
         elif self._found_inf is None or not bool(self._found_inf[0] != 0):
@@ -401,4 +400,4 @@ def _with_hooks(step):
     return hooked
 
 
-Optimizer.step = _with_hooks(Optimizer.step)
+setattr(Optimizer, "step", _with_hooks(Optimizer.step))  # noqa: B010 - as __init_subclass__ does for subclasses

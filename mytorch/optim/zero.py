@@ -44,10 +44,10 @@ class ZeroRedundancyOptimizer(Optimizer):
             raise NotImplementedError(
                 "ZeroRedundancyOptimizer: overlap_with_ddp and parameters_as_bucket_view are not supported; leave them out."
             )
-        self.process_group = resolve(process_group)
+        self.process_group: Any = resolve(process_group)
         self.optimizer_class = optimizer_class
-        self.optim = None
-        self._consolidated = None
+        self.optim: Any = None
+        self._consolidated: dict[int, Any] | None = None
         super().__init__(params, defaults)
         self._share_out()
 
@@ -102,7 +102,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         number = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         mine = {str(number[p]): dict(state) for p, state in self.optim.state.items()}
         here = self.process_group.rank() == self.process_group.number_of(to)
-        everyone = [None] * self.process_group.size() if here else None
+        everyone: Any = [None] * self.process_group.size() if here else None
         gather_object(mine, everyone, dst=to, group=self.process_group)
         if here:
             self._consolidated = {int(i): state for part in everyone for i, state in part.items()}

@@ -71,6 +71,13 @@ def test_head_and_embedding_are_one_parameter():
     assert model.num_parameters() - model.num_parameters(embeddings=False) == 16 * 12
 
 
+def test_only_trainable_leaves_frozen_parameters_out_of_the_count():
+    model = tiny()
+    model.lm_head.weight.requires_grad_(False)
+    frozen = model.num_parameters() - model.num_parameters(only_trainable=True)
+    assert frozen == model.lm_head.weight.numel()
+
+
 def test_initial_weights_have_the_promised_deviations():
     model = GPT2(GPT2Config.sized("demo", vocab_size=500, use_bias=True))
     assert model.transformer.wte.weight.std().item() == pytest.approx(0.02, rel=0.05)

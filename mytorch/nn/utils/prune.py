@@ -6,7 +6,7 @@ recomputed before every forward.
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._tensor import Tensor
@@ -25,7 +25,7 @@ class BasePruningMethod(ABC):
     """
 
     PRUNING_TYPE: str
-    _tensor_name: str | None = None
+    _tensor_name: Any = None  # the name of the parameter that `apply` was given
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
@@ -111,9 +111,9 @@ class BasePruningMethod(ABC):
         weight = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        original = module._parameters.pop(name + "_orig")
+        original = getattr(module, name + "_orig")
         original.data = weight.data
-        del module._buffers[name + "_mask"]
+        del module._parameters[name + "_orig"], module._buffers[name + "_mask"]
         setattr(module, name, original)
 
 
@@ -127,7 +127,7 @@ class PruningContainer(BasePruningMethod):
     """Several prunings of one tensor, one on top of the other."""
 
     def __init__(self, *args: BasePruningMethod) -> None:
-        self._pruning_methods = ()
+        self._pruning_methods: tuple[Any, ...] = ()
         if len(args) == 1:
             self._tensor_name = args[0]._tensor_name
         for method in args:
@@ -162,7 +162,7 @@ class PruningContainer(BasePruningMethod):
         method = self._pruning_methods[-1]
         mask = default_mask.to(t.dtype)
         if method.PRUNING_TYPE == "unstructured":
-            left = default_mask == 1
+            left: Any = default_mask == 1
         elif method.PRUNING_TYPE == "structured":
             left = _channels_left(t, default_mask, method)
         elif method.PRUNING_TYPE == "global":
@@ -228,7 +228,7 @@ class L1Unstructured(_ByAmount):
         return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
 
     @classmethod
-    def apply(
+    def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
         """Prune `module.<name>`.
@@ -246,6 +246,7 @@ class _Structured(_ByAmount):
     """What takes channels along `dim`: all but those that `_kept` names."""
 
     PRUNING_TYPE = "structured"
+    _kept: Callable[[Tensor, int], Tensor]
 
     def __init__(self, amount: float, dim: int = -1) -> None:
         super().__init__(amount)
@@ -284,7 +285,7 @@ class LnStructured(_Structured):
         return norms.topk(t.shape[self.dim] - count).indices
 
     @classmethod
-    def apply(
+    def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
         """Prune `module.<name>`.

@@ -11,7 +11,7 @@ from ...ops.creation import tensor
 from ...ops.movement import cat, stack
 from ...ops.raw import on_device_of, to_cpu
 
-_Packed = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
+_Packed = namedtuple("_Packed", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
 
 
 class PackedSequence(_Packed):
@@ -142,7 +142,7 @@ def pad_sequence(
     for s in sequences:
         missing = longest - s.shape[0]
         if missing:
-            fill = s.new_full((missing, *s.shape[1:]), padding_value)
+            fill = s.new_full((missing, *s.shape[1:]), fill_value=padding_value)
             s = cat([s, fill] if padding_side == "right" else [fill, s], 0)
         rows.append(s)
     return stack(rows, 0 if batch_first else 1)

@@ -64,6 +64,7 @@ class CIFAR10(SplitInMemory):
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
 
+    root: str | os.PathLike[str]
     base_folder = "cifar-10-batches-py"
     url = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
     filename = "cifar-10-python.tar.gz"
@@ -120,8 +121,8 @@ class CIFAR10(SplitInMemory):
         os.makedirs(os.path.join(self.root, self.base_folder), exist_ok=True)
         with tarfile.open(archive) as tar:
             for name, _ in [*self.train_list, *self.test_list, self.meta]:
-                content = tar.extractfile(f"{self.base_folder}/{name}").read()
-                atomic_write(self._path(name), content)
+                if (content := tar.extractfile(f"{self.base_folder}/{name}")) is not None:
+                    atomic_write(self._path(name), content.read())
 
 
 class CIFAR100(CIFAR10):

@@ -26,7 +26,7 @@ def pil_loader(path: str) -> Any:
 default_loader = pil_loader
 
 
-def find_classes(directory: str | os.PathLike) -> tuple[list[str], dict[str, int]]:
+def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
     """The names of a folder's folders, sorted, and the number of each.
 
     Raises:
@@ -69,6 +69,8 @@ class DatasetFolder(VisionDataset):
         FileNotFoundError: no class, or a class without a file.
     """
 
+    root: str | os.PathLike[str]
+
     def __init__(
         self,
         root: str | os.PathLike,
@@ -85,7 +87,7 @@ class DatasetFolder(VisionDataset):
         self.loader = loader
         self.extensions = extensions
         self.classes, self.class_to_idx = self.find_classes(self.root)
-        valid = is_valid_file or (lambda path: has_file_allowed_extension(path, extensions))
+        valid = is_valid_file or (lambda path: has_file_allowed_extension(path, extensions or ()))
         self.samples = []
         for name, number in self.class_to_idx.items():
             found = [

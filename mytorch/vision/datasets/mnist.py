@@ -70,6 +70,7 @@ class MNIST(SplitInMemory):
     Source: LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist.
     """
 
+    root: str | os.PathLike[str]
     mirrors = ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"]
     resources = [
         ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),

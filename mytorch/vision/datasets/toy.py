@@ -3,9 +3,8 @@
 import numpy as np
 
 from ..._tensor import Tensor
-from ...backend import CPU
 from ...ops.creation import as_tensor
-from ...ops.random import Generator, generator_for
+from ...ops.random import Generator, rand
 from ...utils.data import Dataset
 
 
@@ -55,7 +54,7 @@ class Toy2D(Dataset):
         if kind == "spiral":
             points, targets = _spiral(size)
         else:
-            points = generator_for(CPU, generator).uniform((size, 2), np.float32)
+            points = rand(size, 2, generator=generator, device="cpu").numpy()
             targets = _RULES[kind](points[:, 0], points[:, 1])
         self.points = as_tensor(points.astype(np.float32), device="cpu")
         self.targets = as_tensor(targets.astype(np.int64), device="cpu")

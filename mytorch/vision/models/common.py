@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ... import nn
+from ..._tensor import Tensor
 from ...nn.module import Module
 from ...serialization import load
 
@@ -23,6 +24,32 @@ def with_weights(model: Model, weights: Any) -> Model:
         raise ValueError(f"weights={weights!r}: nothing is downloaded here; give the path of a state dict, or None.")
     model.load_state_dict(load(weights))
     return model
+
+
+def variant(name: str, text: str, kind: type[Model], build: Callable[..., Model]) -> Callable[..., Model]:
+    """The function of a name that makes a network, a `kind`, by `build(**kwargs)`; its docstring begins with text."""
+
+    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> Model:
+        return with_weights(build(**kwargs), weights)
+
+    make.__name__ = make.__qualname__ = name
+    make.__module__, make.__annotations__["return"] = kind.__module__, kind
+    make.__doc__ = f"""{text}
+
+    Args:
+        weights: the path of a state dict, or None.
+        progress: accepted.
+        kwargs: as for `{kind.__name__}`.
+    """
+    return make
+
+
+class Classifier(Module):
+    """Pictures' features, their mean at a few places, and a classifier of that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
 def drawn(model: Module, linear: Callable[[Any], Any]) -> None:

@@ -1,6 +1,7 @@
 """ConvNeXt. Source: Liu et al., 2022."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ... import nn
@@ -9,7 +10,7 @@ from ...nn import functional as F
 from ...nn.module import Module
 from ...ops.creation import full
 from ..ops import Permute, StochasticDepth
-from .common import with_weights
+from .common import variant
 
 
 class LayerNorm2d(nn.LayerNorm):
@@ -84,18 +85,8 @@ class ConvNeXt(Module):
 
 
 def _variant(size, widths, depths, share):
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> ConvNeXt:
-        return with_weights(ConvNeXt(widths, depths, kwargs.pop("stochastic_depth_prob", share), **kwargs), weights)
-
-    make.__name__ = make.__qualname__ = f"convnext_{size}"
-    make.__doc__ = f"""A ConvNeXt of {sum(depths)} blocks.
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `ConvNeXt`.
-    """
-    return make
+    build = partial(ConvNeXt, widths, depths, stochastic_depth_prob=share)
+    return variant(f"convnext_{size}", f"A ConvNeXt of {sum(depths)} blocks.", ConvNeXt, build)
 
 
 convnext_tiny = _variant("tiny", (96, 192, 384, 768), (3, 3, 9, 3), 0.1)

@@ -2,14 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from ... import nn
 from ..._tensor import Tensor
 from ...nn import functional as F
 from ...nn.module import Module
 from ...ops.movement import cat
-from .common import with_weights
+from .common import variant
 
 
 class _DenseLayer(Module):
@@ -88,18 +88,8 @@ class DenseNet(Module):
 
 
 def _variant(depth, growth_rate, blocks, first):
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> DenseNet:
-        return with_weights(DenseNet(growth_rate, blocks, first, **kwargs), weights)
-
-    make.__name__ = make.__qualname__ = f"densenet{depth}"
-    make.__doc__ = f"""A DenseNet of {depth} layers.
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `DenseNet`.
-    """
-    return make
+    build = partial(DenseNet, growth_rate, blocks, first)
+    return variant(f"densenet{depth}", f"A DenseNet of {depth} layers.", DenseNet, build)
 
 
 densenet121, densenet161 = _variant(121, 32, (6, 12, 24, 16), 64), _variant(161, 48, (6, 12, 36, 24), 96)

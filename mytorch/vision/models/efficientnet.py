@@ -8,7 +8,7 @@ from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
 from ..ops import Conv2dNormActivation, SqueezeExcitation, StochasticDepth
-from .common import drawn, with_weights
+from .common import Classifier, drawn, variant
 from .mobilenet import make_divisible
 
 # expansion, kernel, stride, channels in and out, blocks
@@ -51,7 +51,7 @@ class MBConv(Module):
         return self.stochastic_depth(result) + input if self.use_res_connect else result
 
 
-class EfficientNet(Module):
+class EfficientNet(Classifier):
     """Stages of `MBConv`s: (N, 3, H, W) to (N, num_classes).
 
     Args:
@@ -92,28 +92,12 @@ class EfficientNet(Module):
         reach = 1.0 / math.sqrt(num_classes)
         drawn(self, linear=lambda layer: nn.init.uniform_(layer.weight, -reach, reach))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
-
 
 def _variant(size):
     width, depth, dropout = _SIZES[size]
-
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> EfficientNet:
-        if size >= 5:
-            kwargs.setdefault("norm_layer", partial(nn.BatchNorm2d, eps=0.001, momentum=0.01))
-        return with_weights(EfficientNet(width, depth, kwargs.pop("dropout", dropout), **kwargs), weights)
-
-    make.__name__ = make.__qualname__ = f"efficientnet_b{size}"
-    make.__doc__ = f"""The EfficientNet of size {size}.
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `EfficientNet`.
-    """
-    return make
+    norm = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01) if size >= 5 else None
+    build = partial(EfficientNet, width, depth, dropout=dropout, norm_layer=norm)
+    return variant(f"efficientnet_b{size}", f"The EfficientNet of size {size}.", EfficientNet, build)
 
 
 efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3 = map(_variant, range(4))

@@ -7,7 +7,7 @@ from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
 from ..ops import Conv2dNormActivation, SqueezeExcitation
-from .common import drawn, with_weights
+from .common import Classifier, drawn, with_weights
 
 _V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 # kernel, expanded and final channels, squeeze-excitation, hard swish, stride
@@ -105,7 +105,7 @@ class _Block(Module):
         return x + self.block(x) if self.use_res_connect else self.block(x)
 
 
-class MobileNetV3(Module):
+class MobileNetV3(Classifier):
     """Inverted residuals with squeeze and excitation: (N, 3, H, W) to (N, num_classes).
 
     Args:
@@ -136,10 +136,6 @@ class MobileNetV3(Module):
             nn.Linear(last_channel, num_classes),
         )  # fmt: skip
         drawn(self, linear=lambda layer: nn.init.normal_(layer.weight, 0, 0.01))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
 def mobilenet_v2(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV2:

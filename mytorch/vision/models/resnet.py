@@ -6,7 +6,7 @@ from typing import Any
 from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
-from .common import with_weights
+from .common import variant
 
 
 def _conv3x3(inside, out, stride=1, groups=1, dilation=1):
@@ -123,18 +123,8 @@ class ResNet(Module):
 
 
 def _variant(name, block, layers, **fixed):
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> ResNet:
-        return with_weights(ResNet(block, layers, **fixed, **kwargs), weights)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""A ResNet of {layers} blocks ({block.__name__}).
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `ResNet`.
-    """
-    return make
+    text = f"A ResNet of {layers} blocks ({block.__name__})."
+    return variant(name, text, ResNet, lambda **kwargs: ResNet(block, layers, **fixed, **kwargs))
 
 
 resnet18 = _variant("resnet18", BasicBlock, [2, 2, 2, 2])

@@ -1,11 +1,10 @@
 """VGG networks. Source: Simonyan and Zisserman, 2014."""
 
-from typing import Any
+from functools import partial
 
 from ... import nn
-from ..._tensor import Tensor
 from ...nn.module import Module
-from .common import with_weights
+from .common import Classifier, variant
 
 _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
@@ -19,7 +18,7 @@ def _cfg(stages):
 cfgs = {letter: _cfg(stages) for letter, stages in zip("ABDE", _STAGES.values(), strict=True)}
 
 
-class VGG(Module):
+class VGG(Classifier):
     """Convolutions of 3 x 3 with pooling in between, and three linear layers: (N, 3, H, W) to (N, num_classes).
 
     Args:
@@ -46,10 +45,6 @@ class VGG(Module):
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.constant_(module.bias, 0)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
-
 
 def make_layers(cfg: list, batch_norm: bool = False) -> Module:
     """The convolutions of a network: widths, with "M" where it pools."""
@@ -65,18 +60,9 @@ def make_layers(cfg: list, batch_norm: bool = False) -> Module:
 
 
 def _variant(depth, batch_norm):
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VGG:
-        return with_weights(VGG(make_layers(_cfg(_STAGES[depth]), batch_norm), **kwargs), weights)
-
-    make.__name__ = make.__qualname__ = f"vgg{depth}" + "_bn" * batch_norm
-    make.__doc__ = f"""A VGG of {depth} layers{", with batch normalisation" * batch_norm}.
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `VGG`.
-    """
-    return make
+    text = f"A VGG of {depth} layers{', with batch normalisation' * batch_norm}."
+    features = partial(make_layers, _cfg(_STAGES[depth]), batch_norm)
+    return variant(f"vgg{depth}" + "_bn" * batch_norm, text, VGG, lambda **kwargs: VGG(features(), **kwargs))
 
 
 vgg11, vgg13, vgg16, vgg19 = (_variant(depth, False) for depth in _STAGES)

@@ -4,7 +4,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from ... import nn
 from ..._tensor import Tensor
@@ -12,7 +11,7 @@ from ...nn.module import Module
 from ...ops.creation import zeros
 from ...ops.movement import cat
 from ..ops import MLP
-from .common import with_weights
+from .common import variant
 
 _NORM = partial(nn.LayerNorm, eps=1e-6)
 
@@ -118,19 +117,9 @@ class VisionTransformer(Module):
 
 
 def _variant(name, patch, layers, heads, width, mlp):
-    def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> VisionTransformer:
-        sizes = {"patch_size": patch, "num_layers": layers, "num_heads": heads, "hidden_dim": width, "mlp_dim": mlp}
-        return with_weights(VisionTransformer(**{"image_size": 224, **sizes, **kwargs}), weights)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""A vision transformer of {layers} layers over patches of {patch} x {patch}.
-
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `VisionTransformer`.
-    """
-    return make
+    sizes = {"patch_size": patch, "num_layers": layers, "num_heads": heads, "hidden_dim": width, "mlp_dim": mlp}
+    text = f"A vision transformer of {layers} layers over patches of {patch} x {patch}."
+    return variant(name, text, VisionTransformer, partial(VisionTransformer, image_size=224, **sizes))
 
 
 vit_b_16 = _variant("vit_b_16", 16, 12, 12, 768, 3072)

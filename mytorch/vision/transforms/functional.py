@@ -188,10 +188,10 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
         raise ValueError(
             f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tuple(tensor.shape)}"
         )
-    mean, std = _of_channels(mean, tensor, "normalize"), _of_channels(std, tensor, "normalize")
-    if bool((std == 0).any()):
+    center, scale = _of_channels(mean, tensor, "normalize"), _of_channels(std, tensor, "normalize")
+    if bool((scale == 0).any()):
         raise ValueError(f"std evaluated to zero after conversion to {tensor.dtype}, leading to division by zero.")
-    return tensor.sub_(mean).div_(std) if inplace else (tensor - mean) / std
+    return tensor.sub_(center).div_(scale) if inplace else (tensor - center) / scale
 
 
 @on_tensors
@@ -257,9 +257,10 @@ def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "cons
         raise ValueError(f"Padding mode should be either constant, edge, reflect or symmetric, got {padding_mode!r}")
     left, top, right, bottom = _borders(padding)
     height, width = img.shape[-2:]
-    if padding_mode != "constant":
+    mode: Any = padding_mode
+    if mode != "constant":
         rows, columns = (
-            np.pad(np.arange(n), (max(a, 0), max(b, 0)), mode=padding_mode)[max(-a, 0) :]
+            np.pad(np.arange(n), (max(a, 0), max(b, 0)), mode)[max(-a, 0) :]
             for n, a, b in ((height, top, bottom), (width, left, right))
         )
         rows, columns = rows[: len(rows) + min(bottom, 0)], columns[: len(columns) + min(right, 0)]

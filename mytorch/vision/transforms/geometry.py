@@ -188,14 +188,16 @@ class RandomRotation(Transform):
         center: Sequence[float] | None = None,
         fill: Colour = 0,
     ):
-        if isinstance(degrees, numbers.Number):
-            if degrees < 0:
+        span: Any = degrees
+        if isinstance(span, numbers.Real):
+            if span < 0:
                 raise ValueError("If degrees is a single number, it must be positive.")
-            degrees = (-degrees, degrees)
-        if len(degrees) != 2:
+            span = (-span, span)
+        if len(span) != 2:
             raise ValueError("degrees should be a sequence of length 2.")
-        degrees = [float(d) for d in degrees]
-        super().__init__(degrees=degrees, interpolation=interpolation, expand=expand, center=center, fill=fill)
+        super().__init__(
+            degrees=[float(d) for d in span], interpolation=interpolation, expand=expand, center=center, fill=fill
+        )
 
     @staticmethod
     def get_params(degrees: Sequence[float]) -> float:
