@@ -1,6 +1,5 @@
 """A DataLoader whose batches arrive on the process's device."""
 
-from copy import copy
 from itertools import chain, islice
 from typing import Any
 
@@ -8,20 +7,15 @@ from .._array import Array
 from .._tensor import Tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
+from ..utils.data._utils.collate import map_container
 
 
 def map_tensors(function, x):
     """The function's results for the tensors of nested containers; all else as it is."""
     if isinstance(x, (Tensor, Array)):
         return function(x)
-    if isinstance(x, dict):
-        out = copy(x)  # whatever kind of dict it is
-        out.update({key: map_tensors(function, value) for key, value in x.items()})
-        return out
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[map_tensors(function, item) for item in x])
-    if isinstance(x, (list, tuple)):
-        return type(x)(map_tensors(function, item) for item in x)
+    if isinstance(x, (dict, list, tuple)):
+        return map_container(lambda item: map_tensors(function, item), x, as_tuple=type(x))
     return x
 
 

@@ -13,7 +13,6 @@ nobody else allocates from.
 import contextlib
 import functools
 import gc
-import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +23,7 @@ from .. import backend
 from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
-from ..base.errors import CaptureError
+from ..base.errors import CaptureError, warn
 from ..base.pytree import tree_flatten, tree_map, tree_unflatten
 from ..graph.mode import _mode, get_mode
 from ..ops.creation import is_tensor
@@ -294,11 +293,9 @@ class CompiledStep:
             form = self._forms.setdefault(tuple(key), _Recorded())
             if len(self._forms) > MANY and not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn(
                     f"compile_step: {self.function.__name__} has been called in more than {MANY} forms, and each gets a graph with memory of "
-                    "its own; numbers that change from step to step should be tensors, and shapes few.",
-                    UserWarning,
-                    stacklevel=3,
+                    "its own; numbers that change from step to step should be tensors, and shapes few."
                 )
             return form
         except TypeError:

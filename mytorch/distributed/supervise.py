@@ -97,10 +97,10 @@ def started(command, env):
 
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     own = {
-        "close_fds": False,
         "start_new_session": True,
         "preexec_fn": prepare,
-    }  # close_fds: MPI's connection to mpiexec
+        "close_fds": False,
+    }  # which MPI's connection to mpiexec needs
     return subprocess.Popen(command, env=env, **pipes, **own)
 
 

@@ -10,13 +10,8 @@
 from html import escape
 from itertools import pairwise
 
-LINE, CHAR, PAD, GAP, RISE = (
-    16,
-    7.3,
-    10,
-    26,
-    42,
-)  # height of a line, width of a letter, margins, between boxes, between layers
+LINE, CHAR, PAD = 16, 7.3, 10  # height of a line, width of a letter, margins
+GAP, RISE = 26, 42  # between boxes, between layers
 SWEEPS = 12
 
 
