@@ -141,14 +141,19 @@ def job(args, env=None):
     )
 
 
+def run_job(prog, make):
+    """Run the Job that `make()` gives; its exit code, and 2 with a sentence where a user can mend what is wrong."""
+    try:
+        return make().run()
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+
+
 def main(argv=None, prog="python -m mytorch.distributed.run"):
     """Start the script that the command line names; its exit code."""
     args = parse(sys.argv[1:] if argv is None else argv, prog)
-    try:
-        return job(args).run()
-    except (ValueError, RuntimeError) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
+    return run_job(prog, lambda: job(args))
 
 
 if __name__ == "__main__":

@@ -33,18 +33,11 @@ from ..base import dtypes
 from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
 from .limits import Budget
 
-_STORAGES = {
-    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
-    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
-    "BoolStorage": dtypes.bool_, "ComplexFloatStorage": dtypes.complex64, "ComplexDoubleStorage": dtypes.complex128,
-}  # fmt: skip
+_STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
 load_order = [b"little"]  # the byte order of files that do not say theirs, as PyTorch's before 2.1
-SafeGlobal = (
-    Callable | tuple[Callable, str]
-)  # a class or function, with the name that files know it by if it is another
+SafeGlobal = Callable | tuple[Callable, str]  # a class or function, with its name in files if that is another
 
 # -- classes that the user trusts ------------------------------------------------------------------
 
