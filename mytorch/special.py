@@ -6,12 +6,8 @@ from .ops import PUBLIC
 from .ops import special as _ops
 from .ops.out import takes_out as _takes_out
 
-_FUNCTIONS = {
-    name: PUBLIC[name]
-    for name in (
-        "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
-    ).split()
-}
+_SAME = "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
+_FUNCTIONS = {name: PUBLIC[name] for name in _SAME.split()}
 _FUNCTIONS.update(
     {name: getattr(_ops, name).caller for name in "i0e i1 i1e".split()},
     entr=_ops._entr,

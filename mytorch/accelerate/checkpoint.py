@@ -404,9 +404,8 @@ def _apply(changes):
     try:
         for thing, state in changes:
             if not hasattr(thing, "named_parameters"):  # a model's weights were checked, and a copy would be as large
-                duplicate = (
-                    copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
-                )  # an optimizer takes new tensors
+                # loading puts new tensors in the place of an optimizer's old ones
+                duplicate = copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
                 undo.append((thing, duplicate(thing.state_dict())))
             thing.load_state_dict(state)
     except BaseException as error:

@@ -150,10 +150,8 @@ def ddp_step(device, rank, n):
     nn.functional.mse_loss(single(x), y).backward()
     mine = slice(8 * rank, 8 * rank + 8)
     nn.functional.mse_loss(model(x[mine]), y[mine]).backward()
-    worst = max(
-        abs(np.asarray(a.grad) - np.asarray(b.grad)).max()
-        for a, b in zip(single.parameters(), model.parameters(), strict=True)
-    )
+    pairs = zip(single.parameters(), model.parameters(), strict=True)
+    worst = max(abs(np.asarray(a.grad) - np.asarray(b.grad)).max() for a, b in pairs)
     if worst > 1e-5:
         raise AssertionError(f"a gradient differs from one process's by {worst:.1e}")
     return f"{len(model.reducer.buckets)} buckets, gradients within {worst:.0e} of one process"

@@ -453,12 +453,8 @@ def _dtype_to_storage_type_map():
 
 
 def _classes(module, cuda):
-    return {
-        f"{word}Storage": _LegacyMeta(
-            f"{word}Storage", (_LegacyStorage,), {"dtype": kind, "_cuda": cuda, "__module__": module}
-        )
-        for word, kind in _WORDS.items()
-    }
+    where, names = {"_cuda": cuda, "__module__": module}, _dtype_to_storage_type_map().items()
+    return {name: _LegacyMeta(name, (_LegacyStorage,), {"dtype": kind, **where}) for kind, name in names}
 
 
 CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)

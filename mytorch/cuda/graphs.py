@@ -122,9 +122,8 @@ class CUDAGraph:
         """End a capture that failed."""
         if self._end is not None:
             end, self._end = self._end, None
-            with contextlib.suppress(
-                Exception
-            ):  # the capture is invalid already; the error that made it so is on its way
+            # the capture is invalid already; the error that made it so is on its way
+            with contextlib.suppress(Exception):
                 end()
 
     def replay(self) -> None:

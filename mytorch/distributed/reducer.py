@@ -312,11 +312,8 @@ def check_same_shapes(module, group):
     """
     if group.size() == 1:
         return
-    mine = [
-        [name, list(t.shape), t.dtype.name, bool(t.requires_grad)]
-        for members in (module.named_parameters(), module.named_buffers())
-        for name, t in members
-    ]
+    members = [*module.named_parameters(), *module.named_buffers()]
+    mine = [[name, list(t.shape), t.dtype.name, bool(t.requires_grad)] for name, t in members]
     group.enter("DistributedDataParallel: check of parameters")
     digest = hashlib.sha256(encode(mine)).digest()
     if len(set(all_gather_bytes(group.engine, digest))) == 1:

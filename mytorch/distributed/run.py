@@ -130,15 +130,11 @@ def job(args, env=None):
     interpreter = [] if args.no_python else [sys.executable, *["-m"] * args.module]
     command = [*interpreter, args.script, *args.args]
     if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
-        print(
-            f"mytorchrun: whoever reaches {address}:{port} can take part in this program; give all machines the same secret in "
-            "MYTORCHRUN_TOKEN.",
-            file=sys.stderr,
-        )
+        danger = f"whoever reaches {address}:{port} can take part in this program"
+        print(f"mytorchrun: {danger}; give all machines the same secret in MYTORCHRUN_TOKEN.", file=sys.stderr)
     link = Link(node, nodes, address, port) if nodes > 1 else None
-    return Job(
-        command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all", link=link
-    )
+    place = {"first": node * n, "world": nodes * n, "link": link}
+    return Job(command, n, mpi=cpu and n > 1, env=env, output=args.output or "all", **place)
 
 
 def run_job(prog, make):

@@ -96,11 +96,7 @@ def started(command, env):
         die_with_parent()
 
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    own = {
-        "start_new_session": True,
-        "preexec_fn": prepare,
-        "close_fds": False,
-    }  # which MPI's connection to mpiexec needs
+    own = {"start_new_session": True, "preexec_fn": prepare, "close_fds": False}  # MPI's connection to mpiexec stays
     return subprocess.Popen(command, env=env, **pipes, **own)
 
 
