@@ -445,11 +445,8 @@ class _LegacyStorage(metaclass=_LegacyMeta):
         raise RuntimeError("_new_with_weak_ptr: Not available for CUDA storage" if cls._cuda else "not available")
 
 
-_WORDS = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
-
-
 def _dtype_to_storage_type_map():
-    return {kind: f"{word}Storage" for word, kind in _WORDS.items()}
+    return {dtypes.as_dtype(name): f"{word}Storage" for name, word in dtypes.TYPE_WORDS.items()}
 
 
 def _classes(module, cuda):

@@ -15,6 +15,7 @@ import functools
 import gc
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,8 +157,7 @@ class CUDAGraph:
         """
         if self._graph is None:
             raise RuntimeError("CUDAGraph.debug_dump: nothing has been captured.")
-        with open(debug_path, "w") as file:
-            file.write(self._graph.debug_dot_str())
+        Path(debug_path).write_text(self._graph.debug_dot_str())
 
 
 class graph:
