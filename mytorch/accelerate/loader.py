@@ -35,8 +35,7 @@ class ShardedSampler:
 
     def __init__(self, loader, state, split=False, offset=0):
         batched = loader.batch_sampler is not None
-        sampler = loader.batch_sampler if batched else loader.sampler
-        self.sampler = sampler
+        self.sampler = sampler = loader.batch_sampler if batched else loader.sampler
         self.state = state
         self.find_generators = lambda: resume._sources(loader)[0]
         self.batch_size = getattr(sampler, "batch_size", None) if batched else 1
@@ -116,11 +115,8 @@ class ShardedStream(IterableDataset):
     """
 
     def __init__(self, dataset, state, batch_size, drop_last, offset=0):
-        self.dataset = dataset
-        self.state = state
-        self.size = batch_size or 1
-        self.drop_last = drop_last
-        self.offset = offset
+        self.dataset, self.state = dataset, state
+        self.size, self.drop_last, self.offset = batch_size or 1, drop_last, offset
 
     def __len__(self):
         whole = self.size * self.state.num_processes

@@ -221,10 +221,8 @@ class Job:
     """
 
     def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all", link=None):
-        self.command = list(command)
-        self.n = n
-        self.mpi = mpi
-        self.first = first
+        self.command, self.mpi = list(command), mpi
+        self.n, self.first = n, first
         self.world = n if world is None else world
         self.output = output
         self.terminal, self.bar = sys.stderr.isatty(), b""
