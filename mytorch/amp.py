@@ -275,8 +275,7 @@ class GradScaler:
         self._live = None  # both in device memory, see multi.new_state
         self._module = None  # the kernels that work on them
         self._verdicts = {}  # id of an optimizer -> (its own such array, the optimizer)
-        self._growth_factor = growth_factor
-        self._backoff_factor = backoff_factor
+        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
         self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
 

@@ -297,9 +297,9 @@ class _Writer:
             return self.tree_of_dict(x, path)
         if isinstance(x, (list, tuple, set, frozenset)):
             items = [self.tree(item, f"{path}{i}.") for i, item in enumerate(x)]
-            return (
-                items if type(x) is list else {next(m for m, kind in _SEQUENCES.items() if isinstance(x, kind)): items}
-            )
+            if isinstance(x, list):
+                return items
+            return {next(mark for mark, kind in _SEQUENCES.items() if isinstance(x, kind)): items}
         if isinstance(x, os.PathLike):
             return os.fspath(x)
         where = path.rstrip(".") or "the object"
@@ -475,12 +475,10 @@ def load(
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
         name = os.fspath(f)
-        empty = os.path.getsize(name) == 0
-        content = (
-            np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
-            if mmap and not empty
-            else np.fromfile(name, np.uint8)
-        )
+        if mmap and os.path.getsize(name):
+            content = np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
+        else:
+            content = np.fromfile(name, np.uint8)
     return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"))
 
 

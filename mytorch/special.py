@@ -6,26 +6,20 @@ from .ops import PUBLIC
 from .ops import special as _ops
 from .ops.out import takes_out as _takes_out
 
-_FUNCTIONS = {
-    name: PUBLIC[name]
-    for name in (
-        "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
-    ).split()
-}
+_SAME = "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
+_FUNCTIONS = {name: PUBLIC[name] for name in _SAME.split()}
+_RECORDS = {
+    "i0e": _ops.i0e, "i1": _ops.i1, "i1e": _ops.i1e, "erfcx": _ops._erfcx, "gammainc": _ops.igamma, "gammaincc": _ops.igammac,
+    "gammaln": _ops.lgamma, "psi": _ops.digamma, "zeta": _ops._zeta,
+}  # fmt: skip
 _FUNCTIONS.update(
-    {name: getattr(_ops, name).caller for name in "i0e i1 i1e".split()},
+    {name: record.caller for name, record in _RECORDS.items()},
     entr=_ops._entr,
-    erfcx=_ops._erfcx.caller,
     expit=PUBLIC["sigmoid"],
-    gammainc=_ops.igamma.caller,
-    gammaincc=_ops.igammac.caller,
-    gammaln=_ops.lgamma.caller,
     log_ndtr=_ops._log_ndtr,
     multigammaln=_ops.mvlgamma,
     ndtr=lambda input: _ops.erfc.caller(input * -math.sqrt(0.5)) * 0.5,
     ndtri=_ops._ndtri,
-    psi=_ops.digamma.caller,
     xlog1py=lambda input, other: PUBLIC["xlogy"](input, other + 1),
-    zeta=_ops._zeta.caller,
 )
 globals().update({name: _takes_out(function) for name, function in _FUNCTIONS.items()})

@@ -266,13 +266,9 @@ class Accelerator:
         if not any(p.requires_grad for p in model.parameters()):
             return
         options = self.ddp_options
-        reducer = replicate(
-            model,
-            resolve(None),
-            cap_bytes=int(options.get("bucket_cap_mb", 25) * (1 << 20)),
-            find_unused=options.get("find_unused_parameters", False),
-            buffers=options.get("broadcast_buffers", True),
-        )
+        cap, unused = int(options.get("bucket_cap_mb", 25) * (1 << 20)), options.get("find_unused_parameters", False)
+        buffers = options.get("broadcast_buffers", True)
+        reducer = replicate(model, resolve(None), cap_bytes=cap, find_unused=unused, buffers=buffers)
         if options.get("comm_hook") is not None:
             reducer.hook = (None, options["comm_hook"])
         self._reducers[id(model)] = reducer
@@ -419,9 +415,8 @@ class Accelerator:
             parameters, max_norm = None, 1.0 if parameters is None else parameters
         if self.sync_gradients:
             self.unscale_gradients()
-            self.grad_norm = clip_grad_norm_(
-                self._parameters() if parameters is None else parameters, max_norm, norm_type
-            )
+            parameters = self._parameters() if parameters is None else parameters
+            self.grad_norm = clip_grad_norm_(parameters, max_norm, norm_type)
         return self.grad_norm
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:

@@ -16,13 +16,13 @@ import re
 import shutil
 import sys
 import time
-import warnings
 import zlib
 from pathlib import Path
 
 import numpy as np
 
 from .._tensor import Tensor
+from ..base.errors import warn
 from ..base.pytree import tree_leaves
 from ..files.writing import clean_up, recover
 from ..files.writing import replace_directory as replace
@@ -126,21 +126,21 @@ def newest_checkpoint(directory: str | Path) -> Path | None:
     """
     directory, found = Path(directory), []
     clean_up(directory)
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if path.name.startswith(".") and path.name.endswith(".old"):
-            recover(path.with_name(path.name[1 : -len(".old")]))
-    for path in directory.iterdir() if directory.is_dir() else ():
-        if is_complete(path):
-            try:
-                found.append((*_order(path), path))
-            except ValueError as error:
-                warnings.warn(f"{path} is passed over: {error}", stacklevel=2)
+    if not directory.is_dir():
+        return None
+    for old in sorted(directory.glob(".*.old")):
+        recover(old.with_name(old.name[1 : -len(".old")]))
+    for path in filter(is_complete, directory.iterdir()):
+        try:
+            found.append((*_order(path), path))
+        except ValueError as error:
+            warn(f"{path} is passed over: {error}")
     for *_, path in sorted(found, reverse=True):
         try:
             verify(path)
             return path
         except (OSError, ValueError) as error:
-            warnings.warn(f"{path} is passed over: {error}", stacklevel=2)
+            warn(f"{path} is passed over: {error}")
     return None
 
 
@@ -404,9 +404,8 @@ def _apply(changes):
     try:
         for thing, state in changes:
             if not hasattr(thing, "named_parameters"):  # a model's weights were checked, and a copy would be as large
-                duplicate = (
-                    copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
-                )  # an optimizer takes new tensors
+                # loading puts new tensors in the place of an optimizer's old ones
+                duplicate = copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
                 undo.append((thing, duplicate(thing.state_dict())))
             thing.load_state_dict(state)
     except BaseException as error:

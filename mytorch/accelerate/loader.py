@@ -1,6 +1,5 @@
 """A DataLoader whose batches arrive on the process's device."""
 
-from copy import copy
 from itertools import chain, islice
 from typing import Any
 
@@ -8,20 +7,15 @@ from .._array import Array
 from .._tensor import Tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
+from ..utils.data._utils.collate import map_container
 
 
 def map_tensors(function, x):
     """The function's results for the tensors of nested containers; all else as it is."""
     if isinstance(x, (Tensor, Array)):
         return function(x)
-    if isinstance(x, dict):
-        out = copy(x)  # whatever kind of dict it is
-        out.update({key: map_tensors(function, value) for key, value in x.items()})
-        return out
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[map_tensors(function, item) for item in x])
-    if isinstance(x, (list, tuple)):
-        return type(x)(map_tensors(function, item) for item in x)
+    if isinstance(x, (dict, list, tuple)):
+        return map_container(lambda item: map_tensors(function, item), x, as_tuple=type(x))
     return x
 
 
@@ -41,8 +35,7 @@ class ShardedSampler:
 
     def __init__(self, loader, state, split=False, offset=0):
         batched = loader.batch_sampler is not None
-        sampler = loader.batch_sampler if batched else loader.sampler
-        self.sampler = sampler
+        self.sampler = sampler = loader.batch_sampler if batched else loader.sampler
         self.state = state
         self.find_generators = lambda: resume._sources(loader)[0]
         self.batch_size = getattr(sampler, "batch_size", None) if batched else 1
@@ -122,11 +115,8 @@ class ShardedStream(IterableDataset):
     """
 
     def __init__(self, dataset, state, batch_size, drop_last, offset=0):
-        self.dataset = dataset
-        self.state = state
-        self.size = batch_size or 1
-        self.drop_last = drop_last
-        self.offset = offset
+        self.dataset, self.state = dataset, state
+        self.size, self.drop_last, self.offset = batch_size or 1, drop_last, offset
 
     def __len__(self):
         whole = self.size * self.state.num_processes

@@ -42,13 +42,9 @@ def expect(got, wanted, what):
 def all_reduce(device, rank, n):
     """Every operation and the usual dtypes."""
     ranks = np.arange(1, n + 1)
+    results = {ReduceOp.SUM: ranks.sum(), ReduceOp.MAX: n, ReduceOp.MIN: 1, ReduceOp.PRODUCT: ranks.prod()}
     for dtype in (mytorch.float32, mytorch.float16, mytorch.bfloat16, mytorch.int64):
-        for op, wanted in (
-            (ReduceOp.SUM, ranks.sum()),
-            (ReduceOp.MAX, n),
-            (ReduceOp.MIN, 1),
-            (ReduceOp.PRODUCT, ranks.prod()),
-        ):
+        for op, wanted in results.items():
             if wanted < 256:
                 x = mytorch.full((1000,), rank + 1, dtype=dtype, device=device)
                 dist.all_reduce(x, op)
@@ -154,10 +150,8 @@ def ddp_step(device, rank, n):
     nn.functional.mse_loss(single(x), y).backward()
     mine = slice(8 * rank, 8 * rank + 8)
     nn.functional.mse_loss(model(x[mine]), y[mine]).backward()
-    worst = max(
-        abs(np.asarray(a.grad) - np.asarray(b.grad)).max()
-        for a, b in zip(single.parameters(), model.parameters(), strict=True)
-    )
+    pairs = zip(single.parameters(), model.parameters(), strict=True)
+    worst = max(abs(np.asarray(a.grad) - np.asarray(b.grad)).max() for a, b in pairs)
     if worst > 1e-5:
         raise AssertionError(f"a gradient differs from one process's by {worst:.1e}")
     return f"{len(model.reducer.buckets)} buckets, gradients within {worst:.0e} of one process"
@@ -169,7 +163,7 @@ def accelerator_step(device, rank, n):
     precisions = []
     for precision in ("no", "fp16", "bf16") if device.type == "cuda" else (None,):
         accelerator = Accelerator(mixed_precision=precision or "no")
-        model, optimizer = _model(), None
+        model = _model()
         optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
         model, optimizer = accelerator.prepare(model, optimizer)
         x, y = (t.to(device) for t in _batch(1))
@@ -229,9 +223,8 @@ def bandwidth(device, rank, n):
         if device.type == "cuda":
             mytorch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
-    return (
-        f"all_reduce of 16 MB in {best * 1e3:.1f} ms, {2 * (n - 1) / n * x.nbytes / best / 1e9:.1f} GB/s on each link"
-    )
+    rate = 2 * (n - 1) / n * x.nbytes / best / 1e9
+    return f"all_reduce of 16 MB in {best * 1e3:.1f} ms, {rate:.1f} GB/s on each link"
 
 
 def main():

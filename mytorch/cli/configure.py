@@ -133,9 +133,8 @@ def questions(suggested):
 def main(argv):
     """Run the command; its exit code."""
     p = ArgumentParser(prog="mytorchrun config", description="Ask how to train on this machine, and write it down.")
-    p.add_argument(
-        "--config_file", "--config-file", "--config", default=None, help=f"where to write (default {default_path()})"
-    )
+    where = f"where to write (default {default_path()})"
+    p.add_argument("--config_file", "--config-file", "--config", default=None, help=where)
     p.add_argument("--default", action="store_true", help="no questions: what the machine suggests")
     p.add_argument("--show", action="store_true", help="show what is configured, and change nothing")
     args = p.parse_args(argv)

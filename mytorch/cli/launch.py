@@ -1,7 +1,6 @@
 """`mytorchrun launch`: the launcher, with what `mytorchrun config` has written as its defaults."""
 
 import os
-import sys
 
 from ..distributed import run
 from .arguments import ArgumentParser
@@ -63,8 +62,4 @@ def job(args):
 def main(argv, prog="mytorchrun launch"):
     """Run the command; the script's exit code."""
     args = run.parse(argv, prog, parser)
-    try:
-        return job(args).run()
-    except (OSError, ValueError, RuntimeError) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
+    return run.run_job(prog, lambda: job(args))

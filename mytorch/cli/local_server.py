@@ -76,6 +76,20 @@ class LocalHandler(BaseHTTPRequestHandler):
             raise Refused(400, "the body is shorter than Content-Length says")
         return body
 
+    def json_object(self) -> dict[str, Any]:
+        """The JSON object that is the request's body.
+
+        Raises:
+            Refused: it is none, or as `body`.
+        """
+        try:
+            found = json.loads(self.body())
+        except (ValueError, RecursionError) as error:
+            raise Refused(400, f"the request is not JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise Refused(400, f"the request must be a JSON object, got {type(found).__name__}")
+        return found
+
 
 class LocalServer(ThreadingHTTPServer):
     """A server on 127.0.0.1.

@@ -5,6 +5,7 @@ import sys
 
 from ..backend import cuda_available
 from ..distributed.launcher import find_mpiexec
+from ..distributed.run import run_job
 from .launch import configured, job, parser
 
 
@@ -23,11 +24,7 @@ def main(argv):
     alone = args.nproc_per_node is None and args.num_gpus is None and configured(args) is None
     if alone and not cuda_available() and importlib.util.find_spec("mpi4py") and find_mpiexec():
         args.nproc_per_node = "2"  # one process has nobody to talk to
-    try:
-        code = job(args).run()
-    except (OSError, ValueError, RuntimeError) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
+    code = run_job(prog, lambda: job(args))
     if code:
         print("FAIL: see above.", file=sys.stderr)
     return code

@@ -174,10 +174,7 @@ def main(argv):
         print(f"{n}/{len(tasks)} {task}: {len(compiled)} compiled".ljust(60), end=end, flush=True)
     folder = importlib.import_module("mytorch.kernels.numba.optimizers").adam.stats.cache_path
     made, seconds = len(set(kernels)), time.perf_counter() - start
-    what = (
-        f"{made} kernel{'s' * (made > 1)} compiled in {seconds:.1f} s, now"
-        if made
-        else "all kernels were there already,"
-    )
+    compiled = f"{made} kernel{'s' * (made > 1)} compiled in {seconds:.1f} s, now"
+    what = compiled if made else "all kernels were there already,"
     print(f"{what} in {folder}".ljust(60))
     return 0

@@ -44,17 +44,13 @@ class CapturedTraceback:
     @staticmethod
     def extract(*, script=False, cpp=False, skip=0):
         """Note the stack of the caller, `skip` frames less; script and cpp are accepted, there is neither."""
-        found, frame = [], sys._getframe(1 + skip)
-        while frame is not None:
-            found.append((frame.f_code, frame.f_lineno))
-            frame = frame.f_back
+        found = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe(1 + skip))]
         return CapturedTraceback(found[::-1])
 
     def summary(self):
         """A `traceback.StackSummary`."""
-        return traceback.StackSummary.from_list(
-            [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in self.frames]
-        )
+        lines = [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in self.frames]
+        return traceback.StackSummary.from_list(lines)
 
     def format(self):
         """The lines that a traceback shows, outermost first."""

@@ -9,10 +9,8 @@ from ..base.errors import warn
 
 
 def _deprecated(name):
-    warn(
-        f"`torch.cpu.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cpu', args...)` instead.",
-        FutureWarning,
-    )
+    instead = f"Please use `torch.amp.{name}('cpu', args...)` instead."
+    warn(f"`torch.cpu.amp.{name}(args...)` is deprecated. {instead}", FutureWarning)
 
 
 class autocast(_amp.autocast):

@@ -7,30 +7,12 @@ from collections import defaultdict
 from ..graph.mode import get_mode, reset_mode, set_mode
 from ..ops.interpreter import Interpreter
 
-
-def _product(inputs, out):
-    return 2 * out.numel() * inputs[0].shape[-1]
-
-
-def _convolution(inputs, out):
-    return 2 * out.numel() * math.prod(inputs[1].shape[1:])
-
-
-def _transposed(inputs, out):
-    return 2 * inputs[0].numel() * math.prod(inputs[1].shape[1:])
-
-
-def _attention(inputs, out):
-    query, key = inputs[:2]
-    return 4 * math.prod(query.shape) * key.shape[-2]
-
-
-_COUNTS = {
-    "matmul": _product,
-    "linear": _product,
-    "convolution": _convolution,
-    "convolution_input": _transposed,
-    "scaled_dot_product_attention": _attention,
+_COUNTS = {  # of a record's inputs and its result
+    "matmul": lambda inputs, out: 2 * out.numel() * inputs[0].shape[-1],
+    "linear": lambda inputs, out: 2 * out.numel() * inputs[0].shape[-1],
+    "convolution": lambda inputs, out: 2 * out.numel() * math.prod(inputs[1].shape[1:]),
+    "convolution_input": lambda inputs, out: 2 * inputs[0].numel() * math.prod(inputs[1].shape[1:]),
+    "scaled_dot_product_attention": lambda inputs, out: 4 * math.prod(inputs[0].shape) * inputs[1].shape[-2],
 }
 
 

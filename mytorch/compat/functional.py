@@ -280,9 +280,8 @@ def istft(
             f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}"
         )
     norm = "ortho" if normalized else None
-    frames = (
-        fft.ifft(x, norm=norm) if return_complex else fft.irfft(x[..., : n_fft // 2 + 1], n_fft, norm=norm)
-    )  # of what is not conjugate-symmetric, too
+    half = x[..., : n_fft // 2 + 1]  # also of what is not conjugate-symmetric
+    frames = fft.ifft(x, norm=norm) if return_complex else fft.irfft(half, n_fft, norm=norm)
     real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
     window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
     total = n_fft + hop_length * (count - 1)

@@ -3,10 +3,11 @@
 import importlib.util
 import os
 import re
-import tempfile
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlparse
+
+from ..files.writing import atomic_file
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # the sum in a file's name
 _chosen = []
@@ -37,21 +38,13 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     """
     import hashlib  # rarely used
 
-    dst = os.path.expanduser(dst)
-    digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(dst)), delete=False) as file:
-        try:
-            with urllib.request.urlopen(url) as source:
-                while chunk := source.read(1 << 20):
-                    file.write(chunk)
-                    digest.update(chunk)
-            if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
-                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}")')
-            file.close()
-            os.replace(file.name, dst)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    dst, digest = os.path.expanduser(dst), hashlib.sha256()
+    with atomic_file(dst) as file, urllib.request.urlopen(url) as source:
+        while chunk := source.read(1 << 20):
+            file.write(chunk)
+            digest.update(chunk)
+        if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}")')
 
 
 def load_state_dict_from_url(

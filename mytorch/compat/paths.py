@@ -240,9 +240,8 @@ def install_as_torch():
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
         sys.meta_path[:0] = [_Torch((*_TORCH, *missing)), _Distributions()]
-        vars(mine).update(
-            {k: v for k, v in importlib.import_module("mytorch.compat.torch_only").NAMES.items() if k not in vars(mine)}
-        )
+        only_there = importlib.import_module("mytorch.compat.torch_only").NAMES
+        vars(mine).update({k: v for k, v in only_there.items() if k not in vars(mine)})
         mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
         for name in absent.NAMES:

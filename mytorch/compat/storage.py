@@ -445,20 +445,13 @@ class _LegacyStorage(metaclass=_LegacyMeta):
         raise RuntimeError("_new_with_weak_ptr: Not available for CUDA storage" if cls._cuda else "not available")
 
 
-_WORDS = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
-
-
 def _dtype_to_storage_type_map():
-    return {kind: f"{word}Storage" for word, kind in _WORDS.items()}
+    return {dtypes.as_dtype(name): f"{word}Storage" for name, word in dtypes.TYPE_WORDS.items()}
 
 
 def _classes(module, cuda):
-    return {
-        f"{word}Storage": _LegacyMeta(
-            f"{word}Storage", (_LegacyStorage,), {"dtype": kind, "_cuda": cuda, "__module__": module}
-        )
-        for word, kind in _WORDS.items()
-    }
+    where, names = {"_cuda": cuda, "__module__": module}, _dtype_to_storage_type_map().items()
+    return {name: _LegacyMeta(name, (_LegacyStorage,), {"dtype": kind, **where}) for kind, name in names}
 
 
 CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)

@@ -3,12 +3,11 @@
 import builtins
 import functools
 import math
-from types import SimpleNamespace
 
 from .. import amp, cuda
 from ..base import dtypes
 from ..ops.raw import raw_of
-from . import jit
+from . import cpu, jit
 
 
 def _check(cond, message=None):
@@ -110,13 +109,9 @@ def _element_size(dtype):
 
 
 ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
-cpu = SimpleNamespace(
-    __name__="torch.cpu", is_available=lambda: True, device_count=lambda: 1, current_device=lambda: "cpu",
-    synchronize=lambda device=None: None, set_device=lambda device: None, current_stream=lambda device=None: None,
-)  # fmt: skip
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "SimpleNamespace", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

@@ -13,9 +13,9 @@ nobody else allocates from.
 import contextlib
 import functools
 import gc
-import warnings
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from .. import backend
 from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
-from ..base.errors import CaptureError
+from ..base.errors import CaptureError, warn
 from ..base.pytree import tree_flatten, tree_map, tree_unflatten
 from ..graph.mode import _mode, get_mode
 from ..ops.creation import is_tensor
@@ -123,9 +123,8 @@ class CUDAGraph:
         """End a capture that failed."""
         if self._end is not None:
             end, self._end = self._end, None
-            with contextlib.suppress(
-                Exception
-            ):  # the capture is invalid already; the error that made it so is on its way
+            # the capture is invalid already; the error that made it so is on its way
+            with contextlib.suppress(Exception):
                 end()
 
     def replay(self) -> None:
@@ -158,8 +157,7 @@ class CUDAGraph:
         """
         if self._graph is None:
             raise RuntimeError("CUDAGraph.debug_dump: nothing has been captured.")
-        with open(debug_path, "w") as file:
-            file.write(self._graph.debug_dot_str())
+        Path(debug_path).write_text(self._graph.debug_dot_str())
 
 
 class graph:
@@ -294,11 +292,9 @@ class CompiledStep:
             form = self._forms.setdefault(tuple(key), _Recorded())
             if len(self._forms) > MANY and not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn(
                     f"compile_step: {self.function.__name__} has been called in more than {MANY} forms, and each gets a graph with memory of "
-                    "its own; numbers that change from step to step should be tensors, and shapes few.",
-                    UserWarning,
-                    stacklevel=3,
+                    "its own; numbers that change from step to step should be tensors, and shapes few."
                 )
             return form
         except TypeError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections import defaultdict
 
 from .. import backend
 from ..backend import DeviceLike
+from ..base.errors import warn
 from .streams import index_of
 
 _peak = defaultdict(int)  # device number -> most bytes seen in use
@@ -150,9 +150,6 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
 
 def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
     """The older name of `reset_peak_memory_stats`."""
-    warnings.warn(
-        "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
-        FutureWarning,
-        stacklevel=2,
-    )
+    name = "torch.cuda.reset_max_memory_allocated"
+    warn(f"{name} now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.", FutureWarning)
     reset_peak_memory_stats(device)

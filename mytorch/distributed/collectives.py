@@ -226,9 +226,8 @@ def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_
     sent = _Sent(tensor, group.engine, "all_gather")
     out = xp_of(sent.raw).empty((group.size(), sent.raw.size), sent.raw.dtype)
     label = group.enter(f"all_gather({_describe(sent.raw)})")
-    return _finish(
-        group, group.engine.all_gather(out, sent.raw, label), tensor_list, async_op, [_hand_out(out, tensor_list)]
-    )
+    actions = [_hand_out(out, tensor_list)]
+    return _finish(group, group.engine.all_gather(out, sent.raw, label), tensor_list, async_op, actions)
 
 
 @_in_group

@@ -79,10 +79,8 @@ class Engine:
     averages = False
 
     def __init__(self, rank=0, size=1, timeout=None, explain=None):
-        self.rank = rank
-        self.size = size
-        self.timeout = timeout
-        self.explain = explain
+        self.rank, self.size = rank, size
+        self.timeout, self.explain = timeout, explain
 
     def work(self, label):
         """A Work that has ended already."""

@@ -221,10 +221,8 @@ class Job:
     """
 
     def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all", link=None):
-        self.command = list(command)
-        self.n = n
-        self.mpi = mpi
-        self.first = first
+        self.command, self.mpi = list(command), mpi
+        self.n, self.first = n, first
         self.world = n if world is None else world
         self.output = output
         self.terminal, self.bar = sys.stderr.isatty(), b""
@@ -251,9 +249,8 @@ class Job:
             stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=self.n))
             self.token = secrets.token_hex(16)
-            self.env.update(
-                MYTORCHRUN_CONTROL=f"127.0.0.1:{server.getsockname()[1]}", MYTORCHRUN_CONTROL_TOKEN=self.token
-            )
+            control = f"127.0.0.1:{server.getsockname()[1]}"
+            self.env.update(MYTORCHRUN_CONTROL=control, MYTORCHRUN_CONTROL_TOKEN=self.token)
             if self.world == self.n > 1:
                 log = CollectiveLog.create(self.n)
                 stack.callback(lambda: os.path.exists(log) and os.remove(log))
@@ -488,9 +485,8 @@ class Job:
             code = -self.signal
             text = f"ended by {signal.Signals(self.signal).name}; rank {number} did not end by itself and was killed.\n"
         else:
-            text = f"rank {number} " + (
-                f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}"
-            )
+            how = f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}"
+            text = f"rank {number} {how}"
             if self.world > 1:
                 last = last_words(self.ranks[number].tail)
                 text += "; the other ranks were ended." + (f" Its last words:\n{last}" if last else "\n")

@@ -175,11 +175,8 @@ class MPIEngine(Engine):
         self.MPI = load()
         super().__init__(comm.Get_rank(), comm.Get_size(), timeout, explain)
         self.comm = comm
-        m = self.MPI
-        self.ops = {
-            ReduceOp.SUM: m.SUM, ReduceOp.AVG: m.SUM, ReduceOp.PRODUCT: m.PROD, ReduceOp.MIN: m.MIN, ReduceOp.MAX: m.MAX,
-            ReduceOp.BAND: m.BAND, ReduceOp.BOR: m.BOR, ReduceOp.BXOR: m.BXOR,
-        }  # fmt: skip
+        other_names = {"AVG": "SUM", "PRODUCT": "PROD"}
+        self.ops = {op: getattr(self.MPI, other_names.get(op.name, op.name)) for op in ReduceOp}
 
     @classmethod
     def world(cls, timeout=None):

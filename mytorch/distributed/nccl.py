@@ -24,15 +24,9 @@ from .rendezvous import exchange
 from .work import DistBackendError, Work
 
 # NCCL's constants, as nccl.h has them; CuPy names those that its NCCL knows.
-_TYPES = {
-    np.dtype(np.int8): "NCCL_INT8", np.dtype(np.uint8): "NCCL_UINT8", np.dtype(np.bool_): "NCCL_UINT8",
-    np.dtype(np.int32): "NCCL_INT32", np.dtype(np.uint32): "NCCL_UINT32", np.dtype(np.int64): "NCCL_INT64",
-    np.dtype(np.uint64): "NCCL_UINT64", np.dtype(np.float16): "NCCL_FLOAT16", dtypes.bfloat16.numpy: "NCCL_BFLOAT16",
-    np.dtype(np.float32): "NCCL_FLOAT32", np.dtype(np.float64): "NCCL_FLOAT64",
-}  # fmt: skip
-_OPS = {
-    ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX",
-}  # fmt: skip
+_NAMES = "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64".split()
+_TYPES = {dtypes.as_numpy(name): f"NCCL_{name.upper()}" for name in _NAMES} | {np.dtype(np.bool_): "NCCL_UINT8"}
+_OPS = {ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX"}
 _AVG = 4  # ncclAvg, which CuPy does not name
 _NOT_READY = 600  # cudaErrorNotReady
 

@@ -304,9 +304,13 @@ def _check_world(engine, rank, size):
 def _share_log(engine):
     """The path of a log for an MPI engine's ranks; None if they are not all on one machine."""
     same = len(set(all_gather_bytes(engine, socket.gethostname().encode()))) == 1
-    mine = CollectiveLog.create(engine.size).encode() if same and engine.rank == 0 else b""
-    path = all_gather_bytes(engine, mine)[0].decode()
-    return path if same else None
+    return _new_log(engine, 0, engine.size) if same else None
+
+
+def _new_log(engine, owner, size):
+    """The path of a log for so many ranks, which process `owner` makes."""
+    mine = CollectiveLog.create(size).encode() if engine.rank == owner else b""
+    return all_gather_bytes(engine, mine)[owner].decode()
 
 
 def destroy_process_group(group: Group = None) -> None:
@@ -426,19 +430,16 @@ def new_group(
         warnings.warn("new_group: use_local_synchronization is ignored; all processes call new_group.", stacklevel=2)
     world.enter(f"new_group({ranks})")
     engine = world.engine.split(ranks)
-    path = b""
-    if world.log.shared:
-        mine = CollectiveLog.create(len(ranks)).encode() if world.rank() == ranks[0] else b""
-        path = all_gather_bytes(world.engine, mine)[ranks[0]]
+    path = _new_log(world.engine, ranks[0], len(ranks)) if world.log.shared else None
     result: ProcessGroup | NonMember = NON_MEMBER
     if engine is not None:
         seconds = world.timeout if timeout is None else environment.seconds(timeout, None)
         engine.timeout = seconds
-        result = ProcessGroup(engine, ranks, world.backend, seconds, path.decode() or None)
+        result = ProcessGroup(engine, ranks, world.backend, seconds, path)
     if path:
         world.engine.barrier("new_group").wait()
         if world.rank() == ranks[0]:
-            os.remove(path.decode())
+            os.remove(path)
     return result
 
 

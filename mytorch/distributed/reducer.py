@@ -36,9 +36,7 @@ class GradBucket:
     """What a communication hook is given: a bucket of gradients that are complete in this process."""
 
     def __init__(self, bucket: _Bucket, index: int, is_last: bool):
-        self._bucket = bucket
-        self._index = index
-        self._is_last = is_last
+        self._bucket, self._index, self._is_last = bucket, index, is_last
 
     def index(self) -> int:
         """The bucket's number, in the order of communication."""
@@ -127,8 +125,7 @@ class Reducer:
         self.group = group
         self.op = ReduceOp.AVG if group.engine.averages else ReduceOp.SUM
         self.buffers = list(buffers)
-        self.find_unused = find_unused
-        self.views = views
+        self.find_unused, self.views = find_unused, views
         self.sync = True
         self.hook = None
         self.names = {id(p): name for name, p in named}
@@ -312,11 +309,8 @@ def check_same_shapes(module, group):
     """
     if group.size() == 1:
         return
-    mine = [
-        [name, list(t.shape), t.dtype.name, bool(t.requires_grad)]
-        for members in (module.named_parameters(), module.named_buffers())
-        for name, t in members
-    ]
+    members = [*module.named_parameters(), *module.named_buffers()]
+    mine = [[name, list(t.shape), t.dtype.name, bool(t.requires_grad)] for name, t in members]
     group.enter("DistributedDataParallel: check of parameters")
     digest = hashlib.sha256(encode(mine)).digest()
     if len(set(all_gather_bytes(group.engine, digest))) == 1:

@@ -130,25 +130,26 @@ def job(args, env=None):
     interpreter = [] if args.no_python else [sys.executable, *["-m"] * args.module]
     command = [*interpreter, args.script, *args.args]
     if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
-        print(
-            f"mytorchrun: whoever reaches {address}:{port} can take part in this program; give all machines the same secret in "
-            "MYTORCHRUN_TOKEN.",
-            file=sys.stderr,
-        )
+        danger = f"whoever reaches {address}:{port} can take part in this program"
+        print(f"mytorchrun: {danger}; give all machines the same secret in MYTORCHRUN_TOKEN.", file=sys.stderr)
     link = Link(node, nodes, address, port) if nodes > 1 else None
-    return Job(
-        command, n, mpi=cpu and n > 1, env=env, first=node * n, world=nodes * n, output=args.output or "all", link=link
-    )
+    place = {"first": node * n, "world": nodes * n, "link": link}
+    return Job(command, n, mpi=cpu and n > 1, env=env, output=args.output or "all", **place)
+
+
+def run_job(prog, make):
+    """Run the Job that `make()` gives; its exit code, and 2 with a sentence where a user can mend what is wrong."""
+    try:
+        return make().run()
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
 
 
 def main(argv=None, prog="python -m mytorch.distributed.run"):
     """Start the script that the command line names; its exit code."""
     args = parse(sys.argv[1:] if argv is None else argv, prog)
-    try:
-        return job(args).run()
-    except (ValueError, RuntimeError) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
+    return run_job(prog, lambda: job(args))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ variables, and the rank inherits MPI's connection. Messages both ways are a lett
     x {"code"}             it has ended                 q          nothing more to do
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -29,11 +30,8 @@ _RANKS = (
 
 def send(connection, lock, kind, content=b""):
     """Send a message; the launcher may be gone."""
-    with lock:
-        try:
-            connection.sendall(struct.pack("<cI", kind, len(content)) + content)
-        except OSError:
-            pass
+    with lock, contextlib.suppress(OSError):
+        connection.sendall(struct.pack("<cI", kind, len(content)) + content)
 
 
 def receive(stream):
@@ -72,10 +70,8 @@ def environment():
 
 def kill_group(child, number):
     """Send a signal to the rank and to all that it started."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def connected():
@@ -96,11 +92,7 @@ def started(command, env):
         die_with_parent()
 
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    own = {
-        "close_fds": False,
-        "start_new_session": True,
-        "preexec_fn": prepare,
-    }  # close_fds: MPI's connection to mpiexec
+    own = {"start_new_session": True, "preexec_fn": prepare, "close_fds": False}  # MPI's connection to mpiexec stays
     return subprocess.Popen(command, env=env, **pipes, **own)
 
 

@@ -87,17 +87,15 @@ class Work:
         """
         if self.is_completed():
             return True
-        limit = (
-            timeout.total_seconds() if isinstance(timeout, timedelta) else self.timeout if timeout is None else timeout
-        )
+        given = self.timeout if timeout is None else timeout
+        limit = given.total_seconds() if isinstance(given, timedelta) else given
         start = time.monotonic()
         pause = 2e-5
         while not self.is_completed():
             waited = time.monotonic() - start
             if limit is not None and waited > limit:
-                self.error = DistBackendError(
-                    f"{self.label} timed out after {limit:g} seconds." + (f" {self.explain()}" if self.explain else "")
-                )
+                who = f" {self.explain()}" if self.explain else ""
+                self.error = DistBackendError(f"{self.label} timed out after {limit:g} seconds.{who}")
                 raise self.error
             if waited > SPIN:
                 time.sleep(pause)

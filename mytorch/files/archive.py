@@ -33,18 +33,11 @@ from ..base import dtypes
 from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
 from .limits import Budget
 
-_STORAGES = {
-    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
-    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
-    "BoolStorage": dtypes.bool_, "ComplexFloatStorage": dtypes.complex64, "ComplexDoubleStorage": dtypes.complex128,
-}  # fmt: skip
+_STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
 load_order = [b"little"]  # the byte order of files that do not say theirs, as PyTorch's before 2.1
-SafeGlobal = (
-    Callable | tuple[Callable, str]
-)  # a class or function, with the name that files know it by if it is another
+SafeGlobal = Callable | tuple[Callable, str]  # a class or function, with its name in files if that is another
 
 # -- classes that the user trusts ------------------------------------------------------------------
 
@@ -517,41 +510,19 @@ class _Unpickler(pickle._Unpickler):
         else:
             raise RuntimeError(f"load: {self.file_name} sets the state of a {type(found).__name__}, which is refused.")
 
-    def _into(self, x, *kinds):
-        """Refuse to put items into anything but plain and trusted containers."""
-        if not isinstance(x, kinds) and not _is_safe(type(x)):
-            raise ValueError(f"it puts items into a {type(x).__name__}")
+    @staticmethod
+    def _items(opcode, kind, below, keys):
+        """An opcode that puts items into a container: of a plain `kind` (None: a new one) or a trusted one, which lies `below` the
+        top of the stack (None: below a mark). `keys`: which of the items are hashed."""
 
-    def load_append(self):
-        self._into(self.stack[-2], list)
-        super().load_append()
+        def load(self):
+            x = None if kind is None else self.metastack[-1][-1] if below is None else self.stack[-below]
+            if kind is not None and not isinstance(x, kind) and not _is_safe(type(x)):
+                raise ValueError(f"it puts items into a {type(x).__name__}")
+            _keys(self.stack[keys])
+            pickle._Unpickler.dispatch[opcode[0]](self)
 
-    def load_appends(self):
-        self._into(self.metastack[-1][-1], list)
-        super().load_appends()
-
-    def load_setitem(self):
-        self._into(self.stack[-3], dict)
-        _keys(self.stack[-2:-1])
-        super().load_setitem()
-
-    def load_setitems(self):
-        self._into(self.metastack[-1][-1], dict)
-        _keys(self.stack[::2])
-        super().load_setitems()
-
-    def load_additems(self):
-        self._into(self.metastack[-1][-1], set)
-        _keys(self.stack)
-        super().load_additems()
-
-    def load_dict(self):
-        _keys(self.stack[::2])
-        super().load_dict()
-
-    def load_frozenset(self):
-        _keys(self.stack)
-        super().load_frozenset()
+        return opcode[0], load
 
     def load_bytearray8(self):
         """Bytes of a size that is looked at first."""
@@ -570,9 +541,13 @@ class _Unpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
-        pickle.BUILD[0]: load_build, pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_appends,
-        pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.ADDITEMS[0]: load_additems,
-        pickle.DICT[0]: load_dict, pickle.FROZENSET[0]: load_frozenset, pickle.BYTEARRAY8[0]: load_bytearray8,
+        pickle.BUILD[0]: load_build, pickle.BYTEARRAY8[0]: load_bytearray8,
+        **dict([
+            _items(pickle.APPEND, list, 2, slice(0)), _items(pickle.APPENDS, list, None, slice(0)),
+            _items(pickle.SETITEM, dict, 3, slice(-2, -1)), _items(pickle.SETITEMS, dict, None, slice(0, None, 2)),
+            _items(pickle.ADDITEMS, set, None, slice(None)),
+            _items(pickle.DICT, None, None, slice(0, None, 2)), _items(pickle.FROZENSET, None, None, slice(None)),
+        ]),
         **dict([_new("list", pickle.EMPTY_LIST, 64), _new("dict", pickle.EMPTY_DICT, 72), _new("set", pickle.EMPTY_SET, 224)]),
     }  # fmt: skip
 

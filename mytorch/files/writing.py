@@ -49,13 +49,6 @@ def _lock(handle):
     return None if fcntl is None else True
 
 
-def _standing(path):
-    """The mode of the file at `path`, None where there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(path).st_mode
-    return None
-
-
 def _open(path):
     """A new partial file beside `path`, locked, and its name."""
     while True:
@@ -100,7 +93,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         OSError: the disk is full; the message has path and size.
     """
     path = Path(os.path.realpath(path))
-    mode = _standing(path)
+    mode = path.stat().st_mode if path.exists() else None
     if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         with open(path, "wb") as file:
             yield file
@@ -119,7 +112,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 file.close()
     except BaseException as error:
-        written = _size(partial)
+        written = partial.stat().st_size if partial.exists() else 0
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
             free = shutil.disk_usage(path.parent).free
@@ -127,13 +120,6 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             raise OSError(error.errno, full) from None
         raise
     sync_directory(path.parent)
-
-
-def _size(path):
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def atomic_write(path: str | os.PathLike, content: bytes) -> None:

@@ -47,16 +47,6 @@ class Handler(LocalHandler):
             raise Refused(400, str(error)) from None
         self.send(200, f"{kind}; charset=utf-8", text.encode())
 
-    def _object(self):
-        """The request's JSON object."""
-        try:
-            found = json.loads(self.body())
-        except (UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-            raise ValueError(f"the request is no JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise ValueError(f"the request must be a JSON object, got {type(found).__name__}")
-        return found
-
     def _page(self):
         return "text/html", PAGE.read_text(encoding="utf-8")
 
@@ -67,11 +57,11 @@ class Handler(LocalHandler):
         return "image/svg+xml", self.server.session.graph()
 
     def _new(self):
-        self.server.session = Session(self._object())
+        self.server.session = Session(self.json_object())
         return self._state()
 
     def _train(self):
-        body = self._object()
+        body = self.json_object()
         if set(body) - {"steps"}:
             raise ValueError(f"train takes steps, got {', '.join(map(str, body))}")
         self.server.session.train(body.get("steps", 1))

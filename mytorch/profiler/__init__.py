@@ -95,9 +95,8 @@ def tensorboard_trace_handler(
 
     def write(prof):
         os.makedirs(dir_name, exist_ok=True)
-        prof.export_chrome_trace(
-            os.path.join(dir_name, f"{worker_name or 'worker'}.{time.time_ns()}.pt.trace.json" + ".gz" * use_gzip)
-        )
+        name = f"{worker_name or 'worker'}.{time.time_ns()}.pt.trace.json" + ".gz" * use_gzip
+        prof.export_chrome_trace(os.path.join(dir_name, name))
 
     return write
 

@@ -71,9 +71,8 @@ def svg(times: Any, sizes: Any, device: str) -> str:
         at = y(peak * k / 4)
         parts.append(f'<path d="M{LEFT} {at}H{right}" stroke="#dddddd"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{at + 5}" text-anchor="end">{peak * k / 4 / scale:.1f} {unit}</text>')
-        parts.append(
-            f'<text x="{LEFT + WIDTH * k / 4}" y="{bottom + 22}" text-anchor="middle">{end * k / 4e3:.1f} ms</text>'
-        )
+        across = LEFT + WIDTH * k / 4
+        parts.append(f'<text x="{across}" y="{bottom + 22}" text-anchor="middle">{end * k / 4e3:.1f} ms</text>')
     shown = 0
     for i, (name, colour) in enumerate(CATEGORIES.items(), 1):
         most = max(row[i] for row in sizes)
@@ -90,11 +89,8 @@ def svg(times: Any, sizes: Any, device: str) -> str:
         words = name.lower().replace("_", " ")
         parts.append(f'<text x="{right + 38}" y="{at}">{words}: {most / scale:.1f} {unit}</text>')
     size = f'viewBox="0 0 {right + 230} {bottom + 60}" width="{right + 230}" style="max-width: 100%"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="14">\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="14">'
+    return "\n".join([head, *parts, "</svg>\n"])
 
 
 def _thinned(times, sizes, end):

@@ -307,9 +307,8 @@ def _more(nodes, names):
 
 def _range(x):
     x = (x.detach().abs() if x.is_complex() else x.detach()).double()
-    return (
-        f"from {x.min().item():.3g} to {x.max().item():.3g}, in absolute value {x.abs().mean().item():.3g} on average"
-    )
+    low, high, mean = x.min().item(), x.max().item(), x.abs().mean().item()
+    return f"from {low:.3g} to {high:.3g}, in absolute value {mean:.3g} on average"
 
 
 def _saved(node):

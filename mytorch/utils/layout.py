@@ -10,13 +10,8 @@
 from html import escape
 from itertools import pairwise
 
-LINE, CHAR, PAD, GAP, RISE = (
-    16,
-    7.3,
-    10,
-    26,
-    42,
-)  # height of a line, width of a letter, margins, between boxes, between layers
+LINE, CHAR, PAD = 16, 7.3, 10  # height of a line, width of a letter, margins
+GAP, RISE = 26, 42  # between boxes, between layers
 SWEEPS = 12
 
 
@@ -56,7 +51,7 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
 
     parts = []
     for path, label in paths:
-        parts.append(_arrow(path, label, x, middle, length, tops, thick, layer_of, point, across))
+        parts.append(_arrow(path, label, x, middle, length, tops, thick, layer_of, point))
     for key, (kind, text) in boxes.items():
         parts.append(_box(*point(x[key], middle(key)), *sizes[key], text, colours[kind]))
     width, height = (depth, wide) if across else (wide, depth)
@@ -164,7 +159,7 @@ def _isotonic(values):
     return [total / count for total, count in pools for _ in range(count)]
 
 
-def _arrow(path, label, x, middle, length, tops, thick, layer_of, point, across):
+def _arrow(path, label, x, middle, length, tops, thick, layer_of, point):
     """A curve from the lower edge of the first box through the bends to the upper edge of the last."""
     start, *bends, end = path
     marks = [(x[start], middle(start) + length[start] / 2)]

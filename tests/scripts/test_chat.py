@@ -172,7 +172,7 @@ def test_the_page_and_its_answers_in_pieces(server):
 
 @pytest.mark.parametrize(("method", "path", "body", "headers", "status", "words"), [
     ("GET", "/other", None, {}, 404, "GET / is the page"), ("GET", "/chat", None, {}, 405, "POST /chat"), ("POST", "/", "{}", {}, 404, "POST /chat"),
-    ("POST", "/chat", "{", {}, 400, "not JSON"), ("POST", "/chat", "[" * 9000, {}, 400, "not JSON"), ("POST", "/chat", "[]", {}, 400, "an object"),
+    ("POST", "/chat", "{", {}, 400, "not JSON"), ("POST", "/chat", "[" * 9000, {}, 400, "not JSON"), ("POST", "/chat", "[]", {}, 400, "a JSON object"),
     ("POST", "/chat", "{}", {}, 400, "at least one message"), ("POST", "/chat", '{"x": 1}', {}, 400, "x is not known"),
     ("POST", "/chat", json.dumps({"messages": [user("a")], "temperature": 9}), {}, 400, "from 0 to 2"),
     ("POST", "/chat", json.dumps({"messages": [user("a")], "max_tokens": True}), {}, 400, "max_tokens"),

@@ -96,7 +96,7 @@ def main(argv=None):
             p.add_argument("--text", help="a UTF-8 file to pretrain on; by default Moby-Dick, or what the package has")
             p.add_argument("--size", choices=("demo", "small", "base"), default="demo", help="layers, heads and width")
             p.add_argument(
-                "--steps", type=count, default=300, help="of pretraining; the two other stages take half as many"
+                "--steps", type=count, default=300, help="of pretraining; the other stages take half as many"
             )
             p.add_argument("--batch_size", type=count, default=16, help="sequences in a step")
             p.add_argument("--context", type=count, default=128, help="tokens of a sequence")

@@ -26,18 +26,12 @@ def _number(request, name, usual, low, high, kind):
     return value
 
 
-def parse(body, temperature):
-    """(messages, options of `reply`) of a request's body.
+def parse(request, temperature):
+    """(messages, options of `reply`) of a request, an object.
 
     Raises:
         Refused: with what is wrong.
     """
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON: {error}") from None
-    if not isinstance(request, dict):
-        raise Refused(400, 'the body: an object with "messages" is expected')
     if unknown := request.keys() - {"messages", "temperature", "max_tokens"}:
         raise Refused(400, f"{min(unknown)} is not known; messages, temperature and max_tokens are")
     try:
@@ -73,7 +67,7 @@ class Handler(LocalHandler):
             raise Refused(404, "GET / is the page; POST /chat talks with the model")
         if self.headers.get_content_type() != "application/json":  # which pages of other sites can't send unasked
             raise Refused(415, "Content-Type: application/json is expected")
-        messages, options = parse(self.body(), self.server.temperature)
+        messages, options = parse(self.json_object(), self.server.temperature)
         answer = reply(self.server.model, messages, **options)
         with self.server.busy:  # one answer at a time
             try:

@@ -15,12 +15,12 @@ import os
 import signal
 import socket
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
 from ...backend import cuda_available
+from ...base.errors import warn
 from ...ops.random import Generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.forking import safe_to_fork
@@ -117,8 +117,7 @@ class DataLoader(Generic[T_co]):
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
-        self.pin_memory = pin_memory
-        self.pin_memory_device = pin_memory_device
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
@@ -135,10 +134,8 @@ class DataLoader(Generic[T_co]):
             sampler = RandomSampler(sized, generator=generator) if shuffle else SequentialSampler(sized)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.sampler = sampler
-        self.batch_sampler = batch_sampler
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.generator = generator
         if collate_fn is None:
             collate_fn = default_collate if self._auto_collation else default_convert
@@ -187,8 +184,8 @@ class DataLoader(Generic[T_co]):
             methods = multiprocessing.get_all_start_methods()
             if context not in methods:
                 raise ValueError(
-                    "multiprocessing_context option should specify a valid start method in "
-                    f"{methods!r}, but got multiprocessing_context={context!r}"
+                    f"multiprocessing_context option should specify a valid start method in {methods!r}, "
+                    f"but got multiprocessing_context={context!r}"
                 )
             context = multiprocessing.get_context(context)
         if not isinstance(context, multiprocessing.context.BaseContext):
@@ -205,13 +202,12 @@ class DataLoader(Generic[T_co]):
         else:
             cores, note = os.cpu_count() or 1, " (`cpuset` is not taken into account)"
         if self.num_workers > cores:
-            warnings.warn(
+            warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our "
                 f"suggested max number of worker in current system is {cores}{note}, which is "
                 "smaller than what this DataLoader is going to create. Please be aware that "
                 "excessive worker creation might get DataLoader running slow or even freeze, "
-                "lower the worker number to avoid potential slowness/freeze if necessary.",
-                stacklevel=3,
+                "lower the worker number to avoid potential slowness/freeze if necessary."
             )
 
     @property
@@ -322,16 +318,13 @@ class _BaseDataLoaderIter:
         )
         self._pin_memory = loader.pin_memory and cuda_available()
         if loader.pin_memory and not self._pin_memory:
-            warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, "
-                "then device pinned memory won't be used.",
-                stacklevel=4,
+            warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
             )
         if loader.pin_memory and loader.pin_memory_device:
-            warnings.warn(
+            warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the "
-                f"device,ignore pin_memory_device='{loader.pin_memory_device}'.",
-                stacklevel=4,
+                f"device,ignore pin_memory_device='{loader.pin_memory_device}'."
             )
         self._base_seed = None
 
@@ -393,7 +386,7 @@ class _BaseDataLoaderIter:
                 "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset "
                 "for examples."
             )
-        warnings.warn(message, stacklevel=3)
+        warn(message)
 
     def __len__(self):
         return len(self._index_sampler)

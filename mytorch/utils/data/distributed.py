@@ -33,8 +33,7 @@ class DistributedSampler(Sampler):
         if not 0 <= rank < num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset
-        self.num_replicas = num_replicas
-        self.rank = rank
+        self.num_replicas, self.rank = num_replicas, rank
         self.epoch = 0
         self.drop_last = drop_last
         n = len(dataset)
@@ -43,8 +42,7 @@ class DistributedSampler(Sampler):
         else:
             self.num_samples = math.ceil(n / num_replicas)
         self.total_size = self.num_samples * num_replicas
-        self.shuffle = shuffle
-        self.seed = seed
+        self.shuffle, self.seed = shuffle, seed
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)

@@ -4,6 +4,8 @@ from typing import Any
 
 from ..._array import Array
 from ..._tensor import Tensor
+from ...base.pytree import tree_map
+from ...ops.raw import to_cpu
 
 try:
     from tensorboardX import SummaryWriter as _Writer
@@ -14,17 +16,9 @@ except ImportError as error:
     ) from error
 
 
-def _numpy(x):
+def _numpy(tree):
     """NumPy arrays in place of tensors, through containers."""
-    if isinstance(x, Tensor):
-        return x.detach().cpu().numpy()
-    if isinstance(x, Array):
-        return x.numpy()
-    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
-        return type(x)(map(_numpy, x))
-    if isinstance(x, dict):
-        return {k: _numpy(v) for k, v in x.items()}
-    return x
+    return tree_map(lambda x: to_cpu(x) if isinstance(x, (Tensor, Array)) else x, tree)
 
 
 def _over(name):

@@ -57,8 +57,7 @@ class _Segment:
         """Write the parts one after the other."""
         if self.mapping is None:  # writing to a new file is quicker than touching new pages
             with open(self.descriptor, "wb", closefd=False) as file:
-                for part in parts:
-                    file.write(part)
+                file.writelines(parts)
             os.ftruncate(self.descriptor, self.size)
             self.mapping = mmap.mmap(self.descriptor, self.size)
             return

@@ -148,10 +148,7 @@ def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_wo
                     fetcher.skip(*payload)
             else:
                 number, index = payload
-                if isinstance(fetcher, ExceptionWrapper):
-                    data = fetcher
-                else:
-                    data = _fetch(fetcher, index, worker_id)
+                data = fetcher if isinstance(fetcher, ExceptionWrapper) else _fetch(fetcher, index, worker_id)
                 _answer(sender, epoch, number, data, worker_id)
                 del data
     except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
