@@ -105,6 +105,21 @@ class Namespace:
         """The sum of |x|^2 over axes."""
         return self.sum(x * x if x.dtype.kind != "c" else abs(x) ** 2, axis=axis, keepdims=keepdims)
 
+    def squared_deviations(self, x, axis=None, keepdims=False):
+        """The sum of |x - mean|^2 over axes."""
+        few = x.size < blocks.LARGE and x.dtype.kind == "f"
+        x = x.astype(np.float64) if few else x
+        total = self.sum(x, axis=axis, keepdims=True)
+        n = max(x.size // max(total.size, 1), 1)
+        centred = x - total / n
+        squares = self.sum_of_squares(centred, axis, keepdims=keepdims)
+        if few:
+            return squares
+        rest = self.absolute(
+            self.sum(centred, axis=axis, keepdims=keepdims)
+        )  # the mean's rounding (Chan, Golub and LeVeque, 1983)
+        return self.maximum(squares - rest * rest / n, 0)
+
     def call(self, op, *arrays, **attrs):
         """Run another op's forward within a forward or a formula; returns its output alone."""
         out = op.forward(self, *arrays, **attrs)

@@ -10,11 +10,13 @@ MPI has no 16-bit floats: they are reduced as float32 and rounded once at the en
 
 import atexit
 import collections
+import contextlib
 import functools
 import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -49,7 +51,17 @@ def load():
             f"distributed: several processes on CPUs need MPI (pip install mpi4py mpich): {error}"
         ) from error
     _leave_well()
+    _unlink_segments()
     return MPI
+
+
+@functools.cache
+def _unlink_segments():
+    """Take the names off MPICH's segments of shared memory, which all ranks have mapped once MPI is initialised: they go with the last."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            if "/dev/shm/mpich" in line:
+                Path(line[line.index("/dev/shm") :]).unlink(missing_ok=True)
 
 
 _failed = False

@@ -28,6 +28,7 @@ for _name, _path in {
     **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along")},
     "large_where": "choice", "sign": "rectifier:sign", "top": "topk", "half_product": "bf16",
     "cast": "cast", "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
+    "squared_deviations": "sums:squared_deviations",
     "rows_product": "linear", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
 }.items():  # fmt: skip
     _compiled(_name, _path)

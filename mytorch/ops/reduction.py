@@ -164,15 +164,8 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
 @op(dtype="same", name="var")
 def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     x = to_acc_type(xp, input)
-    few = x.size <= 4096 and x.dtype.kind == "f"
-    x = x.astype(np.float64) if few else x
-    axis = axes_of(dim, x.ndim)
     n = count(x.shape, dim)
-    centred = x - xp.sum(x, axis=axis, keepdims=True) / max_(n, 1)
-    total = xp.sum_of_squares(centred, axis, keepdims=keepdim)
-    if not few:  # less what the mean's rounding adds (Chan, Golub and LeVeque, 1983)
-        rest = xp.absolute(xp.sum(centred, axis=axis, keepdims=keepdim))
-        total = xp.maximum(total - rest * rest / max_(n, 1), 0)
+    total = xp.squared_deviations(x, axes_of(dim, x.ndim), keepdims=keepdim)
     free = n - correction
     if free <= 0:
         warn(

@@ -37,6 +37,8 @@ def test_plain_mpiexec_is_enough(tmp_path):
         "x = mytorch.ones(2) * dist.get_rank()\n"
         "dist.all_reduce(x)\n"
         "if dist.get_rank() == 0: print('sum', x.tolist())\n"
+        "lines = open('/proc/self/maps').read().splitlines()\n"
+        "assert not any('/dev/shm/mpich' in line and not line.endswith('(deleted)') for line in lines)  # a kill leaves none\n"
     )
     done = subprocess.run(
         [*mpiexec_command(2), sys.executable, script],

@@ -94,6 +94,11 @@ def test_sums(rng, shape, axis):
             assert np.shape(found) == wanted.shape
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, wanted, rtol=5e-7)
+        for laid in (x, x.transpose(2, 0, 1), x[:, ::-1]):
+            found, wanted = xp.squared_deviations(laid, axis, keepdims), laid.var(axis, np.float64, keepdims=keepdims)
+            rtol = 1e-11 if np.asarray(found).dtype == np.float64 else 1e-6  # without kernels it stays in float32
+            np.testing.assert_allclose(found, wanted * (x.size // wanted.size), rtol=rtol)
+            assert np.shape(found) == wanted.shape
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

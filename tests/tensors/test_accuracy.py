@@ -46,6 +46,20 @@ def test_variances_about_a_large_mean(rng, name, mean, layout):
     assert worst(name, x.reshape(-1)[:101], None) < 1e-6
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_variances_are_as_exact_as_float32_can_say(rng, layout, mean):
+    shape, dim = LAYOUTS[layout]
+    assert worst("var", (rng.standard_normal(shape) + mean).astype("float32"), dim) < 2**-24 * 1.001
+
+
+def test_variances_with_nan_and_infinity(rng):
+    x = rng.standard_normal((3, 20011)).astype("float32")
+    x[1, 7], x[2, 20000] = np.nan, np.inf
+    for tensor, dim in ((mytorch.tensor(x), 1), (mytorch.tensor(x.T), 0)):
+        assert tensor.var(dim).isnan().tolist() == [False, True, True]
+
+
 def test_variance_of_equal_numbers_is_not_negative():
     for n in (10, 10007):
         assert 0 <= mytorch.full((n,), 0.1).var().item() < 1e-12
