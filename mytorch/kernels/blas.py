@@ -16,16 +16,21 @@ from . import threads
 
 SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
 WEIGHTS, ROWS = 1 << 16, 8  # from how many weights, up to how many rows numba/linear.py is quicker than BLAS
+FAR = 1 << 23  # weights that come from memory at each product
 FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
 TURNED = 9 << 14  # multiplications from which it does
 LARGE = 2**22  # multiplications from which a product is worth several threads
+# OpenBLAS multiplies where the matrices lie, instead of laying them out anew, on these processors, in products of up to so many
+# multiplications, and into up to so many numbers where the second matrix lies column by column.
+IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
 
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
+_in_place = False  # whether it has the kernels for that
 
 
 def _openblas():
     """(get, set) of the OpenBLAS that NumPy brought along; () for another BLAS."""
-    global _counts
+    global _counts, _in_place
     if _counts is None:
         _counts = ()
         library = ctypes.PyDLL(np._core._multiarray_umath.__file__)  # looks into the libraries it depends on, too
@@ -34,6 +39,9 @@ def _openblas():
                 get, put = library[form.format("get")], library[form.format("set")]
                 get.argtypes, get.restype, put.argtypes, put.restype = (), ctypes.c_int, (ctypes.c_int,), None
                 _counts = get, put
+                core = library[form.format("get").replace("num_threads", "corename")]
+                core.argtypes, core.restype = (), ctypes.c_char_p
+                _in_place = core().decode() in IN_PLACE
                 break
     return _counts
 
@@ -96,6 +104,7 @@ def product(a, b, out=None):
     single = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
     if (
         single
+        and (a.shape[-2] * b.shape[-1] <= PLACED_TURNED or b.strides[-2] >= b.strides[-1])
         or a.ndim < 2
         or b.ndim < 2
         or a.dtype != b.dtype
@@ -106,15 +115,50 @@ def product(a, b, out=None):
     if out is None:
         lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
-    chunks = 1 if multiplications < LARGE else min(2 * threads.get_num_threads(), 2 * multiplications // LARGE)
-    run(np.matmul, [(a, b, out)] if chunks == 1 or threads.get_num_threads() == 1 else _cut(a, b, out, chunks))
+    if single:
+        return matmul(a, b, out)
+    if multiplications < LARGE or threads.get_num_threads() == 1:
+        with one_thread():
+            return matmul(a, b, out)
+    run(matmul, _cut(a, b, out, min(2 * threads.get_num_threads(), 2 * multiplications // LARGE)))
     return out
+
+
+def matmul(a, b, out):
+    """np.matmul(a, b, out) on one thread; for few rows in blocks of columns that OpenBLAS multiplies in place.
+
+    To lay a weight out anew takes as long as 16 rows of products.
+    """
+    width = _block(a, b)
+    if not width:
+        return np.matmul(a, b, out)
+    whole = b.shape[1] // width * width
+    of_b, of_out = (x[:, :whole].reshape(len(x), -1, width).transpose(1, 0, 2) for x in (b, out))
+    np.matmul(a, of_b, of_out)
+    if whole < b.shape[1]:
+        np.matmul(a, b[:, whole:], out[:, whole:])
+    return out
+
+
+def _block(a, b):
+    """How many columns of a @ b OpenBLAS should compute at a time; 0 where it should take all."""
+    if not _in_place or a.ndim != 2 or b.ndim != 2 or a.dtype.char != "f":
+        return 0
+    (rows, inner), columns = a.shape, b.shape[1]
+    if b.strides[0] < b.strides[1]:
+        few, most, least = rows, min(PLACED // (rows * inner or 1), PLACED_TURNED // (rows or 1)), 8
+    else:
+        few, most, least = 2 * min(rows, inner), PLACED // (rows * inner or 1), 48
+    fits = 1 < rows and 1 < few <= FEW and inner >= 2 and least <= most < columns
+    return (most // 16 * 16 or 8) if fits else 0
 
 
 def _by_few_rows(a, w, multiplications):
     """a @ wᵀ of few rows, where there is a quicker way than BLAS's own; None where there is none."""
-    if 0 < len(a) <= ROWS and w.size >= WEIGHTS:
+    if 0 < len(a) <= (ROWS if not _in_place else 4 if w.size > FAR else 1) and w.size >= WEIGHTS:
         return numpy_ns.rows_product(w, a)
+    if _block(a, w.T):
+        return None
     turned = TURNED <= multiplications and len(a) > 1
     if a.dtype.char not in "fd" or not (turned or len(a) == 1) or not (_counts or _openblas()):
         return None

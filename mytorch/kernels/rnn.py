@@ -74,7 +74,7 @@ class LSTM:
         gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
-                np.matmul(h[k, :n], weight_t, gates[k, :n])
+                blas.matmul(h[k, :n], weight_t, gates[k, :n])
                 cells.lstm(x[t, :n], gates[k, :n], c[k, :n], c[k + 1, :n], h[k + 1, :n])
                 h[k + 1, n:], c[k + 1, n:] = h[k, n:], c[k, n:]
         return _in_time(h, sizes, reverse), h[-1].copy(), c[-1].copy(), gates, c, h
@@ -87,7 +87,7 @@ class LSTM:
         with blas.one_thread():  # the products are small
             for k, t, n in reversed(_order(sizes, reverse)):
                 step(g_out[t, :n], g_h[:n], g_c[:n], gates[k, :n], cells[k, :n], gx[t, :n])
-                np.matmul(gx[t, :n], weight, g_h[:n])
+                blas.matmul(gx[t, :n], weight, g_h[:n])
         return gx, g_h, g_c, _weight_gradient(gx, hiddens, reverse) if needs[3] else None, None
 
 
@@ -107,7 +107,7 @@ class GRU:
         gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
-                np.matmul(h[k, :n], weight_t, gates[k, :n, : 3 * width])
+                blas.matmul(h[k, :n], weight_t, gates[k, :n, : 3 * width])
                 cells.gru(x[t, :n], bias, gates[k, :n], h[k, :n], h[k + 1, :n])
                 h[k + 1, n:] = h[k, n:]
         return _in_time(h, sizes, reverse), h[-1].copy(), gates, h
@@ -121,7 +121,7 @@ class GRU:
         with blas.one_thread():  # the products are small
             for k, t, n in reversed(_order(sizes, reverse)):
                 step(g_out[t, :n], g_h[:n], gates[k, :n], hiddens[k, :n], gx[t, :n], g_inner[t, :n])
-                g_h[:n] += np.matmul(g_inner[t, :n], weight, product[:n])
+                g_h[:n] += blas.matmul(g_inner[t, :n], weight, product[:n])
         return gx, g_h, _weight_gradient(g_inner, hiddens, reverse), g_inner.sum((0, 1))
 
 
@@ -139,7 +139,7 @@ class RNN:
         h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
         with blas.one_thread():  # the products are small
             for k, t, n in _order(sizes, reverse):
-                z = np.matmul(h[k, :n], weight_t, h[k + 1, :n])
+                z = blas.matmul(h[k, :n], weight_t, h[k + 1, :n])
                 z += x[t, :n]
                 np.maximum(z, 0, out=z) if relu else np.tanh(z, out=z)
                 h[k + 1, n:] = h[k, n:]
@@ -154,5 +154,5 @@ class RNN:
             for k, t, n in reversed(_order(sizes, reverse)):
                 gh = np.add(g_h[:n], g_out[t, :n], g_h[:n])
                 np.multiply(gh, slope[k + 1, :n], gx[t, :n])
-                np.matmul(gx[t, :n], weight, gh)
+                blas.matmul(gx[t, :n], weight, gh)
         return gx, g_h, _weight_gradient(gx, hiddens, reverse)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.kernels import blas
 
 
 def beside(torch, run, *arrays, rtol=1e-4, atol=1e-4):
@@ -99,3 +100,27 @@ def test_ldl_is_pytorchs(torch, rng, n, hermitian, dtype):
         np.testing.assert_allclose(full @ X, B, rtol=1e-2, atol=1e-2 if dtype == "float32" else 1e-9)
     with pytest.raises(mytorch.linalg.LinAlgError, match="is zero"):
         mytorch.linalg.ldl_factor(mytorch.zeros(2, 2))
+
+
+LAID_OUT = {
+    "a @ b": lambda a, b: (a, b),
+    "a @ bᵀ": lambda a, b: (a, np.ascontiguousarray(b.T).T),
+    "aᵀ @ b": lambda a, b: (np.asfortranarray(a), b),
+    "rows of a wider one": lambda a, b: (np.tile(a, 2)[:, : a.shape[1]], np.tile(b, 2)[:, : b.shape[1]]),
+}
+
+
+@pytest.mark.parametrize("laid_out", LAID_OUT)
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_few_rows_are_right_in_blocks_of_columns(rng, monkeypatch, laid_out, in_place, dtype):
+    with blas.one_thread():  # it has found out by now which processor this is
+        monkeypatch.setattr(blas, "_in_place", in_place)
+    for rows, inner, columns in ((2, 384, 1543), (7, 771, 515), (33, 129, 513), (64, 40, 300), (513, 3, 900), (5, 0, 700)):
+        a, b = (rng.standard_normal(s).astype(dtype) for s in ((rows, inner), (inner, columns)))
+        exact = a.astype("float64") @ b.astype("float64")
+        a, b = LAID_OUT[laid_out](a, b)
+        wide = np.full((rows, 2 * columns), np.nan, dtype)
+        for out in (blas.product(a, b), blas.product(a, b, wide[:, :columns]), wide[:, :columns]):
+            np.testing.assert_allclose(out, exact, rtol=1e-4, atol=1e-4)
+        assert np.isnan(wide[:, columns:]).all()
