@@ -116,7 +116,14 @@ LAID_OUT = {
 def test_products_of_few_rows_are_right_in_blocks_of_columns(rng, monkeypatch, laid_out, in_place, dtype):
     with blas.one_thread():  # it has found out by now which processor this is
         monkeypatch.setattr(blas, "_in_place", in_place)
-    for rows, inner, columns in ((2, 384, 1543), (7, 771, 515), (33, 129, 513), (64, 40, 300), (513, 3, 900), (5, 0, 700)):
+    for rows, inner, columns in (
+        (2, 384, 1543),
+        (7, 771, 515),
+        (33, 129, 513),
+        (64, 40, 300),
+        (513, 3, 900),
+        (5, 0, 700),
+    ):
         a, b = (rng.standard_normal(s).astype(dtype) for s in ((rows, inner), (inner, columns)))
         exact = a.astype("float64") @ b.astype("float64")
         a, b = LAID_OUT[laid_out](a, b)
