@@ -103,8 +103,7 @@ def product(a, b, out=None):
             return few
     single = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
     if (
-        single
-        and (a.shape[-2] * b.shape[-1] <= PLACED_TURNED or b.strides[-2] >= b.strides[-1])
+        (single and (a.shape[-2] * b.shape[-1] <= PLACED_TURNED or b.strides[-2] >= b.strides[-1]))
         or a.ndim < 2
         or b.ndim < 2
         or a.dtype != b.dtype
