@@ -200,8 +200,7 @@ class LowRankMultivariateNormal(Family):
         """The diagonal of the covariance."""
         return ((self._W**2).sum(-1) + self._D).expand(self._extended_shape())
 
-    def _whole(self, matrix):
-        return matrix.expand(size(self._batch_shape, matrix.shape[-2:]))
+    _whole = _OfCovariance._whole
 
     @lazy_property
     def scale_tril(self):

@@ -53,16 +53,10 @@ def distribution(
 
 @on_input_device
 def pick(
-    logits: Tensor,
-    seen=None,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    generator: Generator | None = None,
-    vocab_size: int | None = None,
+    logits: Tensor, seen=None, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+    repetition_penalty: float = 1.0, generator: Generator | None = None, vocab_size: int | None = None,
     min_p: float | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
 
     Args:
@@ -265,18 +259,10 @@ def _speculated(run, draft, count, ahead, generator, sampling, stop):
 
 @no_grad()
 def stream(
-    model: Module,
-    input: Any,
-    max_new_tokens: int,
-    *,
-    stop: int | str | Iterable[int | str] | None = None,
-    seed: int | None = None,
-    use_cache: bool = True,
-    draft: Module | None = None,
-    draft_tokens: int = 4,
-    generator: Generator | None = None,
-    **sampling: Any,
-) -> Iterator[Any]:
+    model: Module, input: Any, max_new_tokens: int, *, stop: int | str | Iterable[int | str] | None = None,
+    seed: int | None = None, use_cache: bool = True, draft: Module | None = None, draft_tokens: int = 4,
+    generator: Generator | None = None, **sampling: Any,
+) -> Iterator[Any]:  # fmt: skip
     """Yield the next token of each sequence, int64 (B,), as they are made; for a text, pieces of text.
 
     Past the model's context the oldest tokens are dropped, as in nanoGPT; positions then shift, so the cache

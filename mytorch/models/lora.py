@@ -71,12 +71,9 @@ def _layers(model) -> Iterator[tuple[str, LoRALinear]]:
 
 
 def inject(
-    model: nn.Module,
-    targets: Iterable[str] | None = None,
-    rank: int = 8,
-    alpha: float | None = None,
+    model: nn.Module, targets: Iterable[str] | None = None, rank: int = 8, alpha: float | None = None,
     dropout_p: float = 0.0,
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     """Put a LoRALinear around each Linear whose name, or its end after a dot, is a target; freeze everything else.
 
     Args:

@@ -16,12 +16,9 @@ from .module import Module
 
 
 def make_graphed_callables(
-    callables: Callable | tuple[Callable, ...],
-    sample_args: tuple,
-    num_warmup_iters: int = 3,
-    allow_unused_input: bool = False,
-    pool: Any = None,
-) -> Callable | tuple[Callable, ...]:
+    callables: Callable | tuple[Callable, ...], sample_args: tuple, num_warmup_iters: int = 3,
+    allow_unused_input: bool = False, pool: Any = None,
+) -> Callable | tuple[Callable, ...]:  # fmt: skip
     """Functions (or modules) whose forward and backward are CUDA graphs, for use in a program that stays eager otherwise.
 
     Args:

@@ -85,16 +85,10 @@ class SyncBatchNorm(_BatchNorm):
     dims = (2, 3, 4, 5)
 
     def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        process_group: ProcessGroup | None = None,
-        device: DeviceLike | None = None,
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, process_group: ProcessGroup | None = None, device: DeviceLike | None = None,
         dtype: dtype | None = None,
-    ):
+    ):  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
         self.process_group = process_group
 

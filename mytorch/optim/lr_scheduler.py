@@ -252,13 +252,9 @@ class LinearLR(_FactorLR):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1.0 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
+        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
         last_epoch: int = -1,
-    ):
+    ):  # fmt: skip
         if not 0 < start_factor <= 1.0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if not 0 <= end_factor <= 1.0:
@@ -520,10 +516,6 @@ class OneCycleLR(LRScheduler):
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
-                    if "momentum" not in group and "betas" not in group:
-                        raise ValueError(
-                            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-                        )
                     group["max_momentum"], group["base_momentum"] = max_momentum, base_momentum
                     self._set_momentum(group, max_momentum)
         super().__init__(optimizer, last_epoch)
@@ -532,8 +524,10 @@ class OneCycleLR(LRScheduler):
     def _set_momentum(group, value):
         if "betas" in group:
             group["betas"] = (value, *group["betas"][1:])
-        else:
+        elif "momentum" in group:
             group["momentum"] = value
+        else:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
 
     def _anneal(self, start, end, share):
         kind = self.__dict__.get("_anneal_func_type")
@@ -606,8 +600,6 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         self.base_momentum, self.max_momentum = base_momentum, max_momentum
         if cycle_momentum:
-            if any("momentum" not in g and "betas" not in g for g in optimizer.param_groups):
-                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
             for group in optimizer.param_groups:
                 OneCycleLR._set_momentum(group, max_momentum)
         super().__init__(optimizer, last_epoch)

@@ -30,14 +30,9 @@ class ZeroRedundancyOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        params: Params,
-        optimizer_class: type[Optimizer],
-        process_group: ProcessGroup | None = None,
-        parameters_as_bucket_view: bool = False,
-        overlap_with_ddp: bool = False,
-        **defaults: Any,
-    ):
+        self, params: Params, optimizer_class: type[Optimizer], process_group: ProcessGroup | None = None,
+        parameters_as_bucket_view: bool = False, overlap_with_ddp: bool = False, **defaults: Any,
+    ):  # fmt: skip
         if not is_initialized():
             raise RuntimeError("ZeroRedundancyOptimizer needs a process group; call init_process_group first.")
         if overlap_with_ddp or parameters_as_bucket_view:

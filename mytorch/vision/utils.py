@@ -16,14 +16,9 @@ from ..ops.movement import cat, stack
 
 
 def make_grid(
-    tensor: Tensor | Sequence[Tensor],
-    nrow: int = 8,
-    padding: int = 2,
-    normalize: bool = False,
-    value_range: tuple[float, float] | None = None,
-    scale_each: bool = False,
-    pad_value: float = 0.0,
-) -> Tensor:
+    tensor: Tensor | Sequence[Tensor], nrow: int = 8, padding: int = 2, normalize: bool = False,
+    value_range: tuple[float, float] | None = None, scale_each: bool = False, pad_value: float = 0.0,
+) -> Tensor:  # fmt: skip
     """Pictures in rows, as one picture (3, H, W).
 
     Args:

@@ -25,12 +25,9 @@ class VisionDataset(Dataset):
     """
 
     def __init__(
-        self,
-        root: str | os.PathLike | None = None,
-        transforms: Callable[[Any, Any], tuple[Any, Any]] | None = None,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-    ):
+        self, root: str | os.PathLike | None = None, transforms: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        transform: Change | None = None, target_transform: Change | None = None,
+    ):  # fmt: skip
         if transforms is not None and (transform is not None or target_transform is not None):
             raise ValueError("Only transforms or transform/target_transform can be passed as argument")
         self.root = os.path.expanduser(root) if isinstance(root, str) else root

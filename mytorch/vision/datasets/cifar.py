@@ -81,13 +81,9 @@ class CIFAR10(SplitInMemory):
     _names_key, _labels_key = "label_names", "labels"
 
     def __init__(
-        self,
-        root: str | os.PathLike,
-        train: bool = True,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        download: bool = False,
-    ):
+        self, root: str | os.PathLike, train: bool = True, transform: Change | None = None,
+        target_transform: Change | None = None, download: bool = False,
+    ):  # fmt: skip
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
         if download:

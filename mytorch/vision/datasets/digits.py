@@ -82,13 +82,9 @@ class SyntheticDigits(_Digits):
     """
 
     def __init__(
-        self,
-        train: bool = True,
-        size: int = 2000,
-        image_size: int = 28,
-        transform: Change | None = None,
+        self, train: bool = True, size: int = 2000, image_size: int = 28, transform: Change | None = None,
         target_transform: Change | None = None,
-    ):
+    ):  # fmt: skip
         super().__init__(transform=transform, target_transform=target_transform)
         if image_size < 12:
             raise ValueError(f"SyntheticDigits: image_size is {image_size}; expected at least 12.")

@@ -25,14 +25,9 @@ class FakeData(VisionDataset):
     """
 
     def __init__(
-        self,
-        size: int = 1000,
-        image_size: Sequence[int] = (3, 224, 224),
-        num_classes: int = 10,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        random_offset: int = 0,
-    ):
+        self, size: int = 1000, image_size: Sequence[int] = (3, 224, 224), num_classes: int = 10,
+        transform: Change | None = None, target_transform: Change | None = None, random_offset: int = 0,
+    ):  # fmt: skip
         super().__init__(transform=transform, target_transform=target_transform)
         if len(image_size) != 3 or image_size[0] not in (1, 3):
             raise ValueError(f"FakeData: image_size is {tuple(image_size)}; expected (1, H, W) or (3, H, W).")

@@ -72,15 +72,10 @@ class DatasetFolder(VisionDataset):
     root: str | os.PathLike[str]
 
     def __init__(
-        self,
-        root: str | os.PathLike,
-        loader: Callable[[str], Any],
-        extensions: Sequence[str] | None = None,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        is_valid_file: Callable[[str], bool] | None = None,
-        allow_empty: bool = False,
-    ):
+        self, root: str | os.PathLike, loader: Callable[[str], Any], extensions: Sequence[str] | None = None,
+        transform: Change | None = None, target_transform: Change | None = None,
+        is_valid_file: Callable[[str], bool] | None = None, allow_empty: bool = False,
+    ):  # fmt: skip
         super().__init__(root, transform=transform, target_transform=target_transform)
         if (extensions is None) == (is_valid_file is None):
             raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
@@ -126,14 +121,10 @@ class ImageFolder(DatasetFolder):
     """
 
     def __init__(
-        self,
-        root: str | os.PathLike,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        loader: Callable[[str], Any] = default_loader,
-        is_valid_file: Callable[[str], bool] | None = None,
+        self, root: str | os.PathLike, transform: Change | None = None, target_transform: Change | None = None,
+        loader: Callable[[str], Any] = default_loader, is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
-    ):
+    ):  # fmt: skip
         extensions = IMG_EXTENSIONS if is_valid_file is None else None
         super().__init__(root, loader, extensions, transform, target_transform, is_valid_file, allow_empty)
         self.imgs = self.samples

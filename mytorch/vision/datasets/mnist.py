@@ -84,13 +84,9 @@ class MNIST(SplitInMemory):
     ]  # fmt: skip
 
     def __init__(
-        self,
-        root: str | os.PathLike,
-        train: bool = True,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        download: bool = False,
-    ):
+        self, root: str | os.PathLike, train: bool = True, transform: Change | None = None,
+        target_transform: Change | None = None, download: bool = False,
+    ):  # fmt: skip
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
         if download:
@@ -102,12 +98,9 @@ class MNIST(SplitInMemory):
 
     @classmethod
     def splits(
-        cls,
-        transform: Change | None = None,
-        target_transform: Change | None = None,
-        root: str | os.PathLike = "data",
+        cls, transform: Change | None = None, target_transform: Change | None = None, root: str | os.PathLike = "data",
         download: bool = True,
-    ) -> "tuple[MNIST, MNIST]":
+    ) -> "tuple[MNIST, MNIST]":  # fmt: skip
         """The training and the test set, downloaded into `root` first if they are not there.
 
         Args:

@@ -71,11 +71,8 @@ class EfficientNet(Classifier):
         stages = [
             (*s[:3], *(make_divisible(c * width_mult) for c in s[3:5]), math.ceil(s[5] * depth_mult)) for s in _STAGES
         ]
-        layer, total, done = (
-            partial(Conv2dNormActivation, norm_layer=norm, activation_layer=nn.SiLU),
-            sum(s[5] for s in stages),
-            0,
-        )
+        layer = partial(Conv2dNormActivation, norm_layer=norm, activation_layer=nn.SiLU)
+        total, done = sum(s[5] for s in stages), 0
         layers: list[Module] = [layer(3, stages[0][3], stride=2)]
         for expansion, kernel, stride, inside, out, blocks in stages:
             stage = []

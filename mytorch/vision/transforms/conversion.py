@@ -96,13 +96,9 @@ class RandomErasing(RandomTransform):
     """
 
     def __init__(
-        self,
-        p: float = 0.5,
-        scale: tuple[float, float] = (0.02, 0.33),
-        ratio: tuple[float, float] = (0.3, 3.3),
-        value: float | Sequence[float] | str = 0,
-        inplace: bool = False,
-    ):
+        self, p: float = 0.5, scale: tuple[float, float] = (0.02, 0.33), ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0, inplace: bool = False,
+    ):  # fmt: skip
         super().__init__(p, scale=scale, ratio=ratio, value=value, inplace=inplace)
         if not 0 <= scale[0] <= scale[1] <= 1:
             raise ValueError(f"RandomErasing: scale is {scale}; expected (least, most) between 0 and 1.")

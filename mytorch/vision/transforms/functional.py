@@ -347,12 +347,9 @@ def _in_floats(img, change):
 
 @on_tensors
 def resize(
-    img: Tensor,
-    size: Sizes,
-    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
-    max_size: int | None = None,
-    antialias: bool = True,
-) -> Tensor:
+    img: Tensor, size: Sizes, interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    max_size: int | None = None, antialias: bool = True,
+) -> Tensor:  # fmt: skip
     """img in another size.
 
     Args:
@@ -392,15 +389,9 @@ def _flat(img):
 
 @on_tensors
 def resized_crop(
-    img: Tensor,
-    top: int,
-    left: int,
-    height: int,
-    width: int,
-    size: Sizes,
-    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
-    antialias: bool = True,
-) -> Tensor:
+    img: Tensor, top: int, left: int, height: int, width: int, size: Sizes,
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR, antialias: bool = True,
+) -> Tensor:  # fmt: skip
     """`crop`, then `resize`.
 
     Args:
@@ -427,13 +418,9 @@ def _rotated_size(matrix, height, width):
 
 @on_tensors
 def rotate(
-    img: Tensor,
-    angle: float,
-    interpolation: InterpolationMode = InterpolationMode.NEAREST,
-    expand: bool = False,
-    center: Sequence[float] | None = None,
-    fill: Colour = None,
-) -> Tensor:
+    img: Tensor, angle: float, interpolation: InterpolationMode = InterpolationMode.NEAREST, expand: bool = False,
+    center: Sequence[float] | None = None, fill: Colour = None,
+) -> Tensor:  # fmt: skip
     """img turned counter-clockwise by an angle in degrees.
 
     Args:

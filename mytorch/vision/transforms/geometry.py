@@ -23,12 +23,9 @@ class Resize(Transform):
     function = staticmethod(F.resize)
 
     def __init__(
-        self,
-        size: Sizes,
-        interpolation: InterpolationMode = InterpolationMode.BILINEAR,
-        max_size: int | None = None,
+        self, size: Sizes, interpolation: InterpolationMode = InterpolationMode.BILINEAR, max_size: int | None = None,
         antialias: bool = True,
-    ):
+    ):  # fmt: skip
         super().__init__(size=size, interpolation=interpolation, max_size=max_size, antialias=antialias)
 
 
@@ -72,13 +69,9 @@ class RandomCrop(Transform):
     hidden = ("pad_if_needed", "fill", "padding_mode")
 
     def __init__(
-        self,
-        size: Sizes,
-        padding: Sizes | None = None,
-        pad_if_needed: bool = False,
-        fill: Colour = 0,
+        self, size: Sizes, padding: Sizes | None = None, pad_if_needed: bool = False, fill: Colour = 0,
         padding_mode: str = "constant",
-    ):
+    ):  # fmt: skip
         options = {"pad_if_needed": pad_if_needed, "fill": fill, "padding_mode": padding_mode}
         super().__init__(size=F._pair(size), padding=padding, **options)
 
@@ -117,13 +110,9 @@ class RandomResizedCrop(Transform):
     """
 
     def __init__(
-        self,
-        size: Sizes,
-        scale: tuple[float, float] = (0.08, 1.0),
-        ratio: tuple[float, float] = (3 / 4, 4 / 3),
-        interpolation: InterpolationMode = InterpolationMode.BILINEAR,
-        antialias: bool = True,
-    ):
+        self, size: Sizes, scale: tuple[float, float] = (0.08, 1.0), ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: InterpolationMode = InterpolationMode.BILINEAR, antialias: bool = True,
+    ):  # fmt: skip
         if scale[0] > scale[1] or not 0 < ratio[0] <= ratio[1]:
             raise ValueError(f"RandomResizedCrop: scale is {scale} and ratio {ratio}; expected (least, greatest).")
         size = F._pair(size)
@@ -181,13 +170,9 @@ class RandomRotation(Transform):
     """
 
     def __init__(
-        self,
-        degrees: float | Sequence[float],
-        interpolation: InterpolationMode = InterpolationMode.NEAREST,
-        expand: bool = False,
-        center: Sequence[float] | None = None,
-        fill: Colour = 0,
-    ):
+        self, degrees: float | Sequence[float], interpolation: InterpolationMode = InterpolationMode.NEAREST,
+        expand: bool = False, center: Sequence[float] | None = None, fill: Colour = 0,
+    ):  # fmt: skip
         span: Any = degrees
         if isinstance(span, numbers.Real):
             if span < 0:

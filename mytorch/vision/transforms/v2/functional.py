@@ -132,17 +132,8 @@ def gaussian_noise(inpt: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bo
 # torchvision's names of these functions for tensors alone
 to_dtype_image = convert_dtype = to_dtype
 pad_image, resize_image, crop_image, normalize_image, rotate_image = pad, resize, crop, normalize, rotate
-horizontal_flip_image, vertical_flip_image, center_crop_image, resized_crop_image = (
-    hflip,
-    vflip,
-    center_crop,
-    resized_crop,
-)
-gaussian_blur_image, rgb_to_grayscale_image, grayscale_to_rgb_image, invert_image = (
-    gaussian_blur,
-    rgb_to_grayscale,
-    grayscale_to_rgb,
-    invert,
-)
+horizontal_flip_image, vertical_flip_image, invert_image = hflip, vflip, invert
+center_crop_image, resized_crop_image, gaussian_blur_image = center_crop, resized_crop, gaussian_blur
+rgb_to_grayscale_image, grayscale_to_rgb_image = rgb_to_grayscale, grayscale_to_rgb
 pil_modes_mapping = {number: InterpolationMode(name) for number, name in first._PIL_NUMBERS.items()}
 __all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "F", "Sequence", "Tensor", "dtypes", "first", "math", "np", "on_tensors", "tensor")]  # fmt: skip
