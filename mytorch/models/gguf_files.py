@@ -123,14 +123,11 @@ def _llama_config(said):
     layers, hidden, experts = said("block_count"), said("feed_forward_length"), said("expert_count", 0)
     head, kv_heads = said("attention.key_length", width // heads), max(1, said("attention.head_count_kv", heads))
     last, vocab_size = f"blk.{layers - 1}", _vocab_size(said)
-    gate = (
-        {f"{last}.ffn_gate_exps.weight": (experts, hidden, width)}
-        if experts
-        else {f"{last}.ffn_gate.weight": (hidden, width)}
-    )
+    gate, each = ("ffn_gate_exps", (experts,)) if experts else ("ffn_gate", ())
     said.check({
         "token_embd.weight": (vocab_size, width), f"{last}.attn_q.weight": (heads * head, width),
-        f"{last}.attn_k.weight": (kv_heads * head, width), **gate,
+        f"{last}.attn_k.weight": (kv_heads * head, width),
+        f"{last}.{gate}.weight": (*each, hidden, width),
     })  # fmt: skip
     scaling, kind = None, said("rope.scaling.type", "none", str)
     if kind in ("linear", "yarn"):

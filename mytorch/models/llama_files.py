@@ -19,14 +19,10 @@ _EXPERTS = {
 }
 _PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}  # of an expert
 _SUPPORTED = {"router_jitter_noise": 0.0, "mlp_bias": False}
+# model_type: …ForCausalLM
 _CLASSES = {
-    "llama": "Llama",
-    "qwen2": "Qwen2",
-    "qwen3": "Qwen3",
-    "mistral": "Mistral",
-    "mixtral": "Mixtral",
-    "nanochat": "NanoChat",
-}  # model_type to …ForCausalLM
+    "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "mixtral": "Mixtral", "nanochat": "NanoChat",
+}  # fmt: skip
 
 
 def _scaling(values):
@@ -50,9 +46,7 @@ def fields(values, file, who):
     known = fields_of(values, _FIELDS, file, who)
     theta, scaling = _scaling(values)
     known["rope_theta"], known["rope_scaling"] = theta or known["rope_theta"], scaling
-    if (
-        scaling and scaling["rope_type"] == "dynamic"
-    ):  # theirs is the context trained for, which the positions are to exceed
+    if scaling and scaling["rope_type"] == "dynamic":  # theirs is the context trained for, to be exceeded
         scaling["original_max_position_embeddings"] = known["context_length"]
         known["context_length"] = int(known["context_length"] * scaling.get("factor", 1))
     known["qkv_bias"] = kind == "qwen2" or bool(values.get("attention_bias"))
