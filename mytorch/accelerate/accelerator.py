@@ -202,16 +202,11 @@ class Accelerator:
 
     def env(self) -> None:
         """Print how this process was launched, on the main process."""
-        lines = [
-            "Launch Configuration:",
-            f"  device: {self.device}",
-            f"  processes: {self.num_processes}",
-            f"  mixed precision: {self.mixed_precision}",
-            f"  gradient accumulation steps: {self.gradient_accumulation_steps}",
-        ]
-        if self.use_distributed:
-            lines.append(f"  master: {self.master_addr}:{self.master_port}")
-        self.print("\n".join(lines))
+        master = f"\n  master: {self.master_addr}:{self.master_port}" if self.use_distributed else ""
+        self.print(
+            f"Launch Configuration:\n  device: {self.device}\n  processes: {self.num_processes}\n"
+            f"  mixed precision: {self.mixed_precision}\n  gradient accumulation steps: {self._accumulation}{master}"
+        )
 
     # -- preparing --------------------------------------------------------------------------------
 
