@@ -101,8 +101,10 @@ class StackDataset(Dataset):
 
     def __init__(self, *args: Dataset, **kwargs: Dataset):
         if args and kwargs:
-            both = "input/output, but both types are given."
-            raise ValueError(f"Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like {both}")
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
+                "input/output, but both types are given."
+            )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
