@@ -202,16 +202,11 @@ class Accelerator:
 
     def env(self) -> None:
         """Print how this process was launched, on the main process."""
-        lines = [
-            "Launch Configuration:",
-            f"  device: {self.device}",
-            f"  processes: {self.num_processes}",
-            f"  mixed precision: {self.mixed_precision}",
-            f"  gradient accumulation steps: {self.gradient_accumulation_steps}",
-        ]
-        if self.use_distributed:
-            lines.append(f"  master: {self.master_addr}:{self.master_port}")
-        self.print("\n".join(lines))
+        master = f"\n  master: {self.master_addr}:{self.master_port}" if self.use_distributed else ""
+        self.print(
+            f"Launch Configuration:\n  device: {self.device}\n  processes: {self.num_processes}\n"
+            f"  mixed precision: {self.mixed_precision}\n  gradient accumulation steps: {self._accumulation}{master}"
+        )
 
     # -- preparing --------------------------------------------------------------------------------
 
@@ -436,20 +431,18 @@ class Accelerator:
         if use_gather_object:
             parts = self.state.gather_objects(input_data)
             gathered = [item for part in parts for item in part] if isinstance(input_data, list) else parts
-            return gathered[: self._real(len(gathered))]
+            return gathered[: self._kept()]
         if isinstance(input_data, (float, int)) or (isinstance(input_data, (Tensor, Array)) and input_data.ndim == 0):
             where = self.device if self.num_processes > 1 and self.device.type == "cuda" else "cpu"
             number = Array(np.array(float(input_data), np.float64), device=where)
             return float(self.state.all_reduce(number, "mean").item())
-        gathered = self.gather(input_data)
-        return (
-            map_tensors(lambda t: t[: self._real(t.shape[0])], gathered) if self._real(1 << 62) < 1 << 62 else gathered
-        )
+        gathered, kept = self.gather(input_data), self._kept()
+        return gathered if kept is None else map_tensors(lambda t: t[:kept], gathered)
 
-    def _real(self, n):
-        """How many of n gathered items are no padding."""
+    def _kept(self):
+        """How many of the gathered items are no padding; None where all are."""
         loader = self._active[-1] if self._active else None
-        return min(n, loader.remainder) if loader is not None and loader.end_of_dataloader and loader.remainder else n
+        return loader.remainder or None if loader is not None and loader.end_of_dataloader else None
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
         """The sum or mean of the processes' tensors, times scale, through nested containers.

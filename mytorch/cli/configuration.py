@@ -10,6 +10,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from ..distributed.environment import DEFAULT_ADDRESS, DEFAULT_PORT
 from ..serialization import atomic_write
 
 PRECISIONS = ("no", "fp16", "bf16")
@@ -44,8 +45,8 @@ class Configuration:
     gpu_indices: list = field(default_factory=list)
     num_machines: int = 1
     machine_rank: int = 0
-    master_addr: str = "127.0.0.1"
-    master_port: int = 13333
+    master_addr: str = DEFAULT_ADDRESS
+    master_port: int = DEFAULT_PORT
     mixed_precision: str = "no"
     fused: str = "auto"
     autotune: str = "none"

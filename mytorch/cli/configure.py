@@ -5,7 +5,6 @@ import socket
 import sys
 
 from ..backend import device_count
-from ..distributed.environment import DEFAULT_ADDRESS, DEFAULT_PORT
 from .arguments import ArgumentParser
 from .configuration import AUTOTUNE, FUSED, PRECISIONS, Configuration, default_path
 
@@ -13,14 +12,8 @@ from .configuration import AUTOTUNE, FUSED, PRECISIONS, Configuration, default_p
 def found():
     """What this machine suggests: a process for each GPU, or one on the CPU."""
     n = device_count()
-    return Configuration(
-        device="gpu" if n else "cpu",
-        num_processes=max(n, 1),
-        gpu_indices=list(range(n)),
-        master_addr=DEFAULT_ADDRESS,
-        master_port=DEFAULT_PORT,
-        mixed_precision="bf16" if n else "no",
-    )
+    where, precision = ("gpu", "bf16") if n else ("cpu", "no")
+    return Configuration(where, max(n, 1), list(range(n)), mixed_precision=precision)
 
 
 def ask(question, default, understand):

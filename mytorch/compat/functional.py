@@ -39,10 +39,8 @@ def svd(input, some=True, compute_uv=True):
     """
     U, S, Vh = linalg.svd(input, full_matrices=not some)
     if not compute_uv:
-        rows, columns = input.shape[-2:]
-        return _Svd(
-            input.new_zeros((*input.shape[:-2], rows, rows)), S, input.new_zeros((*input.shape[:-2], columns, columns))
-        )
+        U, V = (input.new_zeros((*input.shape[:-2], n, n)) for n in input.shape[-2:])
+        return _Svd(U, S, V)
     return _Svd(U, S, Vh.mH)
 
 

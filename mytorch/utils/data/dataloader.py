@@ -203,11 +203,10 @@ class DataLoader(Generic[T_co]):
             cores, note = os.cpu_count() or 1, " (`cpuset` is not taken into account)"
         if self.num_workers > cores:
             warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
-                f"suggested max number of worker in current system is {cores}{note}, which is "
-                "smaller than what this DataLoader is going to create. Please be aware that "
-                "excessive worker creation might get DataLoader running slow or even freeze, "
-                "lower the worker number to avoid potential slowness/freeze if necessary."
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in "
+                f"current system is {cores}{note}, which is smaller than what this DataLoader is going to create. Please be aware "
+                "that excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+                "potential slowness/freeze if necessary."
             )
 
     @property
@@ -381,10 +380,8 @@ class _BaseDataLoaderIter:
         )
         if self._num_workers:
             message += (
-                "For multiprocessing data-loading, this could be caused by not properly "
-                "configuring the IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset "
-                "for examples."
+                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at "
+                "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
             )
         warn(message)
 

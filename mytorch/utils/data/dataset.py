@@ -225,11 +225,9 @@ class Subset(Dataset[T_co]):
         own_item = kind.__getitem__ is not Subset.__getitem__
         if own_item and kind.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(
-                f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing "
-                "Subset and overriding __getitem__, you must also override __getitems__ to "
-                "ensure DataLoader works correctly with your custom logic. A simple "
-                "implementation:\n\ndef __getitems__(self, indices):\n    return "
-                "[self.__getitem__(idx) for idx in indices]"
+                f"{kind.__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and overriding __getitem__, you "
+                "must also override __getitems__ to ensure DataLoader works correctly with your custom logic. A simple "
+                "implementation:\n\ndef __getitems__(self, indices):\n    return [self.__getitem__(idx) for idx in indices]"
             )
 
     def __getitem__(self, index: Any) -> T_co:
