@@ -20,8 +20,8 @@ FAR = 1 << 23  # weights that come from memory at each product
 FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
 TURNED = 9 << 14  # multiplications from which it does
 LARGE = 2**22  # multiplications from which a product is worth several threads
-# OpenBLAS multiplies where the matrices lie, instead of laying them out anew, on these processors, in products of up to so many
-# multiplications, and into up to so many numbers where the second matrix lies column by column.
+# On these processors (those with AVX-512) OpenBLAS multiplies where the matrices lie, instead of laying them out anew, in products
+# of up to so many multiplications, whose result has up to so many numbers where the second matrix lies column by column.
 IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
 
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
@@ -124,9 +124,9 @@ def product(a, b, out=None):
 
 
 def matmul(a, b, out):
-    """np.matmul(a, b, out) on one thread; for few rows in blocks of columns that OpenBLAS multiplies in place.
+    """np.matmul(a, b, out) on one thread; for few rows in blocks of columns that OpenBLAS multiplies where they lie.
 
-    To lay a weight out anew takes as long as 16 rows of products.
+    To lay a weight out anew takes as long as 16 rows of products, see IN_PLACE.
     """
     width = _block(a, b)
     if not width:
@@ -140,7 +140,7 @@ def matmul(a, b, out):
 
 
 def _block(a, b):
-    """How many columns of a @ b OpenBLAS should compute at a time; 0 where it should take all."""
+    """How many columns of a @ b OpenBLAS should compute at a time; 0 where it should take all: many rows, or blocks too narrow."""
     if not _in_place or a.ndim != 2 or b.ndim != 2 or a.dtype.char != "f":
         return 0
     (rows, inner), columns = a.shape, b.shape[1]

@@ -16,7 +16,8 @@ def _fwd(x, target, losses, peaks, logs, ignore_index):
     rows, width = x.shape
     odd = False
     for r in range(rows):
-        peak, odd = peak_of(x, r, odd)
+        peak, infinite = peak_of(x, r)
+        odd = odd or infinite
         total = np.float32(0.0)
         for j in range(width):
             total += exp(x[r, j] - peak)

@@ -13,7 +13,8 @@ def _fwd(x, out):
     rows, width = x.shape
     odd = False
     for r in range(rows):
-        peak, odd = peak_of(x, r, odd)
+        peak, infinite = peak_of(x, r)
+        odd = odd or infinite
         total = np.float32(0.0)
         for j in range(width):
             below = x[r, j] - peak

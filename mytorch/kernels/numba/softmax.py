@@ -11,13 +11,13 @@ from .common import INFINITE, exp, inlined, is_float32, kernel, larger, magnitud
 
 
 @inlined
-def peak_of(x, r, odd):
-    """The maximum of row r, and whether it has an infinity or NaN, or `odd` holds."""
+def peak_of(x, r):
+    """The maximum of row r, and whether it has an infinity or NaN."""
     peak, largest = x[r, 0], np.int32(0)
     for j in range(x.shape[1]):
         peak = larger(peak, x[r, j])
         largest = max(largest, magnitude(x[r, j]))
-    return peak, odd or largest >= INFINITE
+    return peak, largest >= INFINITE
 
 
 @kernel
@@ -25,7 +25,8 @@ def _fwd(x, out):
     rows, width = x.shape
     odd = False
     for r in range(rows):
-        peak, odd = peak_of(x, r, odd)
+        peak, infinite = peak_of(x, r)
+        odd = odd or infinite
         total = np.float32(0.0)
         for j in range(width):
             e = exp(x[r, j] - peak)
