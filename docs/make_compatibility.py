@@ -65,6 +65,7 @@ names; these differ, and stay so for the reason given.
 | `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `abs`, `special.i1` | different, spread | the gradient at NaN, which is NaN |
 | `Conv` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
 | `std`, `std_mean`, `var_mean`, `var` | different, spread | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
+| `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, spread | a variance that overflows gives NaN, never zeros; PyTorch's gives either, by how many of the processor's vectors a row fills |
 | `norm`, `linalg.vector_norm` | different, spread, accepted | derivatives at denormal numbers; negative orders of nothing |
 | `grid_sampler` | refused | numbers that stand for no mode, for which PyTorch takes one |
 | `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, spread | which of several equal elements' places is given |

@@ -174,22 +174,17 @@ def test_nothing_is_learned_from_a_batch_of_padding(fused, torch):
         assert not call(mytorch)[1].any()
 
 
-@pytest.mark.parametrize("width", [5, 8, 31, 64, 150])
+@pytest.mark.parametrize("width", [5, 64, 150])
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e30), ("float64", 1e200), ("bfloat16", 1e30)])
-def test_norms_whose_variance_overflows_are_zero_or_nan_as_in_pytorch(dtype, scale, width, torch, rng):
-    x = rng.standard_normal((8, width)) * scale
-    for fused in (False, True) if dtype == "float32" else (None,):
-        kernel = {"fused": fused}
-
-        def norms(lib):
-            rows, option = lib.tensor(x, dtype=getattr(lib, dtype)), kernel if lib is mytorch else {}
-            rows.requires_grad_()
-            out = lib.nn.functional.layer_norm(rows, (width,), **option)
-            out.backward(lib.ones_like(out))
-            grouped = lib.nn.functional.group_norm(rows.reshape(4, 2, width), 2, **option)
-            return out.float(), rows.grad.float(), grouped.float()
-
-        assert_same(torch, norms)
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_variance_that_overflows_never_looks_like_zeros(fused, dtype, scale, width, rng):
+    """PyTorch's gives 0 or NaN by how many whole vectors of the processor a row has."""
+    rows = mytorch.tensor(rng.standard_normal((8, width)) * scale, dtype=getattr(mytorch, dtype), requires_grad=True)
+    fused = {"fused": fused and dtype == "float32"}
+    out = F.layer_norm(rows, (width,), **fused)
+    out.backward(mytorch.ones_like(out))
+    assert out.isnan().all() and rows.grad.isnan().all()
+    assert F.group_norm(rows.reshape(4, 2, width), 2, **fused).isnan().all()
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])

@@ -43,18 +43,12 @@ def _like(xp, out, input, dtype):
     return xp.astype(xp.reshape(out, input.shape), input.dtype if dtype is None else dtype.numpy)
 
 
-def _normed(xp, x, eps, itemsize):
-    """Rows with mean 0 and variance 1, their means, and what they were multiplied by.
-
-    A variance that overflows gives zeros, or NaN where a row is no more than whole vectors, or less than one, of 32 bytes of
-    `itemsize` each: there PyTorch's running sums, which begin with those of no elements, multiply infinity by 0.
-    """
+def _normed(xp, x, eps):
+    """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
-    if x.shape[-1] * itemsize < 32 or x.shape[-1] * itemsize % 32 == 0:
-        variance = variance + variance * 0.0
-    rstd = 1.0 / xp.sqrt(variance + eps)
+    rstd = 1.0 / xp.sqrt(variance + (variance * 0.0 + eps))  # NaN where it overflows, which is not to look like zeros
     return centred * rstd, mean, rstd
 
 
@@ -66,7 +60,7 @@ def _normed_grad(xp, g, normed, rstd):
 
 @op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
 def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
-    out, mean, rstd = _normed(xp, _rows(xp, input, width), eps, input.dtype.itemsize)
+    out, mean, rstd = _normed(xp, _rows(xp, input, width), eps)
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
     if bias is not None:
@@ -424,8 +418,7 @@ def batch_norm(
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
-    rows = _in_float32(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)))
-    out, mean, rstd = _normed(xp, rows, eps, input.dtype.itemsize)
+    out, mean, rstd = _normed(xp, _in_float32(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
     out = xp.reshape(out, input.shape)
     if weight is not None:
         out = out * _channels(xp, weight, len(input.shape))

@@ -77,12 +77,11 @@ def joined(mean, squares, done, middle, around, count):
 
 
 @triton.jit
-def _rstd(squares, width, eps, x_ptr, RMS: tl.constexpr):
-    """1 / sqrt(mean of squares + eps); where that overflows, zero or NaN, as the reference (ops/normalization.py)."""
+def _rstd(squares, width, eps, RMS: tl.constexpr):
+    """1 / sqrt(mean of squares + eps); NaN where a variance overflows, which is not to look like a row of zeros."""
     rstd = 1.0 / tl.sqrt(squares / width + eps)
     if not RMS:
-        bits = width * x_ptr.dtype.element_ty.primitive_bitwidth
-        rstd = tl.where((rstd == 0.0) & ((bits < 256) | (bits % 256 == 0)), float("nan"), rstd)
+        rstd = tl.where(rstd == 0.0, float("nan"), rstd)
     return rstd
 
 
@@ -105,7 +104,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
         else:
             mean = tl.sum(x, axis=1, keep_dims=True) / width
             d = tl.where(inside, x - mean, 0.0)
-        rstd = _rstd(tl.sum(d * d, axis=1, keep_dims=True), width, eps, sum_ptr if ADD else x_ptr, RMS)
+        rstd = _rstd(tl.sum(d * d, axis=1, keep_dims=True), width, eps, RMS)
         out = _affine(d * rstd, weight_ptr, bias_ptr, row, cols, inside, channels, GROUP, WEIGHT, BIAS)
         tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
     else:
@@ -123,7 +122,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
                 d = tl.where(inside, x - here, 0.0)
                 mean, squares = joined(mean, squares, done, here, tl.sum(d * d, axis=1, keep_dims=True), count)
                 done += count
-        rstd = _rstd(squares, width, eps, sum_ptr if ADD else x_ptr, RMS)
+        rstd = _rstd(squares, width, eps, RMS)
         for start in range(0, width, BLOCK):
             inside = (row < rows) & (start + cols < width)
             if ADD:
