@@ -52,36 +52,46 @@ names; these differ, and stay so for the reason given.
 | calls | how | reason |
 |---|---|---|
 | `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | spread, accepted | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN; no channels |
-| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose` | different, spread | infinities in complex products, and sums in another order beside huge numbers |
+| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose`, `mean`, `sum`, `nansum`, `maximum`, `minimum` | different, spread | infinities in complex products, and sums in another order beside huge numbers |
 | `fractional_max_pool`, `max_unpool` | accepted, words | sizes and index dtypes that PyTorch is stricter about; ratios that are infinite |
 | `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different, spread | infinities in products of complex numbers or of several matrices; denormal complex numbers |
 | `as_strided_scatter` | different, spread | what is replaced has no gradient; PyTorch gives it one where the view is a single element |
 | `cholesky_solve`, `cholesky_inverse` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
 | `ctc_loss` | different, spread | the gradient is that of the loss by its argument; PyTorch's presumes that `log_softmax` comes before |
 | `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, spread | how far infinities and NaN spread |
-| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
+| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `special.xlog1py`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
 | `resize_`, `resize_as_` | different, spread | new elements are not initialised |
+| `relu` | different | the gradient at NaN, which is 0; PyTorch lets it by |
 | `sign`, `sgn` | different, spread | NaN stays NaN; PyTorch gives 0 |
 | `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `abs`, `special.i1` | different, spread | the gradient at NaN, which is NaN |
-| `Conv` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
+| `Conv`, `ConvTranspose` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
 | `std`, `std_mean`, `var_mean`, `var` | different, spread | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
 | `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, spread | a variance that overflows gives NaN, never zeros; PyTorch's gives either, by how many of the processor's vectors a row fills |
 | `norm`, `linalg.vector_norm` | different, spread, accepted | derivatives at denormal numbers; negative orders of nothing |
+| `atan2` | different | the gradient beside bytes or float16, whose squares PyTorch takes in their own dtype |
+| `Softsign`, `softsign` | spread, different | PyTorch adds 1 to bytes in their own dtype |
+| `bucketize`, `searchsorted` | different | boundaries that do not rise |
 | `grid_sampler` | refused | numbers that stand for no mode, for which PyTorch takes one |
 | `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, spread | which of several equal elements' places is given |
 | `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot`, `allclose`, `clamp`, `index_put`, `setitem` | different, spread, accepted | strides, shapes and dtypes that broadcast or can be copied, a bound that is a number beside one that is a tensor; a device's name that is never reached |
 | `trapezoid`, `trapz`, `cumulative_trapezoid` | different, spread, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
-| `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler` | spread | infinities in products and quotients, and how far NaN spreads from there |
+| `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler`, `grid_sample`, `rsqrt`, `logaddexp`, `remainder`, `logdet`, `group_norm`, `linalg.inv`, `sinh`, `istft`, `gelu`, `lp_pool`, `LPPool`, `cholesky_solve`, `cholesky_inverse`, `acosh`, `mvlgamma`, `cov` | spread | infinities in products and quotients, and how far NaN spreads from there |
 | `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, spread | NaN is unlike any number; what is said of a matrix with a NaN in it |
-| `avg_pool3d`, `unfold`, `max_pool1d`, `ConvTranspose` | accepted | no channels; padding makes up for an input smaller than the window; lists of one number |
-| `pixel_unshuffle`, `sum_to_size`, `einsum`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
+| `avg_pool1d`, `avg_pool3d`, `unfold`, `max_pool1d`, `ConvTranspose`, `conv_transpose`, `ReplicationPad` | accepted | no channels; padding makes up for an input smaller than the window; lists of one number |
+| `pixel_unshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
 | `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | complex numbers over no axes, or a matrix without elements, where PyTorch fails |
 | `scaled_dot_product_attention` | accepted | keys of fewer heads are shared among the queries', with `enable_gqa` or without |
 | `getitem` | accepted | `loss[0]` of a number is the number |
-| `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; views made under `no_grad` may be written into |
-| `gather` | different, spread | an empty index of another number of axes gives a result without a graph |
+| `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; what is written over while it is read is copied first; views made under `no_grad` may be written into |
+| `gather` | different, spread, accepted | an empty index of another number of axes gives a result without a graph; an index with axes into a number |
+| `index_fill` | accepted | a value that the dtype cannot hold |
+| `ormqr` | accepted | fewer reflections than columns |
+| `fft.fftshift`, `fft.ifftshift` | accepted | no axes: nothing is shifted |
+| `upsample` | different | bytes are weighted in float32, where PyTorch rounds the weights |
+| `linalg.qr` | different, spread | the sign of a column that all but vanishes, and infinities |
+| `cholesky` | accepted | a matrix with an infinity, of which there is no telling whether it is positive |
 | `index_reduce` | accepted | a vector of one element as the source of a number |
-| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, spread | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
+| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.solve`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, spread | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
 
 Under `inference_mode` nothing is recorded, but its tensors are ordinary ones: `is_inference()` is False, and using them in a graph or

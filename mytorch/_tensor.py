@@ -21,7 +21,7 @@ from .backend.printing import format_tensor
 from .base import config, dtypes
 from .base.errors import InPlaceError, warn
 from .graph.backward import backward as run_backward
-from .graph.mode import get_mode
+from .graph.mode import enable_grad, get_mode
 from .graph.node import Leaf, Node
 
 _new = object.__new__
@@ -498,8 +498,9 @@ def refresh(tensor):
             "a tensor that split, chunk or unbind returned is used after its base was changed in place; take the views again."
         )
     fresh = base
-    for op, attrs in steps:
-        fresh = op(fresh, **attrs)
+    with enable_grad():
+        for op, attrs in steps:
+            fresh = op(fresh, **attrs)
     tensor._edge = fresh._edge
     tensor._view = (base, base._edge, steps)
 

@@ -391,6 +391,8 @@ def _compact(L, U):
 
 def lu_factor(A, *, pivot=True):
     """(LU, pivots): both factors in one matrix, and which row (from 1) each step exchanged with its own."""
+    if A.dtype.name == "bool":
+        raise RuntimeError("linalg.lu_factor: Expected numbers, got a tensor of torch.bool")
     pivots, _, L, U = lu_parts(A, pivot)
     return _LuFactor(_compact(L, U), on_device_of(np.ascontiguousarray(pivots) + np.int32(1), A))
 
@@ -490,8 +492,10 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
         check_errors: raise where D is 0.
     """
     raw = to_cpu(_d.square(A, "ldl_factor_ex"))
-    if raw.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.ldl_factor_ex: Expected a floating point or complex tensor as input. Got {A.dtype}")
+    if raw.dtype.kind not in "fc" or raw.itemsize == 2:
+        raise RuntimeError(
+            f"linalg.ldl_factor_ex: Expected a floating point (of 32 or 64 bits) or complex tensor as input. Got {A.dtype}"
+        )
     hermitian = hermitian and raw.dtype.kind == "c"
     if hermitian:  # whose diagonal is real, as LAPACK takes it to be
         raw = raw.copy()

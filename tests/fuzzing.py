@@ -335,7 +335,13 @@ def _program_case(rng):
                 t, other = known[a % len(known)], known[b % len(known)]
                 names = {"t": t, "other": other, "base": base, "s": tuple(t.shape), "n": t.ndim, "i": lib.tensor([0])}
                 with lib.no_grad() if guard else contextlib.nullcontext():
-                    result = eval("t" + text.replace(".set_data(other)", ".copy_(other)"), names)
+                    text = text.replace(".set_data(other)", ".copy_(other)").replace(".detach_()", ".detach()")
+                    apart = None
+                    if lib is torch and not viewing and other is not t and "other" in text:
+                        apart = eval("t" + text, {**names, "t": t.detach().clone(), "other": other.detach().clone()})
+                    result = eval("t" + text, names)
+                    if apart is not None and not torch.equal(apart.nan_to_num(), result.nan_to_num()):
+                        raise RuntimeError("PyTorch reads what it has written")
                 if viewing:
                     known.append(result)
             total = sum((k * lib.tensor(weights[: k.numel()].reshape(tuple(k.shape)))).sum() for k in known)

@@ -619,7 +619,9 @@ lib.scatter_reduce(t(5, 5), 0, lib.zeros(5, 3, dtype=lib.int64), t(5, 2), "amin"
 lib.repeat_interleave(t(3), i(3), output_size=7); lib.zeros(0, 3).__setitem__(([0, 0, 0], [-1, 0, 2]), t(0)); F.pdist(t(3, 2), float("nan"))
 F.huber_loss(t(3), t(3), delta=float("nan")); F.rrelu(t(3), INF, 0.0); F.gaussian_nll_loss(t(), t(5), t(1)); F.multilabel_margin_loss(t(5), i(2, 5))
 lib.index_fill(t(3), 0, i(1), t(2)); setattr(t(3).requires_grad_(), "data", i(3)); setattr(t(3).requires_grad_() * 2, "data", i(3))
-lib.meshgrid(); lib.pinverse(t(3)); lib.bernoulli(t(2) * 2); lib.normal(t(2), NAN); lib.normal(0.0, t(2) * NAN); lib.bernoulli(-t(2)); t(2).bernoulli_(t(2) * float("nan")); t(2).bernoulli_(2.0)
+lib.gradient(t(3, 3), dim=[0, -2]); lib.gradient(t(3).byte()); lib.searchsorted(t(2, 0), t(0)); F.cosine_similarity(t(3), t(3), 0, NAN)
+lib.linalg.ldl_factor(t(3, 3).half()); lib.linalg.lu_factor(t(3, 3).bool()); lib.tensordot(t(2, 1), t(0, 3), [[0], [1]]); lib.tensordot(t(2), t(3), 1)
+F.multilabel_margin_loss(t(), i() + 100); F.ctc_loss(t(9, 2, 5), i(3) + 1, i(2) + 9, i(2) + 2); lib.meshgrid(); lib.pinverse(t(3)); lib.bernoulli(t(2) * 2); lib.normal(t(2), NAN); lib.normal(0.0, t(2) * NAN); lib.bernoulli(-t(2)); t(2).bernoulli_(t(2) * float("nan")); t(2).bernoulli_(2.0)
 F.multi_margin_loss(t(2, 3), i(2), p=0); F.multilabel_margin_loss(t(2, 3), t(2, 3) / 2); lib.index_add(t(1), 0, i(1), t()); lib.index_add(t(), 0, i(1), t(1))
 lib.bincount(i(3), weights=1); lib.histogramdd(t(3, 1), [2], weight=True); lib.diff(t(3), 0, prepend=1); lib.linalg.tensorinv(t(2, 3, 6), ind=-1)
 lib.triangular_solve(t(3, 2), i(3, 3)); t(3).unfold(0, 2, 0); t().unfold(0, 1, -1); t(3).unfold(0, -1, 1); t(3).resize_(1, -2); lib.geqrf(t(3, 3).half())
@@ -646,3 +648,80 @@ def test_what_does_not_fit_is_refused_in_words(call, torch):
     own_words = pytest.importorskip("tests.fuzzing").own_words
 
     assert own_words(mine.value) or theirs.type is mine.type, mine.value
+
+
+@pytest.mark.parametrize("lib_of", ["add", "sub", "rsub"])
+def test_alpha_times_bytes_is_taken_in_the_results_dtype(lib_of, torch):
+    def run(lib):
+        few = lib.tensor([4, 250, 255], dtype=lib.uint8)
+        wide = [
+            lib.tensor([1.0, 2, 3]),
+            lib.tensor([1, 2, 3]),
+            lib.tensor(1000),
+            lib.tensor([7, 8, 9], dtype=lib.uint8),
+        ]
+        pairs = [(few, w) if lib_of == "rsub" else (w, few) for w in wide]
+        return [getattr(lib, lib_of)(a, b, alpha=3) for a, b in pairs]
+
+    for mine, theirs in zip(run(mytorch), run(torch), strict=True):
+        assert str(mine.dtype)[8:] == str(theirs.dtype)[6:]
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_normal_quantiles_keep_the_lower_tail(torch):
+    p = np.concatenate([np.logspace(-300, -1.5, 40), np.linspace(0.015, 1, 41)])
+    for given in (p, p.astype("float32"), np.array([0, 1, 2, -(2**31)])):
+        mine, theirs = (lib.special.ndtri(lib.tensor(given)).numpy() for lib in (mytorch, torch))
+        np.testing.assert_allclose(mine, theirs, rtol=2e-6 if theirs.dtype == np.float32 else 1e-10, atol=1e-7)
+    (x, y), slopes = (
+        [lib.tensor(p[:-1]).requires_grad_() for lib in (mytorch, torch)],
+        np.random.default_rng(0).random(80),
+    )
+    mytorch.special.ndtri(x).backward(mytorch.tensor(slopes))
+    torch.special.ndtri(y).backward(torch.tensor(slopes))
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-9)
+
+
+def test_a_view_keeps_its_graph_when_it_is_written_into_without_recording(torch):
+    def run(lib):
+        x = lib.ones(2, 2).requires_grad_()
+        base = x * 1.5
+        view = base.permute(0, 1)
+        base.mul_(2)
+        with lib.no_grad():
+            view.lerp_(base, 0.5)
+        (base * 2 + view * 3).sum().backward()
+        return view.requires_grad, x.grad.tolist()
+
+    assert run(mytorch) == run(torch)
+
+
+def test_what_is_said_of_nothing_and_of_nan(torch):
+    for lib in (mytorch, torch):
+        values, places = lib.mode(lib.tensor(NAN))
+        assert np.isnan(values.item())
+        assert places.item() == 0
+    for dtype in ("uint8", "int32", "float32"):
+        mine, theirs = (lib.median(lib.zeros(0, dtype=getattr(lib, dtype))) for lib in (mytorch, torch))
+        assert str(mine.dtype)[8:] == str(theirs.dtype)[6:]
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_one_of_several_views_of_a_constant_takes_no_graph():
+    x, grown = mytorch.zeros(2), mytorch.ones(1).requires_grad_() * 1
+    with pytest.raises(RuntimeError, match="one of several views"):
+        x.split(1)[0].add_(grown)
+
+
+def test_istft_of_a_complex_window(rng, torch):
+    frames, window = (rng.standard_normal((*s, 2)) @ [1, 1j] for s in ((10, 6), (10,)))
+    mine, theirs = (
+        lib.istft(lib.tensor(frames), 10, window=lib.tensor(window + 1), center=False, return_complex=True)
+        for lib in (mytorch, torch)
+    )
+    np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-10)
+
+
+def test_batch_norm_of_nothing_asks_for_a_weight_for_each_channel():
+    with pytest.raises(RuntimeError, match="weight should contain 6 elements not 1"):
+        mytorch.nn.BatchNorm2d(1, track_running_stats=False)(mytorch.zeros(0, 6, 8, 9))

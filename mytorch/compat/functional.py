@@ -285,7 +285,7 @@ def istft(
     total = n_fft + hop_length * (count - 1)
     place = on_device_of((np.arange(count)[:, None] * hop_length + np.arange(n_fft)).reshape(-1), frames)
     signal = frames.new_zeros((len(frames), total)).index_add(1, place, (frames * window).reshape(len(frames), -1))
-    weight = window.new_zeros(total).index_add(0, place, (window * window.conj()).expand(count, n_fft).reshape(-1))
+    weight = window.new_zeros(total).index_add(0, place, (window * window).expand(count, n_fft).reshape(-1))
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     signal, weight = signal[:, start:end], weight[start:end]

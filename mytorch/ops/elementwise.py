@@ -200,7 +200,12 @@ def _scaled(input, other, alpha):
         alpha = bool(alpha)
     elif isinstance(alpha, bool):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    return other if alpha == 1 else mul.caller(other, alpha)
+    if alpha == 1:
+        return other
+    if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
+        kinds = [[t.dtype for t in (input, other) if bool(t.ndim) is having] for having in (True, False)]
+        other = cast(other, dtypes.result_type(*kinds, []))  # the result's dtype, for bytes times alpha may overflow
+    return mul.caller(other, alpha)
 
 
 @public()
@@ -212,7 +217,7 @@ def rsub(input, other, *, alpha=1):
         other: what it is subtracted from.
         alpha: factor of input.
     """
-    return _sub.caller(other, input if alpha == 1 else mul.caller(input, alpha))
+    return _sub.caller(other, _scaled(other, input, alpha))
 
 
 @public(names=("divide", "true_divide"))

@@ -191,8 +191,10 @@ def set_edge(tensor, edge):
         tensor._edge = edge
         return
     base, _, steps = view
-    if base._view is not None:
-        raise InPlaceError(RESHAPED)
+    if base._view is not None or steps is None:
+        raise InPlaceError(
+            RESHAPED if steps is not None else "one of several views (split, chunk, unbind) was given a graph."
+        )
     region = Tensor._of(tensor._data, edge)
     before = Tensor._of(base._data, base._edge)
     changed = write_region(before, region, steps=steps)

@@ -395,6 +395,10 @@ def tensordot(a, b, dims=2):
             b = b.sum(j, keepdim=True)
         elif b.shape[j] == 1 and a.shape[i] != 1:
             a = a.sum(i, keepdim=True)
+        elif a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                f"tensordot: axes {i} and {j} of {list(a.shape)} and {list(b.shape)} are of other lengths"
+            )
     n = math.prod(a.shape[d] for d in left)
     x = a.permute(*keep_a, *left).reshape(math.prod(a.shape[d] for d in keep_a), n)
     y = b.permute(*right, *keep_b).reshape(n, math.prod(b.shape[d] for d in keep_b))

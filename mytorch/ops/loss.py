@@ -685,6 +685,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     shape = broadcast(x1.shape, x2.shape)
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
+    if not eps >= 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps}")
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return (a * b).sum(dim)
@@ -869,6 +871,10 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     index = class_indices(target, "multilabel_margin_loss").reshape(rows.shape)
     xp = xp_of(index)
+    if index.size and int(index.max()) >= index.shape[1]:
+        raise RuntimeError(
+            f"multilabel_margin_loss: target is out of range: {int(index.max())} of {index.shape[1]} classes"
+        )
     listed = xp.cumprod(index >= 0, axis=1).astype(bool)
     is_target = xp.zeros(index.shape, bool)
     where_rows, where_columns = xp.nonzero(listed)
@@ -960,6 +966,10 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         if len(lengths) != batch:
             raise RuntimeError(f"ctc_loss: {name} must be of size batch_size, {batch}, but there are {len(lengths)}")
     labels = to_cpu(targets)
+    if labels.ndim == 1 and not single and len(labels) != sum(lengths_out):
+        raise RuntimeError(
+            f"Expected tensor to have size {sum(lengths_out)} at dimension 0, but got size {len(labels)} for argument 'targets'"
+        )
     for name, given, most in (("input_lengths", lengths_in, steps), ("target_lengths", lengths_out, labels.shape[-1])):
         if min(given, default=0) < 0 or max(given, default=0) > most:
             raise RuntimeError(f"ctc_loss: Expected {name} to have values from 0 to {most}, got {given}")

@@ -383,13 +383,14 @@ def batch_norm(
         [[-1.0, -1.0], [1.0, 1.0]]
     """
     _check("batch_norm", input, weight, bias)
+    if input.ndim >= 2 and input.shape[1]:
+        _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not input.numel():  # nothing to count: the running means stay
         return input * 1 if input.ndim < 2 or not input.shape[1] else _affine(input * 1, weight, bias)
     if input.ndim < 2:
         raise RuntimeError(
             f"batch_norm: expected at least 2 axes, (N, C, …), got an input of shape {list(input.shape)}"
         )
-    _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")

@@ -234,7 +234,8 @@ def median(input, dim=None, keepdim=False):
     """
     if dim is None:
         if not input.numel():
-            return input.sum() + (math.nan if input.dtype.is_floating_point else np.iinfo(np.int64).min)
+            number = input.dtype.category >= dtypes.FLOAT
+            return input.sum() + math.nan if number else input.new_full((), np.iinfo(input.dtype.numpy).min)
         ordered = input.detach().reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
         if not input.dtype.is_floating_point:
@@ -293,8 +294,8 @@ def mode(input, dim=-1, keepdim=False):
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
-        values, counts = np.unique(row, return_counts=True)
-        places[i] = np.flatnonzero(row == values[np.argmax(counts)])[-1]
+        _, kinds, counts = np.unique(row, return_inverse=True, return_counts=True)
+        places[i] = np.flatnonzero(kinds.reshape(-1) == np.argmax(counts))[-1]
     indices = on_device_of(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
     return _picked("mode", input, d, keepdim, indices)
 
@@ -579,6 +580,10 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     if seq.ndim == 1:
         found = xp.asarray(xp.searchsorted(seq, wanted, side))
     else:
+        if seq.shape[:-1] != wanted.shape[:-1]:
+            raise RuntimeError(
+                f"searchsorted: sequences of {list(seq.shape)} need values of as many rows, got {list(wanted.shape)}"
+            )
         rows, asked = seq.reshape(-1, seq.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
         found = xp.stack([xp.searchsorted(r, v, side) for r, v in zip(rows, asked, strict=True)]).reshape(wanted.shape)
     return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64))
@@ -862,6 +867,8 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
         )
     dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     dims = [normalize_dim(d, input.ndim) for d in dims]
+    if len(set(dims)) < len(dims) or input.dtype is dtypes.uint8:
+        raise RuntimeError(f"torch.gradient: each axis once, and no uint8; got dim={dim} and {input.dtype}")
     steps = list(spacing) if listed else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise RuntimeError(f"torch.gradient expected one spacing for each of {len(dims)} axes, got {len(steps)}")

@@ -374,7 +374,18 @@ def mvlgamma(input, p):
 
 @in_precision(None)
 def _ndtri(p):
-    return erfinv.caller(p * 2 - 1) * math.sqrt(2)
+    """The normal distribution's quantile: erfinv's, but in the lower tail, where p is small, by Newton's method on log_ndtr."""
+    p = p if p.dtype.is_floating_point else cast(p, dtypes.default_dtype())
+    low = (p > 0) & (p < 0.02)
+    middle = erfinv.caller(where(low, 0.5, p) * 2 - 1) * math.sqrt(2)
+    if not low.any():
+        return middle
+    log_p = where(low, p, 0.01).log()
+    z = -((-2 * log_p.detach() - (-2 * log_p.detach()).log() - math.log(2 * math.pi)).sqrt())
+    for _ in range(4):
+        near = _log_ndtr(z.detach())
+        z = z.detach() + (log_p - near) * (near + z.detach() ** 2 / 2).exp() * math.sqrt(2 * math.pi)
+    return where(low, z, middle)
 
 
 @op(dtype="float", name="entr", elementwise=True)
