@@ -66,6 +66,21 @@ def test_xlogy_of_a_number_keeps_the_dtype(torch, dtype):
     same(theirs, mytorch.xlogy(mytorch.tensor([1, 2, 0]).to(getattr(mytorch, dtype)), 2), exactly="16" not in dtype)
 
 
+def test_xlog1py_keeps_the_digits_of_small_numbers(torch, rng):
+    values = np.float32(10.0) ** rng.uniform(-12, 2, 64).astype(np.float32) * rng.choice([-1, 1], 64).astype(np.float32)
+    values[:4], factors = [-1, 0, np.nan, np.inf], rng.standard_normal(64).astype(np.float32)
+    factors[:8] = 0
+
+    def call(lib):
+        x, y = (lib.tensor(a, requires_grad=True) for a in (factors, values))
+        out = lib.special.xlog1py(x, y)
+        out.backward(lib.tensor(factors[::-1].copy()))
+        return out.detach(), x.grad, y.grad
+
+    for theirs, mine in zip(call(torch), call(mytorch), strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+
+
 def test_integers_to_negative_powers(torch):
     base, power = [0, 1, -1, -1, 2, 3], [-1, -2, -3, -4, -1, 2]
     same(torch.tensor(base) ** torch.tensor(power), mytorch.tensor(base) ** mytorch.tensor(power))
