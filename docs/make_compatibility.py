@@ -61,7 +61,6 @@ names; these differ, and stay so for the reason given.
 | `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, spread | how far infinities and NaN spread |
 | `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
 | `resize_`, `resize_as_` | different, spread | new elements are not initialised |
-| `relu` | different | the gradient at NaN, which is 0; PyTorch lets it by |
 | `sign`, `sgn` | different, spread | NaN stays NaN; PyTorch gives 0 |
 | `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `abs`, `special.i1` | different, spread | the gradient at NaN, which is NaN |
 | `Conv`, `ConvTranspose` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |

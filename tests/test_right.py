@@ -188,6 +188,20 @@ def test_a_variance_that_overflows_never_looks_like_zeros(fused, dtype, scale, w
     assert F.group_norm(rows.reshape(4, 2, width), 2, **fused).isnan().all()
 
 
+@pytest.mark.parametrize("size", [3, 20_000])
+@pytest.mark.parametrize("name", ["relu", "leaky_relu"])
+def test_gradients_at_nan_are_the_same_by_kernel_and_not(name, size, torch, rng):
+    values, upstream = rng.standard_normal((2, size)).astype(np.float32)
+    values[:3] = NAN, 0, -INF
+
+    def call(lib):
+        x = lib.tensor(values, requires_grad=True)
+        getattr(lib.nn.functional, name)(x).backward(lib.tensor(upstream))
+        return x.grad
+
+    assert_same(torch, call)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu_is_the_same_fused_and_not(approximate, torch):
     for fused in (True, False):

@@ -70,7 +70,7 @@ _tanh.further = _sigmoid.further = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
     _function.__module__ = __name__  # where pickle finds them
 _relu = _activation(
-    "relu", _rectified, lambda g, out, xp: _masked(xp, out > 0, g), grad_name="ReLU", elementwise="exact"
+    "relu", _rectified, lambda g, out, xp: _masked(xp, out != 0, g), grad_name="ReLU", elementwise="exact"
 )
 _relu.fuse(cpu="mytorch.kernels.numba.rectifier:relu")
 

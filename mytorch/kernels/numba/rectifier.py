@@ -23,7 +23,7 @@ def _relu_fwd(x, out):
 @exact
 def _bwd(g, x, out, slope):
     for i in range(x.size):
-        out[i] = g[i] * slope if x[i] <= np.float32(0.0) else g[i]
+        out[i] = g[i] if x[i] > np.float32(0.0) else g[i] * slope
 
 
 @exact
