@@ -9,6 +9,7 @@ import numpy as np
 LARGE = 1 << 13  # elements from which a way other than NumPy's own is worth its calls
 _BLOCK = 1 << 14
 _GROUP = 16
+_STRIP = 64  # rows
 _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -85,6 +86,31 @@ def reshape(x, shape):
 
 
 _KNOWS_COPY = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
+def tril(x, k=0):
+    """NumPy's; of large matrices what lies left of the diagonal is copied in strips of rows, and only the rest chosen."""
+    return _triangle(np.tril, x, k, lambda start, stop: slice(0, start))
+
+
+def triu(x, k=0):
+    """NumPy's, as `tril`."""
+    return _triangle(np.triu, x, k, lambda start, stop: slice(stop, None))
+
+
+def _triangle(by_mask, x, k, whole):
+    """A triangle in strips: of each, the columns `whole(start, stop)` as they are, `by_mask` on those that the diagonal crosses."""
+    if x.size < 8 * LARGE or x.shape[-1] < 4 * _STRIP:
+        return by_mask(x, k)
+    out = np.zeros(x.shape, x.dtype)
+    rows, columns = x.shape[-2:]
+    for top in range(0, rows, _STRIP):
+        strip = (..., slice(top, top + _STRIP))
+        start, stop = (min(max(r + k, 0), columns) for r in (top, min(top + _STRIP, rows)))
+        for part, copied in ((whole(start, stop), True), (slice(start, stop), False)):
+            to, of = out[(*strip, part)], x[(*strip, part)]
+            to[...] = of if copied else by_mask(of, top + k - start)
+    return out
 
 
 def add_reduce(x, axis, dtype=None, keepdims=False):

@@ -288,6 +288,12 @@ def _numpy_grid(index, dim):
     return tuple(places)
 
 
+def _numpy_expand_dims(x, axis):
+    """NumPy's for one axis, without its Python wrapper."""
+    at = axis if axis >= 0 else axis + x.ndim + 1
+    return x.reshape((*x.shape[:at], 1, *x.shape[at:]))
+
+
 def _numpy_take_along_axis(x, index, axis):
     """NumPy's, in one step for one element of each row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
@@ -303,6 +309,8 @@ numpy_ns = Namespace(
     argmax=ndarray.argmax,
     argmin=ndarray.argmin,
     broadcast_to=_numpy_broadcast_to,
+    expand_dims=_numpy_expand_dims,
+    squeeze=lambda x, axis: x.squeeze(axis),
     take_along_axis=_numpy_take_along_axis,
     running_best=_numpy_running_best,
     cumsum=_numpy_cumsum,
@@ -318,6 +326,8 @@ numpy_ns = Namespace(
     add_matmul=_numpy_add_matmul,
     reshape=blocks.reshape,
     ascontiguousarray=blocks.ascontiguousarray,
+    tril=blocks.tril,
+    triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
     large_where=blocks.where,  # and kernels/arrays.py its own here
