@@ -4,7 +4,6 @@ import math
 
 from .ops import PUBLIC
 from .ops import special as _ops
-from .ops.elementwise import _xlog1py
 from .ops.out import takes_out as _takes_out
 
 _SAME = "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
@@ -21,6 +20,6 @@ _FUNCTIONS.update(
     multigammaln=_ops.mvlgamma,
     ndtr=lambda input: _ops.erfc.caller(input * -math.sqrt(0.5)) * 0.5,
     ndtri=_ops._ndtri,
-    xlog1py=_xlog1py.caller,
+    xlog1py=_ops._xlog1py.caller,
 )
 globals().update({name: _takes_out(function) for name, function in _FUNCTIONS.items()})

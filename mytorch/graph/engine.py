@@ -26,7 +26,7 @@ from typing import Any
 from numpy import asarray, generic
 
 from .._array import Array, Size
-from ..backend import device_guard, gpu, restore_device, set_device_of, xp_of
+from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
 from .mode import get_mode
 from .node import Leaf, Node, Port, node_hooks
 
@@ -427,8 +427,9 @@ def gradient_of_root(raw_output, given, what, i):
             )
         if raw_output.dtype.kind not in "fcV":
             raise RuntimeError(f"{what}: grad can be computed only for floating point tensors.")
-        with device_guard(raw_output):
-            return xp_of(raw_output).ones(raw_output.shape, raw_output.dtype)
+        xp, there = on(device_of(raw_output))
+        with there:
+            return xp.ones(raw_output.shape, raw_output.dtype)
     g = raw.unwrap(given)
     if tuple(g.shape) != tuple(raw_output.shape):
         raise RuntimeError(

@@ -359,31 +359,6 @@ def frac(input):
     return input - trunc.caller(input)
 
 
-def _times_log(name, text, log, at, example=None):
-    """The record of input times a logarithm of `other`, which is that of `at(other)`; 0 where input is 0."""
-
-    def forward(xp, input, other):
-        if not is_raw(other):
-            other = xp.asarray(other, dtype=input.dtype)
-        return xp.where(input == 0, xp.where(other != other, other, 0.0), input * log(xp, other))
-
-    forward.__doc__ = documented(text, name, example)
-    return op(name=name, dtype="float", elementwise=True)(forward).grad(
-        input=lambda g, input, other, xp: g * xp.where((input == 0) & (at(other) <= 0), 0.0, log(xp, other)),
-        other=lambda g, input, other: g * (input / at(other)),
-    )
-
-
-_xlogy = _times_log(
-    "xlogy", "input * log(other), and 0 where input is 0.", lambda xp, other: xp.log(other), lambda other: other,
-    "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
-)  # fmt: skip
-xlogy = public()(_xlogy).caller
-_xlog1py = _times_log(
-    "special_xlog1py", "input * log(1 + other), and 0 where input is 0.", lambda xp, other: xp.log1p(other), lambda other: other + 1
-)  # fmt: skip
-
-
 # -- choice ----------------------------------------------------------------------------------------------
 
 

@@ -15,10 +15,11 @@ from ..graph.mode import get_mode
 from .activation import _sigmoid_of, log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op
-from .elementwise import cast, minimum, where, xlogy
+from .elementwise import cast, minimum, where
 from .mismatch import broadcast
 from .precision import in_precision
 from .raw import on_device_of, outside, raw_of, shape_of, to_cpu
+from .special import xlogy
 
 
 @op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32", autocast_cpu="float32")

@@ -7,12 +7,12 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import numeric, xp_of
+from ..backend import is_raw, numeric, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from .bind import public
 from .core import op
-from .elementwise import cast, log, where
+from .elementwise import cast, documented, log, where
 from .elementwise import pow as _pow
 from .out import write_out
 from .precision import in_precision
@@ -254,6 +254,31 @@ igammac = _op("igammac", numeric.igammac, "The upper one, Q(input, other) = 1 - 
 igammac.grad(other=_gamma_density(-1.0))
 _zeta = _op("zeta", numeric.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
 _zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
+
+
+def _times_log(name, text, log, at, example=None):
+    """The record of input times a logarithm of `other`, which is that of `at(other)`; 0 where input is 0."""
+
+    def forward(xp, input, other):
+        if not is_raw(other):
+            other = xp.asarray(other, dtype=input.dtype)
+        return xp.where(input == 0, xp.where(other != other, other, 0.0), input * log(xp, other))
+
+    forward.__doc__ = documented(text, name, example)
+    return op(name=name, dtype="float", elementwise=True)(forward).grad(
+        input=lambda g, input, other, xp: g * xp.where((input == 0) & (at(other) <= 0), 0.0, log(xp, other)),
+        other=lambda g, input, other: g * (input / at(other)),
+    )
+
+
+_xlogy = _times_log(
+    "xlogy", "input * log(other), and 0 where input is 0.", lambda xp, other: xp.log(other), lambda other: other,
+    "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
+)  # fmt: skip
+xlogy = public()(_xlogy).caller
+_xlog1py = _times_log(
+    "special_xlog1py", "input * log(1 + other), and 0 where input is 0.", lambda xp, other: xp.log1p(other), lambda other: other + 1
+)  # fmt: skip
 
 
 @public()

@@ -350,7 +350,7 @@ class ndarray:
 
     def __init__(self, a, dtype=None, memptr=None):
         if memptr is not None:  # a vector over a piece of memory, of which the stand-in has what was asked for
-            whole = memptr.mem._a.reshape(-1).view(np.uint8)
+            whole = memptr.mem._a.ravel(order="K").view(np.uint8)
             a = whole[: min(a[0] * np.dtype(dtype).itemsize, whole.size)].view(dtype)
         self._a = a
         if _tape is not None:
