@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 _RANKS = (
     ("RANK", "LOCAL_RANK"),
@@ -26,6 +27,7 @@ _RANKS = (
     ("PMI_RANK", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_LOCALID"),
 )
+_OTHERS = 3  # seconds that a supervisor outlives the launcher: MPI kills the other ranks' as soon as one ends
 
 
 def send(connection, lock, kind, content=b""):
@@ -106,8 +108,10 @@ def obey(messages, child):
             continue
         kill_group(child, signal.SIGKILL)
         if kind != b"k":
-            if not kind and os.path.exists(os.environ.get("MYTORCHRUN_COLLECTIVE_LOG", "")):
-                os.remove(os.environ["MYTORCHRUN_COLLECTIVE_LOG"])
+            if not kind:
+                time.sleep(_OTHERS)
+                if os.path.exists(os.environ.get("MYTORCHRUN_COLLECTIVE_LOG", "")):
+                    os.remove(os.environ["MYTORCHRUN_COLLECTIVE_LOG"])
             os._exit(0)
 
 

@@ -104,8 +104,13 @@ def test_killing_the_launcher_leaves_nothing_behind(tmp_path):
     for line in process.stdout:
         if "step 3" in line:
             break
+    rank = (tmp_path / "1.pids").read_text().split()[0]
+    supervisor = int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGSTOP)  # as one that gets its turn after the other rank's
     process.kill()
     process.communicate(timeout=30)
+    time.sleep(1)
+    os.kill(supervisor, signal.SIGCONT)
     assert_no_orphans(tmp_path)
 
 
