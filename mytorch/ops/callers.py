@@ -38,7 +38,7 @@ def caller_of(op, operator=False):
     Args:
         operator: for the method behind an operator such as `+`, which answers NotImplemented to what is no operand.
     """
-    if op.outputs:
+    if op.outputs and op.variadic:
         return op.run
     names = {**_NAMES, "op": op, "operator": operator, "write": _write}
     caller = names["caller"] = FunctionType(_first.__code__, names, op.name)

@@ -64,6 +64,10 @@ _RUN = """\
     result._edge = None
     result._view = None
 """
+_RUN_SEVERAL = """\
+    collected = ({raws}), ({edges}), ({arrays}), {wanting}, xp
+    return apply(reference, collected, {options}, mode, ({first},))
+"""
 _VIEW = """\
     base = out.base
     if out is x0 or (base is not None and (base is x0 or base is x0.base or memory_owner(out) is memory_owner(x0))):
@@ -143,7 +147,10 @@ def source_of(op):
     for i, name in enumerate(op.inputs):
         unfit, number = _conditions(op, i, name)
         text += _INPUT.format(i=i, input=name, unfit=unfit, number=number, **fields)
-    text += ((_KERNEL if "cpu" in op.fused_on else "") + _RUN + (_VIEW if op.view else "")).format(**fields)
+    text += (_KERNEL if "cpu" in op.fused_on else "").format(**fields)
+    if op.outputs:
+        return text + _RUN_SEVERAL.format(**fields)
+    text += (_RUN + (_VIEW if op.view else "")).format(**fields)
     return text + (_recorded(op) if op.is_differentiable else "") + "    return result\n"
 
 

@@ -238,3 +238,31 @@ def test_windows_of_attention(L, S, left):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen | ~some) * some
 
     compare(attend, random(1, 2, L, 8), random(1, 2, S, 8), random(1, 2, S, 5))
+
+
+@pytest.mark.parametrize(
+    ("L", "causal", "dropout"), [(13, True, False), (40, False, True), (300, True, False), (9, True, True)]
+)
+def test_heads_of_one_layer_are_split_and_joined_without_a_copy(L, causal, dropout):
+    """Attention's output and its gradients lie as its inputs do: heads of one time side by side, of q, k and v in one array."""
+
+    def attend(lib, x):
+        q, k, v = (part.reshape(2, L, 3, 5).transpose(1, 2) for part in x.split(15, 2))
+        options = with_kernel(lib)
+        out = lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **options)
+        if lib is mytorch:
+            assert out.transpose(1, 2).is_contiguous()
+        return out
+
+    compare(attend, random(2, L, 45))
+    if dropout:  # a mask of its own: with the same one, the reference gives the same
+        found = []
+        for fused in (True, False):
+            mytorch.manual_seed(3)
+            x = mytorch.tensor(random(2, L, 45), requires_grad=True)
+            q, k, v = (part.reshape(2, L, 3, 5).transpose(1, 2) for part in x.split(15, 2))
+            out = mytorch.nn.functional.scaled_dot_product_attention(q, k, v, None, 0.3, causal, fused=fused)
+            out.backward(mytorch.tensor(random(2, 3, L, 5)))
+            found.append((out.detach().numpy(), x.grad.numpy()))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from .. import blas
+from ..heads import by_time, side_by_side
 from ..threads import chunks_for, split
 from .common import exp, is_float32, kernel, larger, rows_of
 
@@ -153,7 +154,7 @@ def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window
         return _forward_of_few(query, key, value, np.float32(scale))
     blocks, size, left = _blocks(query.shape[-2], key.shape[-2], causal, window)
     p = np.empty((*query.shape[:-2], size), np.float32)
-    out = np.empty((*query.shape[:-1], value.shape[-1]), np.float32)
+    out = _laid_out_as(query, value.shape[-1])
     _run(_forward, blocks, (query, key, value, _over(keep, query, key), p, out), np.float32(scale), causal, left)
     return out, p
 
@@ -168,12 +169,19 @@ def _forward_of_few(query, key, value, scale):
     return out, p
 
 
+def _laid_out_as(x, width):
+    """A new array (…, width) for heads that lie in memory as those of x do."""
+    if x.ndim == 4 and x.strides[1] < x.strides[2]:
+        return by_time(np, x, width)
+    return np.empty((*x.shape[:-1], width), np.float32)
+
+
 def _over(keep, query, key):
     """A mask of dropout with all leading axes."""
     return None if keep is None else np.broadcast_to(keep, (*query.shape[:-1], key.shape[-2]))
 
 
-def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale):
+def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale, whole):
     for i, j, start, stop, place in blocks:
         scores = p[..., place].reshape(*p.shape[:-1], j - i, stop - start)
         gp = np.matmul(g[..., i:j, :], value[..., start:stop, :].swapaxes(-1, -2))
@@ -185,18 +193,25 @@ def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale):
         _softmax_bwd(gp.reshape(-1, j - i, stop - start), scores.reshape(-1, j - i, stop - start), scale)
         if gq is not None:
             np.matmul(gp, key[..., start:stop, :], gq[..., i:j, :])
-        if gk is not None:
-            gk[..., start:stop, :] += np.matmul(gp.swapaxes(-1, -2), query[..., i:j, :])
-        if gv is not None:
-            gv[..., start:stop, :] += np.matmul(dropped.swapaxes(-1, -2), g[..., i:j, :])
+        for total, a, b in ((gk, gp, query), (gv, dropped, g)):
+            if total is not None:
+                product = np.matmul(a.swapaxes(-1, -2), b[..., i:j, :], total if whole else None)
+                if not whole:
+                    total[..., start:stop, :] += product
 
 
 def vjp(g, query, key, value, probabilities, keep, causal, window, scale, needs):
     """The gradients of query, key and value."""
     blocks, *_ = _blocks(query.shape[-2], key.shape[-2], causal, window)
-    gq, gk, gv = (
-        np.zeros(x.shape, np.float32) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
-    )
+    whole = len(blocks) == 1 and blocks[0][3] - blocks[0][2] == key.shape[-2]  # all of a head's keys at once
+    joined = side_by_side(np, query, key, value) if query.ndim == 4 and all(needs[:3]) else None
+    gq, gk, gv = joined or [
+        _laid_out_as(x, x.shape[-1]) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
+    ]
+    if not whole:
+        for total in (gk, gv):
+            if total is not None:
+                total[...] = 0
     arrays = (g, query, key, value, _over(keep, query, key), probabilities, gq, gk, gv)
-    _run(_backward, blocks, arrays, np.float32(scale))
+    _run(_backward, blocks, arrays, np.float32(scale), whole)
     return gq, gk, gv, None
