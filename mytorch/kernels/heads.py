@@ -9,14 +9,30 @@ def by_time(xp, like, width):
     return xp.empty((batch, length, heads, width), like.dtype).swapaxes(1, 2)
 
 
+def laid_out_as(xp, x, width):
+    """An array (…, width) whose leading axes lie in memory in the order of x's: (B, H, L, E) may lie by time or by batch first."""
+    order = [i for i in _outermost_first(x) if i != x.ndim - 1]
+    return xp.empty((*(x.shape[i] for i in order), width), x.dtype).transpose(*_undone(order), x.ndim - 1)
+
+
 def side_by_side(xp, q, k, v):
-    """Three arrays for the gradients of q, k, v (B, H, L, D) in one (B, L, 3 H D), if these lie so themselves, as the slices
-    of one linear layer's output: the layer's gradient is then there without a copy. None otherwise."""
-    batch, heads, length, width = q.shape
-    columns, size = heads * width, q.itemsize
-    steps = (length * 3 * columns * size, width * size, 3 * columns * size, size)
-    same = q.shape == k.shape == v.shape and q.strides == k.strides == v.strides == steps
-    if not same or address(k) - address(q) != columns * size or address(v) - address(k) != columns * size:
+    """Three arrays for the gradients of q, k, v in one, if these lie so themselves, as the slices of one linear layer's output
+    (B, L, 3 H D) or (L, B, 3 H D): the layer's gradient is then there without a copy. None otherwise."""
+    gap = address(k) - address(q)
+    if not (q.shape == k.shape == v.shape and q.strides == k.strides == v.strides and address(v) - address(k) == gap):
         return None
-    joined = xp.empty((batch, length, 3, heads, width), q.dtype)
-    return [joined[:, :, i].swapaxes(1, 2) for i in range(3)]
+    order, before = _outermost_first(q), sum(stride > gap for stride in q.strides)
+    sizes = [q.shape[i] for i in order]
+    joined = xp.empty((*sizes[:before], 3, *sizes[before:]), q.dtype)
+    parts = [joined[(slice(None),) * before + (i,)].transpose(_undone(order)) for i in range(3)]
+    return parts if parts[0].strides == q.strides and joined.strides[before] == gap else None
+
+
+def _outermost_first(x):
+    """The axes of x by their strides, the longest first."""
+    return sorted(range(x.ndim), key=lambda i: -x.strides[i])
+
+
+def _undone(order):
+    """The permutation that takes axes in this order back to 0, 1, 2, …"""
+    return sorted(range(len(order)), key=order.__getitem__)

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import mytorch
+from mytorch.backend import address
+from mytorch.kernels.heads import laid_out_as, side_by_side
 from mytorch.kernels.registry import Kernels
 
 pytest.importorskip("numba", reason="there is no kernel without it")
@@ -266,3 +268,21 @@ def test_heads_of_one_layer_are_split_and_joined_without_a_copy(L, causal, dropo
             found.append((out.detach().numpy(), x.grad.numpy()))
         for a, b in zip(*found, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (1, 0, 3, 2)])
+def test_gradients_side_by_side_lie_as_the_parts_they_are_of(order):
+    """Batch, heads and times may lie in any order in memory; what can't be laid out alike is left to the caller."""
+    sizes = np.array((2, 3, 4, 5))[list(order)]
+    back = np.argsort(order)
+    whole = np.zeros((*sizes[:2], 3, *sizes[2:]), np.float32)
+    q, k, v = (whole[:, :, i].transpose(back) for i in range(3))
+    found = side_by_side(np, q, k, v)
+    assert [a.strides for a in found] == [q.strides] * 3
+    assert [address(a) - address(found[0]) for a in found] == [address(a) - address(q) for a in (q, k, v)]
+    if order[3] == 3:
+        assert laid_out_as(np, q, 7).transpose(order).flags.c_contiguous
+    assert side_by_side(np, q, k, np.zeros_like(v)) is side_by_side(np, q, q, q) is None
+    shared = np.broadcast_to(q[:, :1], q.shape)
+    assert side_by_side(np, shared, shared, shared) is None
+    assert laid_out_as(np, shared, 6).shape == (2, 3, 4, 6)

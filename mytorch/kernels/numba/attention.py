@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from .. import blas
-from ..heads import by_time, side_by_side
+from ..heads import laid_out_as, side_by_side
 from ..threads import chunks_for, split
 from .common import exp, is_float32, kernel, larger, rows_of
 
@@ -154,7 +154,7 @@ def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window
         return _forward_of_few(query, key, value, np.float32(scale))
     blocks, size, left = _blocks(query.shape[-2], key.shape[-2], causal, window)
     p = np.empty((*query.shape[:-2], size), np.float32)
-    out = _laid_out_as(query, value.shape[-1])
+    out = laid_out_as(np, query, value.shape[-1])
     _run(_forward, blocks, (query, key, value, _over(keep, query, key), p, out), np.float32(scale), causal, left)
     return out, p
 
@@ -167,13 +167,6 @@ def _forward_of_few(query, key, value, scale):
     arrays = *heads, p.reshape(-1, length, columns), out.reshape(-1, length, deep)
     split(_few, p.size * width, arrays, scale)
     return out, p
-
-
-def _laid_out_as(x, width):
-    """A new array (…, width) for heads that lie in memory as those of x do."""
-    if x.ndim == 4 and x.strides[1] < x.strides[2]:
-        return by_time(np, x, width)
-    return np.empty((*x.shape[:-1], width), np.float32)
 
 
 def _over(keep, query, key):
@@ -204,9 +197,8 @@ def vjp(g, query, key, value, probabilities, keep, causal, window, scale, needs)
     """The gradients of query, key and value."""
     blocks, *_ = _blocks(query.shape[-2], key.shape[-2], causal, window)
     whole = len(blocks) == 1 and blocks[0][3] - blocks[0][2] == key.shape[-2]  # all of a head's keys at once
-    joined = side_by_side(np, query, key, value) if query.ndim == 4 and all(needs[:3]) else None
-    gq, gk, gv = joined or [
-        _laid_out_as(x, x.shape[-1]) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
+    gq, gk, gv = (all(needs[:3]) and side_by_side(np, query, key, value)) or [
+        laid_out_as(np, x, x.shape[-1]) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
     ]
     if not whole:
         for total in (gk, gv):
