@@ -77,6 +77,15 @@ def test_foreign_packages_stay_where_they_belong():
             assert top not in ("numba", "triton") or inside[0] == "kernels", f"{where} imports {top}"
 
 
+def test_tests_do_without_pytorch():
+    """They ask for it by `pytest.importorskip`, or by the fixture of that name."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text()
+        asked = text.find('importorskip("torch")')
+        needed = re.search(r"^(import|from) torch\b", text, re.MULTILINE)
+        assert needed is None or 0 <= asked < needed.start() or text.count('"""', 0, needed.start()) % 2, path
+
+
 def test_the_library_does_not_print():
     allowed = {"accelerate", "cli", "distributed", "models", "playground"}  # those speak for scripts
     for path in FILES:

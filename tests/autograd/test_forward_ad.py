@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 import mytorch
 
+torch = pytest.importorskip("torch")
 BOTH = (mytorch, torch)
 RNG = np.random.default_rng(5)
 

@@ -4,7 +4,6 @@ import gzip
 import json
 
 import pytest
-import torch
 
 import mytorch
 from mytorch import profiler
@@ -13,6 +12,7 @@ from mytorch.kernels.registry import Kernels
 from mytorch.profiler import ProfilerActivity, profile, record_function
 from mytorch.profiler.memory import CATEGORIES
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cpu_only  # it counts the CPU's memory
 EVERYTHING = {"record_shapes": True, "profile_memory": True, "with_stack": True, "with_modules": True}
 

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
 import mytorch
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("numba", reason="there is no kernel without it")
 pytestmark = pytest.mark.cpu_only
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
 import mytorch
 from mytorch.backend import address
 from mytorch.kernels.heads import laid_out_as, side_by_side
 from mytorch.kernels.registry import Kernels
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("numba", reason="there is no kernel without it")
 pytestmark = pytest.mark.cpu_only
 
