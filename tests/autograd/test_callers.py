@@ -113,4 +113,4 @@ def test_a_caller_and_run_agree_on_dtypes_and_numbers(dtype):
                     found.append((type(error), str(error)))
                 else:
                     found.append((out.dtype, out.tolist()))
-            np.testing.assert_equal(*found)
+            assert str(found[0]) == str(found[1])

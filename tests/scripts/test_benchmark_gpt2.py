@@ -9,8 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_the_benchmark_writes_its_figures_with_the_machines_name(tmp_path):
-    pytest.importorskip("torch")
+def test_the_benchmark_writes_its_figures_with_the_machines_name(torch, tmp_path):
     sizes = ["--context_length", "8", "--batch_size", "2", "--rounds", "2", "--steps", "1"]
     command = [sys.executable, str(ROOT / "benchmarks" / "gpt2.py"), *sizes, "--output", str(tmp_path / "out.json")]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})

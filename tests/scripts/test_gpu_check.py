@@ -40,9 +40,12 @@ FIGURES = {
     "sections",
     ["versions,ceilings,products,blocks", "kernels", "train", "train-captured", "parity,profile,sanitizer", "torch"],
 )
-def test_rehearsal(sections, tmp_path):
+def test_rehearsal(sections, tmp_path, request):
     """All sections: `python benchmarks/gpu_check.py --rehearse`, which takes two minutes."""
-    pytest.importorskip("torch" if sections == "torch" else "triton")
+    if sections == "torch":
+        request.getfixturevalue("torch")
+    else:
+        pytest.importorskip("triton")
     file = tmp_path / "gpu.json"
     command = [
         sys.executable,

@@ -12,9 +12,7 @@ from mytorch.utils import summary, watch
 from mytorch.utils.watching import histogram
 
 
-def test_a_summary_counts_what_pytorch_counts():
-    import torch
-
+def test_a_summary_counts_what_pytorch_counts(torch):
     def build(L):
         return L.nn.Sequential(
             L.nn.Conv2d(1, 3, 3), L.nn.BatchNorm2d(3), L.nn.Sequential(L.nn.Flatten(), L.nn.Linear(3 * 5 * 3, 2))
