@@ -225,13 +225,11 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         momentum = self._next_momentum()
-        own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
-        mean: Any = self.running_mean if keep else None
-        var: Any = self.running_var if keep else None
-        return F.batch_norm(
-            input, mean, var, self.weight, self.bias, own, momentum, self.eps, auto=self.auto, fused=self.fused
-        )
+        kept: Any = (self.running_mean, self.running_var) if keep else (None, None)
+        own = self.training or self.running_mean is None
+        options: dict[str, Any] = {"auto": self.auto, "fused": self.fused}
+        return F.batch_norm(input, kept[0], kept[1], self.weight, self.bias, own, momentum, self.eps, **options)
 
 
 class BatchNorm1d(_BatchNorm):
