@@ -82,11 +82,9 @@ class LayerNorm(_Affine):
         """
         own = self.normalized_shape, self.weight, self.bias, self.eps
         options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
-        return (
-            F.layer_norm(input, *own, **options)
-            if residual is None
-            else F.add_layer_norm(input, residual, *own, **options)
-        )
+        if residual is None:
+            return F.layer_norm(input, *own, **options)
+        return F.add_layer_norm(input, residual, *own, **options)
 
     def extra_repr(self):
         return (
