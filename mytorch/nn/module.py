@@ -447,7 +447,7 @@ class Module:
         found = self
         for part in target.split(".") if target else ():
             if not hasattr(found, part):
-                raise AttributeError(f"{type(found).__name__} has no attribute `{part}`")
+                raise AttributeError(f"{found._get_name()} has no attribute `{part}`")
             found = getattr(found, part)
             if not isinstance(found, Module):
                 raise AttributeError(f"`{part}` is not an nn.Module")
@@ -468,10 +468,8 @@ class Module:
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         path, _, last = target.rpartition(".")
         parent = self.get_submodule(path)
-        if strict and not hasattr(parent, last):
-            raise AttributeError(f"{parent._get_name()} has no attribute `{last}`")
-        if hasattr(parent, last) and not isinstance(getattr(parent, last), Module):
-            raise AttributeError(f"`{last}` is not an nn.Module")
+        if strict or hasattr(parent, last):
+            parent.get_submodule(last)  # refuses what is no module
         setattr(parent, last, module)
 
     def _get_member(self, target, store, what):
