@@ -146,11 +146,6 @@ def is_plain(module: "Module", kind: type) -> bool:
     return type(module) is kind and "forward" not in module.__dict__ and not (module._hooked or _hooked_globally[0])
 
 
-def _indent(text, spaces):
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line for line in rest)])
-
-
 def _load_tree(module, local, prefix, metadata, assign, told):
     """Load a module and those below it; `told` are the lists of missing and unexpected keys and of errors."""
     info = dict(metadata.get(prefix[:-1], {}))
@@ -906,7 +901,7 @@ class Module:
 
     def __repr__(self) -> str:
         extra = self.extra_repr().split("\n") if self.extra_repr() else []
-        children = [f"({name}): " + _indent(repr(module), 2) for name, module in self._modules.items()]
+        children = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         lines = extra + children
         if not lines:
             return f"{self._get_name()}()"
