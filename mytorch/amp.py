@@ -16,6 +16,7 @@ from ._array import Array
 from ._tensor import Tensor
 from .backend import CPU, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
+from .base.config import temporarily
 from .base.errors import warn
 from .graph.mode import ModeSwitch, get_mode
 from .graph.node import Leaf
@@ -414,11 +415,8 @@ class GradScaler:
             return self._hand_over(optimizer, found, kwargs)
         if isinstance(found, bool) or not optimizer.takes_found_inf:
             return None if bool(found) else optimizer.step(**kwargs)
-        optimizer._found_inf = found
-        try:
+        with temporarily(optimizer, _found_inf=found):
             return optimizer.step(**kwargs)
-        finally:
-            optimizer._found_inf = None
 
     def _hand_over(self, optimizer, found, kwargs):
         """The step of a foreign optimizer that deals with overflow itself: told so, of gradients that need no unscaling any more."""

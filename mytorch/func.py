@@ -385,10 +385,9 @@ def _spread(dims, tree, what):
     if isinstance(dims, int) or dims is None:
         return [dims] * len(_flatten(tree)[0])
     children = list(tree.values()) if isinstance(tree, dict) else tree
-    if type(dims) is not type(tree) and not (isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list))):
-        raise ValueError(f"vmap: {what} is not compatible with the structure of what it is for: {dims!r}.")
-    parts = [dims[k] for k in tree] if isinstance(dims, dict) else list(dims)
-    if len(parts) != len(children):
+    alike = type(dims) is type(tree) or (isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list)))
+    parts = [dims[k] for k in tree] if alike and isinstance(dims, dict) else dims
+    if not alike or len(parts) != len(children):
         raise ValueError(f"vmap: {what} is not compatible with the structure of what it is for: {dims!r}.")
     return [d for part, child in zip(parts, children, strict=True) for d in _spread(part, child, what)]
 
@@ -483,11 +482,9 @@ def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
     try:
         with batch.inside():
             out = func(*rebuild(stand), **kwargs)
-        flat, rebuild_out = _flatten(out)
+        flat, rebuild_out = _flatten_tensors(out)
         found = []
         for leaf, d in zip(flat, _spread(out_dims, out, "out_dims"), strict=True):
-            if not isinstance(leaf, Tensor):
-                raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
             value = batch.value(leaf)
             if d is None:
                 found.append(leaf if value is None else value[0])
@@ -497,6 +494,14 @@ def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
     except Exception as error:
         error.written = batch.written
         raise
+
+
+def _flatten_tensors(result):
+    leaves, rebuild = _flatten(result)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
+    return leaves, rebuild
 
 
 def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
@@ -526,15 +531,9 @@ def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
 def _stacked(results, out_dims):
     if not results:
         raise ValueError("vmap: a batch of size 0 leaves the shapes of the results unknown.")
-    flat = []
-    for result in results:
-        leaves, rebuild = _flatten(result)
-        for leaf in leaves:
-            if not isinstance(leaf, Tensor):
-                raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
-        flat.append(leaves)
+    flat, rebuilds = zip(*map(_flatten_tensors, results), strict=True)
     dims = _spread(out_dims, results[0], "out_dims")
-    return rebuild(
+    return rebuilds[-1](
         [c[0] if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), dims, strict=True)]
     )
 

@@ -139,17 +139,11 @@ def save_safetensors(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
 
-    def write(file):
+    with nullcontext(path) if hasattr(path, "write") else atomic_file(path) as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name in order:
             file.write(arrays[name].reshape(-1).view(np.uint8).data)
-
-    if hasattr(path, "write"):
-        write(path)
-    else:
-        with atomic_file(path) as file:
-            write(file)
 
 
 def _no_twins(pairs):

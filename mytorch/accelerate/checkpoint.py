@@ -48,13 +48,9 @@ _OURS = re.compile(
 )
 
 
-def _is_ours(name):
-    return _OURS.fullmatch(name) is not None
-
-
 def replace_directory(path, write, size=0):
     """Make or replace a checkpoint by what `write(directory)` writes, about `size` bytes; see `files.writing`."""
-    replace(path, write, size, _is_ours, lambda text: print(text, file=sys.stderr, flush=True))
+    replace(path, write, size, _OURS.fullmatch, lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def is_complete(path: str | Path) -> bool:

@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from .._tensor import Tensor
+from ..base.config import holding
 from ..graph.backward import backward as run_backward
-from ..graph.mode import enable_grad, get_mode, reset_mode, set_mode
+from ..graph.mode import enable_grad, get_mode, in_mode
 from ..ops.random import positions, set_positions
 from .function import Function
 from .graph import saved_tensors_hooks
@@ -40,23 +41,14 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def _setting(variable, value):
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
 def set_checkpoint_early_stop(enable: bool):
     """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
-    return _setting(_early_stop, enable)
+    return holding(_early_stop, enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None):
     """Within the block, say for all checkpoints whether they run with `debug=True`; None leaves it to each."""
-    return _setting(_debug, enabled)
+    return holding(_debug, enabled)
 
 
 @contextlib.contextmanager
@@ -104,11 +96,8 @@ class _OpsRun:
     def run(self, op, inputs, fused, attrs):
         """Note an op and run it; those that it calls are part of it."""
         self.lines.append(f"{op.name}({', '.join(str(tuple(x.shape)) for x in inputs if hasattr(x, 'shape'))})")
-        token = set_mode(get_mode().replace(profile=None))
-        try:
+        with in_mode(get_mode().replace(profile=None)):
             return op(*inputs, fused=fused, **attrs)
-        finally:
-            reset_mode(token)
 
 
 class _Frame:
@@ -161,16 +150,15 @@ class _Frame:
             return tensor
 
         second = self.first and _OpsRun()
-        token = set_mode(self.mode.replace(grad=True, inference=False, profile=second or self.mode.profile))
+        mode = self.mode.replace(grad=True, inference=False, profile=second or self.mode.profile)
+        hooks = saved_tensors_hooks(collect, lambda tensor: tensor)
         try:
-            with _random_numbers_of(self.rng), self.context, saved_tensors_hooks(collect, lambda tensor: tensor):
+            with in_mode(mode), _random_numbers_of(self.rng), self.context, hooks:
                 self.function(*self.args, **self.kwargs)
         except _Stop:
             return
         except CheckpointError as error:
             raise self.explained(error, second) from None
-        finally:
-            reset_mode(token)
         if len(seen) != self.count:
             wrong = CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation. "
@@ -200,12 +188,9 @@ def _apart(x):
 def _by_hooks(function, args, kwargs, keep_rng, context_fn, *options):
     first, second = context_fn()
     frame = _Frame(function, args, kwargs, keep_rng, second, *options)
-    token = set_mode(frame.mode.replace(profile=frame.first or frame.mode.profile))
-    try:
-        with saved_tensors_hooks(frame.pack, frame.unpack), first:
-            return function(*args, **kwargs)
-    finally:
-        reset_mode(token)
+    mode = frame.mode.replace(profile=frame.first or frame.mode.profile)
+    with in_mode(mode), saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
 
 
 # -- by a backward inside backward ----------------------------------------------------------------------
@@ -230,12 +215,8 @@ class _Reentrant(Function):
         args = list(ctx.plain)
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[i] = _apart(t)
-        token = set_mode(ctx.mode)
-        try:
-            with _random_numbers_of(ctx.rng):
-                outs = ctx.function(*args)
-        finally:
-            reset_mode(token)
+        with in_mode(ctx.mode), _random_numbers_of(ctx.rng):
+            outs = ctx.function(*args)
         outs = outs if isinstance(outs, tuple) else (outs,)
         used = [i for i, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad and grads[i] is not None]
         if not used:

@@ -250,14 +250,11 @@ def _traced(event, place):
     facts = {"External id": event.id}
     if event.sequence_nr >= 0:
         facts["Sequence number"] = event.sequence_nr
-    if event.input_shapes:
-        facts["Input Dims"] = event.input_shapes
-    if event.stack:
-        facts["Call stack"] = ";".join(event.stack)
-    if event.module:
-        facts["Module Hierarchy"] = event.module
-    if event.fused:
-        facts["Kernel"] = ", ".join(event.fused)
+    further = {
+        "Input Dims": event.input_shapes, "Call stack": ";".join(event.stack), "Module Hierarchy": event.module,
+        "Kernel": ", ".join(event.fused),
+    }  # fmt: skip
+    facts |= {name: value for name, value in further.items() if value}
     when = {"ts": event.start, "dur": event.cpu_time_total}
     yield {"ph": "X", "cat": _CATEGORIES[event.scope], "name": event.name, **when, "args": facts, **place}
 

@@ -4,7 +4,7 @@ namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports Cu
 philox.py and rejection.py hold functions and random numbers that neither library has; printing.py says how arrays print.
 """
 
-from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, storage_bytes, to_device
+from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, row_major, storage_bytes, to_device
 from .devices import (
     CPU,
     META,

@@ -1,5 +1,6 @@
 """Copies between the CPU and GPUs, and page-locked memory."""
 
+import math
 from collections import deque
 
 from ..base import capturing
@@ -159,6 +160,11 @@ def memory_owner(raw):
     while getattr(raw, "base", None) is not None:
         raw = raw.base
     return raw
+
+
+def row_major(shape):
+    """The strides, in elements, of a contiguous array of this shape."""
+    return tuple(math.prod([max(n, 1) for n in shape[i + 1 :]]) for i in range(len(shape)))
 
 
 def storage_bytes(raw):

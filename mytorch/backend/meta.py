@@ -29,9 +29,8 @@ class MetaArray(ndarray):
     """A shape and a dtype."""
 
     flags = _FLAGS  # type: ignore[assignment]
-    batch = value = home = (
-        None  # within vmap: the batch that it stands for, its elements there, their device (ops/batching.py)
-    )
+    # within vmap: the batch that it stands for, its elements there, their device (ops/batching.py)
+    batch = value = home = None
 
     @property  # type: ignore[misc]
     def strides(self):

@@ -206,9 +206,13 @@ def _numpy_where(condition, x, y):
     return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
-def _numpy_prod(x, axis=None, keepdims=False):
-    """NumPy's product without its Python wrapper, as `_numpy_sum`."""
-    return np.multiply.reduce(x, axis, None, None, keepdims)
+def _reduction(ufunc):
+    """A reduction by one of NumPy's ufuncs, without the Python wrapper around it, as `_numpy_sum`."""
+
+    def reduce(x, axis=None, keepdims=False):
+        return ufunc.reduce(x, axis, None, None, keepdims)
+
+    return reduce
 
 
 def _numpy_running_best(x, axis, largest):
@@ -219,34 +223,10 @@ def _numpy_running_best(x, axis, largest):
     return np.ascontiguousarray(np.moveaxis(np.maximum.accumulate(places, 0), 0, axis))
 
 
-def _numpy_cumsum(x, axis=None):
-    return blocks.accumulate(np.add, x, axis)
-
-
-def _numpy_cumprod(x, axis=None):
-    return blocks.accumulate(np.multiply, x, axis)
-
-
-def _numpy_max(x, axis=None, keepdims=False):
-    return np.maximum.reduce(x, axis, None, None, keepdims)
-
-
-def _numpy_min(x, axis=None, keepdims=False):
-    return np.minimum.reduce(x, axis, None, None, keepdims)
-
-
 def _numpy_mean(x, axis=None, keepdims=False):
     """NumPy's mean, as `_numpy_sum`."""
     total = _numpy_sum(x, axis, None, keepdims)
     return total / (x.size // max(total.size, 1)) if total.size else total
-
-
-def _numpy_all(x, axis=None, keepdims=False):
-    return np.logical_and.reduce(x, axis, None, None, keepdims)
-
-
-def _numpy_any(x, axis=None, keepdims=False):
-    return np.logical_or.reduce(x, axis, None, None, keepdims)
 
 
 def _numpy_broadcast_to(x, shape):
@@ -304,8 +284,8 @@ def _numpy_take_along_axis(x, index, axis):
 numpy_ns = Namespace(
     np,
     kind="cpu",
-    all=_numpy_all,
-    any=_numpy_any,
+    all=_reduction(np.logical_and),
+    any=_reduction(np.logical_or),
     argmax=ndarray.argmax,
     argmin=ndarray.argmin,
     broadcast_to=_numpy_broadcast_to,
@@ -313,12 +293,12 @@ numpy_ns = Namespace(
     squeeze=lambda x, axis: x.squeeze(axis),
     take_along_axis=_numpy_take_along_axis,
     running_best=_numpy_running_best,
-    cumsum=_numpy_cumsum,
-    cumprod=_numpy_cumprod,
-    max=_numpy_max,
+    cumsum=functools.partial(blocks.accumulate, np.add),
+    cumprod=functools.partial(blocks.accumulate, np.multiply),
+    max=_reduction(np.maximum),
     mean=_numpy_mean,
-    min=_numpy_min,
-    prod=_numpy_prod,
+    min=_reduction(np.minimum),
+    prod=_reduction(np.multiply),
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py puts its own here
     half_product=_half_product,

@@ -211,9 +211,7 @@ def i1e(x):
     return _bessel_i(1, x)
 
 
-_lgamma64 = np.frompyfunc(
-    lambda v: math.inf if v == -math.inf or (v <= 0 and v == math.floor(v)) else math.lgamma(v), 1, 1
-)
+_lgamma64 = np.frompyfunc(lambda v: math.inf if v == -math.inf or (v <= 0 and v % 1 == 0) else math.lgamma(v), 1, 1)
 
 
 @in_double

@@ -45,10 +45,28 @@ def torch_name():
 
 
 @contextmanager
-def fused(enabled=True):
-    """Set the policy for fused kernels within a block: True, False, or None for automatic."""
-    token = fused_policy.set(enabled)
+def holding(variable, value):
+    """A block in which a ContextVar has a value."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        fused_policy.reset(token)
+        variable.reset(token)
+
+
+@contextmanager
+def temporarily(owner, **values):
+    """A block in which attributes have other values."""
+    before = {name: getattr(owner, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def fused(enabled=True):
+    """Set the policy for fused kernels within a block: True, False, or None for automatic."""
+    return holding(fused_policy, enabled)

@@ -5,6 +5,8 @@ for shapes and states, ValueError for values, TypeError for kinds, IndexError fo
 subclasses here exist for what a caller may want to catch by name.
 """
 
+import functools
+import importlib
 import sys
 import warnings
 
@@ -43,9 +45,28 @@ def warn(text, category=UserWarning):
     warnings.warn(text, category, stacklevel=level)
 
 
+@functools.cache
+def warn_once(text, category=UserWarning):
+    """As `warn`, the first time that a text is given."""
+    warn(text, category)
+
+
 def kind(value):
     """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
     return type(value).__name__
+
+
+def needed(name, why):
+    """A module of an optional package.
+
+    Raises:
+        ImportError: the package is not installed; in the words `why`.
+    """
+    try:
+        importlib.import_module(name.partition(".")[0])
+        return importlib.import_module(name)
+    except ImportError:
+        raise ImportError(why) from None
 
 
 def require_tensor(name, input, place=1):

@@ -1,18 +1,15 @@
 """`torch.jit` and `torch.compile`, which change nothing here: everything stays eager. Each says so once."""
 
-import warnings
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401, UP035 (`jit.annotations` has them)
 
+from ..base.errors import warn_once
 from ..nn.module import Module
 
 __path__: list[str] = []  # PyTorch has `jit.annotations`
-_said = set()
 
 
 def _say(name):
-    if name not in _said:
-        _said.add(name)
-        warnings.warn(f"{name} returns its argument unchanged: mytorch is eager throughout.", UserWarning, stacklevel=3)
+    warn_once(f"{name} returns its argument unchanged: mytorch is eager throughout.")
 
 
 def script(obj=None, *args, **kwargs):

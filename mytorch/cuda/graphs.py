@@ -24,9 +24,10 @@ from .. import backend
 from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
+from ..base.config import temporarily
 from ..base.errors import CaptureError, warn
 from ..base.pytree import tree_flatten, tree_map, tree_unflatten
-from ..graph.mode import _mode, get_mode
+from ..graph.mode import get_mode, in_mode
 from ..ops.creation import is_tensor
 from ..ops.random import generator_for
 from ..ops.raw import raw_of
@@ -313,21 +314,17 @@ class CompiledStep:
         policy = get_mode().autocast
         if policy is not None:
             policy = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
-        token = _mode.set(get_mode().replace(autocast=policy))
         try:
-            return self.function(*args, **kwargs)
+            with in_mode(get_mode().replace(autocast=policy)):
+                return self.function(*args, **kwargs)
         finally:
-            _mode.reset(token)
             self._generators |= capturing.current.generators
             for generator in generators:
                 capturing.current.before_replay(functools.partial(generator.go_on_from, generator.position[2]))
 
     def _prepare(self, leaves, spec, where):
-        capturing.current = Capture(recording=False)
-        try:
+        with temporarily(capturing, current=Capture(recording=False)):
             return self._run(leaves, spec, where)
-        finally:
-            capturing.current = None
 
     def _capture(self, form, leaves, spec, where):
         form.inputs, form.buffers = [_twin(x, where) for x in leaves], [_Buffers() for _ in leaves]

@@ -562,8 +562,7 @@ class SoftmaxTransform(Transform):
         p = (x - x.amax(-1, keepdim=True)).exp()
         return p / p.sum(-1, keepdim=True)
 
-    def _inverse(self, y):
-        return y.log()
+    _inverse = methodcaller("log")
 
     def forward_shape(self, shape: Size) -> Size:
         _need_dims(shape, 1)
@@ -638,7 +637,7 @@ class PositiveDefiniteTransform(Transform):
 class _Sequence(Transform):
     """Transforms of slices along an axis."""
 
-    def __init__(self, tseq, dim, cache_size):
+    def __init__(self, tseq, dim=0, cache_size=0):
         constraints.require(
             all(isinstance(t, Transform) for t in tseq), "All elements of tseq must be Transform instances"
         )
@@ -647,6 +646,8 @@ class _Sequence(Transform):
         self.dim = dim
 
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
+    domain = constraints.dependent_property(lambda self: self._side_by_side([t.domain for t in self.transforms]))
+    codomain = constraints.dependent_property(lambda self: self._side_by_side([t.codomain for t in self.transforms]))
 
     def _call(self, x):
         return self._joined([t(v) for t, v in zip(self.transforms, self._slices(x), strict=True)])
@@ -696,12 +697,8 @@ class CatTransform(_Sequence):
         dim = (self.dim - x.ndim if self.dim >= 0 else self.dim) + self.event_dim
         return cat(terms, dim) if dim < 0 else functools.reduce(operator.add, terms)
 
-    domain = constraints.dependent_property(
-        lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
-    )
-    codomain = constraints.dependent_property(
-        lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
-    )
+    def _side_by_side(self, each):
+        return constraints.cat(each, self.dim, self.lengths)
 
 
 class StackTransform(_Sequence):
@@ -714,9 +711,6 @@ class StackTransform(_Sequence):
 
     _own = ("transforms", "dim")
 
-    def __init__(self, tseq, dim=0, cache_size=0):
-        super().__init__(tseq, dim, cache_size)
-
     def _slices(self, x):
         constraints.check_dim(self.dim, x)
         found, wanted = x.shape[self.dim], len(self.transforms)
@@ -727,14 +721,10 @@ class StackTransform(_Sequence):
         return stack(values, self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return stack(self._jacobians(x, y), self.dim)
+        return self._joined(self._jacobians(x, y))
 
-    domain = constraints.dependent_property(
-        lambda self: constraints.stack([t.domain for t in self.transforms], self.dim)
-    )
-    codomain = constraints.dependent_property(
-        lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim)
-    )
+    def _side_by_side(self, each):
+        return constraints.stack(each, self.dim)
 
 
 class CumulativeDistributionTransform(Transform):

@@ -27,7 +27,7 @@ import numpy as np
 
 from .._array import Array, Size
 from .._tensor import Tensor
-from ..backend import CPU, address, as_device, cuda_available, device_of, to_device, xp_of
+from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
 from ..base import dtypes
 from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
@@ -307,11 +307,7 @@ def _memory_of(raw):
             flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1)
             return flat, (address(raw) - address(flat)) // size, tuple(s // size for s in raw.strides)
     own = xp.ascontiguousarray(raw).reshape(-1)
-    strides, step = [], 1
-    for n in reversed(raw.shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return own, 0, tuple(reversed(strides))
+    return own, 0, row_major(raw.shape)
 
 
 def write(obj, file, name="archive"):

@@ -98,10 +98,6 @@ def _q6_k(blocks):
     return (scale[:, :, None] * codes).reshape(-1, 256)
 
 
-def _bf16(blocks):
-    return (blocks.view("<u2").astype("uint32") << 16).view("float32")
-
-
 _KINDS = {
     0: _Kind("F32", 1, 4, lambda b: b.view("<f4")),
     1: _Kind("F16", 1, 2, lambda b: b.view("<f2").astype("float32")),
@@ -115,7 +111,7 @@ _KINDS = {
     12: _Kind("Q4_K", 256, 144, lambda b: _grouped(b, 16)),
     13: _Kind("Q5_K", 256, 176, _q5_k),
     14: _Kind("Q6_K", 256, 210, _q6_k),
-    30: _Kind("BF16", 1, 2, _bf16),
+    30: _Kind("BF16", 1, 2, lambda b: (b.view("<u2").astype("uint32") << 16).view("float32")),
 }
 _BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 

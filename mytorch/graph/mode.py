@@ -8,6 +8,7 @@ import functools
 import inspect
 from contextvars import ContextVar
 
+from ..base.config import holding
 from ..base.errors import warn
 
 
@@ -211,6 +212,11 @@ def is_grad_enabled():
 def is_inference_mode_enabled():
     """Whether this code runs under `inference_mode`."""
     return get_mode().inference
+
+
+def in_mode(mode):
+    """A block in which `mode` is current."""
+    return holding(_mode, mode)
 
 
 def set_mode(mode):

@@ -10,8 +10,6 @@ from typing import Any
 
 from .. import nn
 from .._tensor import Tensor
-from ..autograd.checkpoint import checkpoint
-from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
 from ..nn.residual import AddLayerNorm, mlp
@@ -213,13 +211,9 @@ class GPT2(LanguageModel):
         self._check_length(T if cache is None else cache.length + T)
         positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
         x = body.drop(body.wte(input) + body.wpe(positions))  # (B, T, C)
-        recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
         branch = None
-        for i, block in enumerate(body.h):
-            if recompute:
-                x, branch = checkpoint(block, x, branch)
-            else:
-                x, branch = block(x, branch, None if cache is None else cache.layers[i])
+        for run in self._runs(body.h, cache):
+            x, branch = run(x, branch)
         if cache is not None:
             cache.advance(T)
         x, h = body.ln_f(x, branch)

@@ -3,12 +3,15 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .. import nn
 from .._tensor import Tensor
+from ..autograd.checkpoint import checkpoint
 from ..files.writing import recover
+from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..utils.tokenizer import load_tokenizer
 from . import hugging_face
@@ -100,6 +103,15 @@ class LanguageModel(nn.Module):
                 f"{type(self).__name__}: {length} positions don't fit in the context of {self.config.context_length}; "
                 "crop the input."
             )
+
+    def _runs(self, blocks, cache):
+        """Each block as it is to be called: with its part of a cache, or so that backward runs it again."""
+        again = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
+        for i, block in enumerate(blocks):
+            if again:
+                yield partial(checkpoint, block)
+            else:
+                yield partial(block, cache=None if cache is None else cache.layers[i])
 
     def _head(self, h, targets, last_only):
         """Logits (B, T, V) of h (B, T, C), or the mean cross-entropy if there are targets."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from .. import nn
 from .._tensor import Tensor
-from ..autograd.checkpoint import checkpoint
-from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange
@@ -333,13 +331,9 @@ class Llama(LanguageModel):
         if not self.config.norm_weights:
             x = body.norm(x)
         cos, sin = self.rotary(positions, stop, x.dtype)
-        recompute = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
         routing = []
-        for i, block in enumerate(body.layers):
-            if recompute:
-                x = checkpoint(block, x, cos, sin)
-            else:
-                x = block(x, cos, sin, None if cache is None else cache.layers[i])
+        for run in self._runs(body.layers, cache):
+            x = run(x, cos, sin)
             if self.config.num_experts:
                 x, here = x
                 routing.append(here)

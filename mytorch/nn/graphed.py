@@ -9,6 +9,7 @@ from ..autograd import grad
 from ..autograd.function import Function
 from ..base import capturing
 from ..base.capturing import Capture
+from ..base.config import temporarily
 from ..base.pytree import tree_flatten, tree_unflatten
 from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
 from ..ops.raw import raw_of
@@ -89,12 +90,9 @@ class _Graphed:
 
     def prepare(self):
         """Run forward and backward once."""
-        before, capturing.current = capturing.current, Capture(recording=False)
-        try:
+        with temporarily(capturing, current=Capture(recording=False)):
             outputs, _ = self._outputs()
             self._gradients(outputs, [o.detach().clone() for o in outputs])
-        finally:
-            capturing.current = before
 
     def capture_forward(self, pool):
         self.forward_graph = CUDAGraph()

@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -12,28 +13,25 @@ import numpy as np
 from .._tensor import Tensor
 from ..backend import device_guard, to_device
 from ..base.arguments import describe
+from ..base.config import holding
 from ..graph.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where
 from ..ops.random import randperm
 
-_skipping = [False]
+_skipping = ContextVar("mytorch_skipping", default=False)
 
 
 @contextmanager
 def skipped() -> Iterator[None]:
     """Within this context the fills and draws of this module do nothing; for `nn.utils.skip_init`."""
-    before = _skipping[0]
-    _skipping[0] = True
-    try:
+    with holding(_skipping, True):
         yield
-    finally:
-        _skipping[0] = before
 
 
 def _filled(tensor, fill):
-    if _skipping[0] or tensor.is_meta:
+    if _skipping.get() or tensor.is_meta:
         return tensor
     with no_grad():
         return fill()
@@ -263,7 +261,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
-    if tensor.numel() == 0 or _skipping[0]:
+    if tensor.numel() == 0 or _skipping.get():
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows

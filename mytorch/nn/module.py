@@ -146,11 +146,6 @@ def is_plain(module: "Module", kind: type) -> bool:
     return type(module) is kind and "forward" not in module.__dict__ and not (module._hooked or _hooked_globally[0])
 
 
-def _indent(text, spaces):
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line for line in rest)])
-
-
 def _load_tree(module, local, prefix, metadata, assign, told):
     """Load a module and those below it; `told` are the lists of missing and unexpected keys and of errors."""
     info = dict(metadata.get(prefix[:-1], {}))
@@ -447,7 +442,7 @@ class Module:
         found = self
         for part in target.split(".") if target else ():
             if not hasattr(found, part):
-                raise AttributeError(f"{type(found).__name__} has no attribute `{part}`")
+                raise AttributeError(f"{found._get_name()} has no attribute `{part}`")
             found = getattr(found, part)
             if not isinstance(found, Module):
                 raise AttributeError(f"`{part}` is not an nn.Module")
@@ -468,10 +463,8 @@ class Module:
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         path, _, last = target.rpartition(".")
         parent = self.get_submodule(path)
-        if strict and not hasattr(parent, last):
-            raise AttributeError(f"{parent._get_name()} has no attribute `{last}`")
-        if hasattr(parent, last) and not isinstance(getattr(parent, last), Module):
-            raise AttributeError(f"`{last}` is not an nn.Module")
+        if strict or hasattr(parent, last):
+            parent.get_submodule(last)  # refuses what is no module
         setattr(parent, last, module)
 
     def _get_member(self, target, store, what):
@@ -908,7 +901,7 @@ class Module:
 
     def __repr__(self) -> str:
         extra = self.extra_repr().split("\n") if self.extra_repr() else []
-        children = [f"({name}): " + _indent(repr(module), 2) for name, module in self._modules.items()]
+        children = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         lines = extra + children
         if not lines:
             return f"{self._get_name()}()"

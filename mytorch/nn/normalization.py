@@ -82,11 +82,9 @@ class LayerNorm(_Affine):
         """
         own = self.normalized_shape, self.weight, self.bias, self.eps
         options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
-        return (
-            F.layer_norm(input, *own, **options)
-            if residual is None
-            else F.add_layer_norm(input, residual, *own, **options)
-        )
+        if residual is None:
+            return F.layer_norm(input, *own, **options)
+        return F.add_layer_norm(input, residual, *own, **options)
 
     def extra_repr(self):
         return (
@@ -225,13 +223,11 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         momentum = self._next_momentum()
-        own = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
-        mean: Any = self.running_mean if keep else None
-        var: Any = self.running_var if keep else None
-        return F.batch_norm(
-            input, mean, var, self.weight, self.bias, own, momentum, self.eps, auto=self.auto, fused=self.fused
-        )
+        kept: Any = (self.running_mean, self.running_var) if keep else (None, None)
+        own = self.training or self.running_mean is None
+        options: dict[str, Any] = {"auto": self.auto, "fused": self.fused}
+        return F.batch_norm(input, kept[0], kept[1], self.weight, self.bias, own, momentum, self.eps, **options)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -229,10 +229,6 @@ def _elementwise(batch, call):
     return call.run(*aligned)
 
 
-def _as_it_is(batch, call):
-    return call.run(call.only(), *call.inputs[1:])
-
-
 def _composed(batch, record, inputs, attrs):
     if not record.residuals:
         raise Unbatched(f"vmap: there is no rule for {record.name}.")
@@ -258,7 +254,7 @@ def rule(*names):
 rule(
     "to_dtype", "clone", "conj", "_alias", "_to_device", "_triangle", "view_as_real", "view_as_complex", "std",
     "_clone_ordered", "inverse", "cholesky", "eigh", "svd", "qr", "linalg_det", "logabsdet", "sign_of_det", "adjugate", "pinv",
-)(_as_it_is)  # fmt: skip
+)(lambda batch, call: call.run(call.only(), *call.inputs[1:]))  # fmt: skip
 
 
 # -- axes, counted from 1 --------------------------------------------------------------------------------------------

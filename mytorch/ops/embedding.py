@@ -6,7 +6,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import Namespace, xp_of
 from ..base import dtypes
-from ..base.errors import warn
+from ..base.errors import warn, warn_once
 from ..graph.engine import current_walk
 from ..kernels import kernel
 from .core import op
@@ -261,11 +261,6 @@ def embedding_bag(
     return out
 
 
-_warned = set()
-
-
 def warn_of_dense_gradients(name):
     """Say once for each function that sparse=True gives dense gradients."""
-    if name not in _warned:
-        _warned.add(name)
-        warn(f"{name}: sparse=True is accepted, but gradients are dense in this library.")
+    warn_once(f"{name}: sparse=True is accepted, but gradients are dense in this library.")

@@ -134,7 +134,6 @@ def hfft(input, n=None, dim=-1, norm=None):
         input: complex, n // 2 + 1 elements along the axis.
         n: length of the result.
     """
-    n = 2 * (input.shape[normalize_dim(dim, input.ndim)] - 1) if n is None else n
     return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
 
 

@@ -7,7 +7,7 @@ batches of vmap (batching.py).
 
 from contextlib import contextmanager
 
-from ..graph.mode import get_mode, reset_mode, set_mode
+from ..graph.mode import get_mode, in_mode
 
 
 class Interpreter:
@@ -63,8 +63,5 @@ class Interpreter:
 @contextmanager
 def interpreting(interpreter, **changes):
     """Run a block under an interpreter, or none."""
-    token = set_mode(get_mode().replace(interpreter=interpreter, **changes))
-    try:
+    with in_mode(get_mode().replace(interpreter=interpreter, **changes)):
         yield interpreter
-    finally:
-        reset_mode(token)

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._array import Array, Size, as_raw, on_input_device
 from .._tensor import Tensor
-from ..backend import address, device_of, memory_owner, to_device, xp_of
+from ..backend import address, device_of, memory_owner, row_major, to_device, xp_of
 from .bind import METHODS, _attribute, public
 from .creation import elements, uninitialized
 from .elementwise import named
@@ -88,13 +88,9 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     _replace(self, there)
     if size is not None or storage_offset:
         size = as_shape((size,)) if size is not None else (there.size - storage_offset,)
-        stride = _row_major(size) if stride is None else tuple(stride)
+        stride = row_major(size) if stride is None else tuple(stride)
         _replace(self, raw_of(Tensor._wrap(there).as_strided(size, stride, storage_offset)))
     return self
-
-
-def _row_major(size):
-    return tuple(int(np.prod([max(n, 1) for n in size[i + 1 :]])) for i in range(len(size)))
 
 
 def _map(self, name, callable, *others):

@@ -12,6 +12,7 @@ from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
 from ..graph.mode import get_mode
 from .overlap import refuse_overlap, refuse_shared
+from .record import names_of
 
 
 def check_out(out, inputs, name):
@@ -71,10 +72,6 @@ def write_out(result, out, name, exact=False):
     return out
 
 
-def _names_of(code):
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
 def _not_a_tensor(error, name, args):
     """A TypeError where an attribute was missing because an argument, or an item of one, is no tensor; else the error."""
     for place, arg in enumerate(args, 1):
@@ -86,11 +83,7 @@ def _not_a_tensor(error, name, args):
 
 def takes_out(function):
     """A function with an `out=` argument added; itself if it has one, or is an op (which has)."""
-    if (
-        hasattr(function, "op")
-        or not inspect.isfunction(function)
-        or "out" in _names_of(inspect.unwrap(function).__code__)
-    ):
+    if hasattr(function, "op") or not inspect.isfunction(function) or "out" in names_of(inspect.unwrap(function)):
         return function
 
     @functools.wraps(function)

@@ -233,7 +233,7 @@ class Generator:
         state, call = self.next_draw()
         xp, there = on(self.device)
         with there:
-            return getattr(_kernels(self.device), name)(xp, state, call, *arguments)
+            return getattr(RANDOM.allowed(self.device.type) or philox, name)(xp, state, call, *arguments)
 
     def _floats_by_kernel(self, name, shape, numpy_dtype, *arguments):
         kind = np.dtype(numpy_dtype)
@@ -410,11 +410,6 @@ def _memory_for_state(device):
         capturing.refuse("the first use of a GPU's generator", "draw from it once before.")
     with there:
         return xp.empty(2, np.int64)
-
-
-def _kernels(device):
-    """Where numbers on a GPU are made: the kernels' module where Triton runs and may be used, else `philox`."""
-    return RANDOM.allowed(device.type) or philox
 
 
 class _NoNumbers:

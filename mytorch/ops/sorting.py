@@ -529,8 +529,6 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
         raise RuntimeError(f"histogram(): bins tensor should have one dimension, but got {bins.ndim} dimensions")
     if (bins.numel() if hasattr(bins, "dtype") else bins) < 1:
         raise RuntimeError("histogram(): bins must be > 0, and a bins tensor should have at least 1 element")
-    if getattr(bins, "ndim", 1) != 1:
-        raise RuntimeError(f"histogram(): bins tensor should have one dimension, but got {bins.ndim} dimensions")
     if range is not None and range[0] > range[1]:
         raise RuntimeError("histogram(): min should not exceed max")
     raw = to_cpu(input).reshape(-1)

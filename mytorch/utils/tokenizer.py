@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from ..base.errors import needed
 from ..files.writing import atomic_write
 
 RARE = "\ufffd"  # stands for every character that the vocabulary leaves out
@@ -82,11 +83,8 @@ class GPT2Tokenizer:
 
     def __init__(self, encoding: Any = None):
         if encoding is None:
-            try:
-                import tiktoken
-            except ImportError:
-                raise ImportError("the gpt2 tokenizer needs tiktoken: pip install tiktoken.") from None
-            encoding = tiktoken.get_encoding("gpt2")
+            package = needed("tiktoken", "the gpt2 tokenizer needs tiktoken: pip install tiktoken.")
+            encoding = package.get_encoding("gpt2")
         self._encoding = encoding
 
     def encode(self, text: str) -> list[int]:
@@ -183,11 +181,8 @@ class FastTokenizer:
 
 
 def _tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ImportError:
-        raise ImportError("this tokenizer needs Hugging Face's package tokenizers: pip install tokenizers.") from None
-    return tokenizers
+    why = "this tokenizer needs Hugging Face's package tokenizers: pip install tokenizers."
+    return needed("tokenizers", why)
 
 
 def save_tokenizer(tokenizer: Any, path: str | os.PathLike) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._tensor import Tensor
+from ..base.errors import needed
 from ..ops.creation import tensor
 from .transforms.functional import pil_to_tensor, to_pil_image
 
@@ -26,11 +27,7 @@ _PIL_MODES = {"GRAY": "L", "GRAY_ALPHA": "LA", "RGB": "RGB", "RGB_ALPHA": "RGBA"
 
 
 def _pillow():
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("vision.io reads and writes pictures by Pillow: pip install pillow.") from None
-    return Image
+    return needed("PIL.Image", "vision.io reads and writes pictures by Pillow: pip install pillow.")
 
 
 def _decoded(source, mode):

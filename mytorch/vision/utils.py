@@ -11,6 +11,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base import dtypes
+from ..base.errors import needed
 from ..ops.creation import full
 from ..ops.movement import cat, stack
 
@@ -82,11 +83,8 @@ def save_image(
         with open(fp, "wb") as file:
             file.write(png(pixels))
         return
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("save_image writes .png by itself; other formats need Pillow: pip install pillow.") from None
-    Image.fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
+    why = "save_image writes .png by itself; other formats need Pillow: pip install pillow."
+    needed("PIL.Image", why).fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
 
 
 def png(pixels: np.ndarray) -> bytes:

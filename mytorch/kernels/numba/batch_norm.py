@@ -141,10 +141,6 @@ def _vjp(g, input, weight, mean, rstd, needs):
     return gx.reshape(input.shape) if needs[0] else None, gn_sums if needs[1] else None, g_sums if needs[2] else None
 
 
-def _affine_accepts(input, scale, shift):
-    return _accepts(input, scale, shift)
-
-
 def _affine(xp, input, scale, shift):
     count = input.shape[1]
     return _scaled(input, np.zeros(count, np.float32), _vector(scale, count, 1), _vector(shift, count, 0))
@@ -164,6 +160,4 @@ def _affine_vjp(g, input, scale, shapes, needs):
 batch_norm = Kernel(
     accepts=_accepts, pays=_pays, forward=_forward, vjp=_vjp, residuals=("mean", "rstd"), statistics=statistics
 )
-channel_affine = Kernel(
-    accepts=_affine_accepts, pays=lambda input, *rest: _pays(input), forward=_affine, vjp=_affine_vjp
-)
+channel_affine = Kernel(accepts=_accepts, pays=_pays, forward=_affine, vjp=_affine_vjp)

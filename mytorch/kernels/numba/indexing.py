@@ -106,10 +106,8 @@ def _fits(x, index, dim, least=0):
 
 def _folded(x, dim, drop=True):
     """x as (outer, along, inner), without `inner` where it is 1 and that is wanted; contiguous."""
-    outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    return np.ascontiguousarray(x).reshape(
-        (outer, x.shape[dim], inner) if inner > 1 or not drop else (outer, x.shape[dim])
-    )
+    shape = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
+    return np.ascontiguousarray(x).reshape(shape[:2] if drop and shape[2] <= 1 else shape)
 
 
 def _accepts_gather(x, index, dim):

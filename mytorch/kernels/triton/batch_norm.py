@@ -232,6 +232,4 @@ def _affine_vjp(g, input, scale, shift, shapes, needs, xp):
 
 
 batch_norm = Kernel(accepts=_accepts, forward=_forward, vjp=_vjp, residuals=("mean", "rstd"), statistics=statistics)
-channel_affine = Kernel(
-    accepts=lambda input, scale, shift: _accepts(input, scale, shift), forward=_affine_forward, vjp=_affine_vjp
-)
+channel_affine = Kernel(accepts=_accepts, forward=_affine_forward, vjp=_affine_vjp)

@@ -1,9 +1,9 @@
 """DataParallel: for one device, the module itself."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.errors import warn_once
 from ..module import Module
 
 
@@ -21,8 +21,6 @@ class DataParallel(Module):
         NotImplementedError: several devices are named; use DistributedDataParallel.
     """
 
-    _told = False
-
     def __init__(self, module: Module, device_ids: Sequence | None = None, output_device: Any = None, dim: int = 0):
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
@@ -34,13 +32,7 @@ class DataParallel(Module):
         self.dim = dim
         self.device_ids = [] if device_ids is None else list(device_ids)
         self.output_device = output_device
-        if not DataParallel._told:
-            DataParallel._told = True
-            warnings.warn(
-                "DataParallel runs the module on one device; for several, use DistributedDataParallel.",
-                UserWarning,
-                stacklevel=2,
-            )
+        warn_once("DataParallel runs the module on one device; for several, use DistributedDataParallel.")
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's forward."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..._tensor import Tensor
+from ...base.config import temporarily
 from ...base.pytree import tree_map_only
 from ...distributed.process_group import ProcessGroup, resolve
 from ...distributed.reducer import MB, GradBucket, replicate
@@ -87,11 +88,8 @@ class DistributedDataParallel(Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """A block whose backward passes add up gradients in this process alone; the next one outside averages."""
-        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
-        try:
+        with temporarily(self, require_backward_grad_sync=False):
             yield
-        finally:
-            self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Future]) -> None:
         """Let `hook(state, bucket)` communicate; it returns a Future of the averaged flat tensor.

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...base.errors import needed
 from ...ops.random import Generator
 from .base import Change, SplitInMemory
 
@@ -31,12 +32,8 @@ class Digits(_Digits):
 
     def __init__(self, train: bool = True, transform: Change | None = None, target_transform: Change | None = None):
         super().__init__(transform=transform, target_transform=target_transform)
-        try:
-            from sklearn.datasets import load_digits
-        except ImportError:
-            raise ImportError(
-                "Digits are scikit-learn's: pip install scikit-learn; or use SyntheticDigits, which needs nothing."
-            ) from None
+        why = "Digits are scikit-learn's: pip install scikit-learn; or use SyntheticDigits, which needs nothing."
+        load_digits = needed("sklearn.datasets", why).load_digits
         self.train = train
         found = load_digits()
         chosen = (np.arange(len(found.target)) % 5 == 0) != train

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...base.errors import needed
 from .base import Change, VisionDataset
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -15,11 +16,7 @@ def pil_loader(path: str) -> Any:
     Raises:
         ImportError: Pillow is not installed.
     """
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("Reading pictures needs Pillow: pip install pillow.") from None
-    with Image.open(path) as image:
+    with needed("PIL.Image", "Reading pictures needs Pillow: pip install pillow.").open(path) as image:
         return image.convert("RGB")
 
 

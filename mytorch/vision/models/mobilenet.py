@@ -7,7 +7,7 @@ from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
 from ..ops import Conv2dNormActivation, SqueezeExcitation
-from .common import Classifier, drawn, with_weights
+from .common import Classifier, drawn, variant
 
 _V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 # kernel, expanded and final channels, squeeze-excitation, hard swish, stride
@@ -138,24 +138,12 @@ class MobileNetV3(Classifier):
         drawn(self, linear=lambda layer: nn.init.normal_(layer.weight, 0, 0.01))
 
 
-def mobilenet_v2(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV2:
-    """MobileNet, version 2.
+def _v3(size, settings, last):
+    def build(**kwargs):
+        return MobileNetV3(settings, make_divisible(last * kwargs.get("width_mult", 1.0)), **kwargs)
 
-    Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `MobileNetV2`.
-    """
-    return with_weights(MobileNetV2(**kwargs), weights)
+    return variant(f"mobilenet_v3_{size}", f"MobileNet, version 3, the {size} one.", MobileNetV3, build)
 
 
-def mobilenet_v3_large(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV3:
-    """MobileNet, version 3, the larger one; arguments as `mobilenet_v2`, and those of `MobileNetV3`."""
-    width = make_divisible(1280 * kwargs.get("width_mult", 1.0))
-    return with_weights(MobileNetV3(_LARGE, width, **kwargs), weights)
-
-
-def mobilenet_v3_small(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> MobileNetV3:
-    """MobileNet, version 3, the smaller one; arguments as `mobilenet_v2`, and those of `MobileNetV3`."""
-    width = make_divisible(1024 * kwargs.get("width_mult", 1.0))
-    return with_weights(MobileNetV3(_SMALL, width, **kwargs), weights)
+mobilenet_v2 = variant("mobilenet_v2", "MobileNet, version 2.", MobileNetV2, MobileNetV2)
+mobilenet_v3_large, mobilenet_v3_small = _v3("large", _LARGE, 1280), _v3("small", _SMALL, 1024)

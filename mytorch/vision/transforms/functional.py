@@ -93,15 +93,11 @@ def to_pil_image(pic: Tensor | np.ndarray, mode: str | None = None) -> Any:
         out = pic.detach().cpu()
         out = out.unsqueeze(0) if out.ndim == 2 else out
         if out.is_floating_point() and mode != "F":
-            out = _wrapped_uint8(out * 255)
+            out = (out * 255).to(dtypes.int64).to(dtypes.uint8)
         return pil_image(out, mode)
     if is_array(pic):
         return pil_image(array_tensor(pic), mode)
     raise TypeError(f"pic should be Tensor or ndarray. Got {type(pic)}.")
-
-
-def _wrapped_uint8(x):
-    return x.to(dtypes.int64).to(dtypes.uint8)
 
 
 @on_tensors

@@ -181,7 +181,7 @@ class RandomRotation(Transform):
         if len(span) != 2:
             raise ValueError("degrees should be a sequence of length 2.")
         super().__init__(
-            degrees=[float(d) for d in span], interpolation=interpolation, expand=expand, center=center, fill=fill
+            degrees=list(map(float, span)), interpolation=interpolation, expand=expand, center=center, fill=fill
         )
 
     @staticmethod

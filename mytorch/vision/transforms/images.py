@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from ..._tensor import Tensor
+from ...base.errors import needed
 from ...ops.creation import as_tensor
 
 
@@ -105,10 +106,7 @@ def pil_image(tensor, mode=None, like=None):
         ImportError: Pillow is not installed.
         ValueError: no mode, or not this one, has so many channels of that dtype.
     """
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("Making a PIL image needs Pillow: pip install pillow.") from None
+    Image = needed("PIL.Image", "Making a PIL image needs Pillow: pip install pillow.")
     array = tensor_array(tensor)
     height, width, channels = array.shape
     kind = array.dtype.name

@@ -137,13 +137,6 @@ class ToDtype(Transform):
         return inpt if dtype is None else functional.to_dtype(inpt, dtype, self.scale)
 
 
-class ToPureTensor(Transform):
-    """Tensors as they are: there are no others."""
-
-    def transform(self, inpt, params):
-        return inpt
-
-
 class RGB(Transform):
     """Grey pictures with three channels."""
 
@@ -156,6 +149,10 @@ class Identity(Transform):
 
     def transform(self, inpt, params):
         return inpt
+
+
+class ToPureTensor(Identity):
+    """Tensors as they are: there are no others."""
 
 
 class GaussianBlur(Transform):
